@@ -1,0 +1,196 @@
+//! Episodes: what the host recorded.
+
+use crate::{
+    Attributes, Digest, EpisodeId, Failure, LlmIdentity, Message, PluginIdentity, RewardRecord, RunId, StateId, Task,
+    ToolSpec, Usage,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Version of the episode's JSON form. Raised when a reader of the old form would misread the new one; added fields
+/// with defaults do not raise it.
+pub const EPISODE_FORMAT: u32 = 1;
+
+/// A number somebody observed; never a reward.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Signal {
+    /// What was observed.
+    pub name: String,
+    /// The value; finite.
+    pub value: f64,
+}
+
+/// Bytes an episode left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artefact {
+    /// For example `board.txt`.
+    pub name: String,
+    /// For example `text/plain`.
+    pub media_type: String,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
+
+/// How an episode ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The environment said that it is over.
+    Terminated,
+    /// It was cut short; the text says why.
+    Truncated(String),
+    /// It could not be completed. Never a reward of 0.
+    Failed(Failure),
+}
+
+impl Ending {
+    /// Whether rewards are asked about it.
+    pub fn is_complete(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+
+    /// For counting: `terminated`, `truncated`, or `failed` with kind and code.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Terminated => "terminated".to_owned(),
+            Self::Truncated(_) => "truncated".to_owned(),
+            Self::Failed(failure) => format!("failed: {}", failure.label()),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Terminated => f.write_str("terminated"),
+            Self::Truncated(why) => write!(f, "truncated: {why}"),
+            Self::Failed(failure) => write!(f, "failed: {failure}"),
+        }
+    }
+}
+
+/// How long a turn took, in microseconds. Never part of a comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnTiming {
+    /// The model's part.
+    pub policy_us: u64,
+    /// The environment's part.
+    pub environment_us: u64,
+}
+
+/// One exchange: what the policy saw, what it did, what was observed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// New messages since the turn before.
+    pub observation: Vec<Message>,
+    /// Digest of the whole request that the model was sent.
+    pub request: Digest,
+    /// The policy's message.
+    pub action: Message,
+    /// Why the model stopped: `stop`, `length`, `tool_calls`, or its own word.
+    pub finish: String,
+    /// Results of tools that the host ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_results: Vec<Message>,
+    /// The environment's signals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Signal>,
+    /// What the model call cost.
+    pub usage: Usage,
+    /// Fuel the environment's step used; unknown after a cancelled call.
+    pub fuel: Option<u64>,
+    /// Rolling digest of the environment's calls to the host up to the end of this turn.
+    pub host_calls: Digest,
+    /// Room to grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Attributes,
+    /// How long it took.
+    #[serde(default)]
+    pub timing: TurnTiming,
+}
+
+/// Who acted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRecord {
+    /// The model.
+    pub model: LlmIdentity,
+    /// Seed of its sampling in this episode.
+    pub seed: u64,
+}
+
+/// An answer that cannot be recomputed, kept so that the episode can be replayed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JournalEntry {
+    /// The turn during which it was asked; the opening counts as turn 0.
+    pub turn: u32,
+    /// Which import: `llm`.
+    pub import: String,
+    /// What was asked.
+    pub request: serde_json::Value,
+    /// What was answered.
+    pub response: serde_json::Value,
+}
+
+/// One episode, in full.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    /// [`EPISODE_FORMAT`] of the writer.
+    pub format: u32,
+    /// Unique inside the run.
+    pub id: EpisodeId,
+    /// The run.
+    pub run: RunId,
+    /// Position in the run, from 0.
+    pub index: u64,
+    /// Which group of the run it belongs to; members share task and environment seed.
+    pub group: u64,
+    /// What was to be done, reference included.
+    pub task: Task,
+    /// Digest of the task.
+    pub task_hash: Digest,
+    /// The environment.
+    pub environment: PluginIdentity,
+    /// The environment's seed.
+    pub seed: u64,
+    /// The environment's options.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Attributes,
+    /// The host stops after so many turns.
+    pub max_turns: u32,
+    /// The configuration that acted.
+    pub state_id: StateId,
+    /// Who acted.
+    pub policy: PolicyRecord,
+    /// How the environment introduced itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_hint: Option<String>,
+    /// Tools on offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+    /// What happened.
+    pub turns: Vec<Turn>,
+    /// The environment's messages after the last action.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closing: Vec<Message>,
+    /// How it ended.
+    pub ending: Ending,
+    /// The last value of every signal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Signal>,
+    /// What it left behind; of equal names the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artefacts: Vec<Artefact>,
+    /// What rewards said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<RewardRecord>,
+    /// The reward that learning sees; none when not scored.
+    pub reward: Option<f64>,
+    /// What plugins logged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
+    /// Answers that cannot be recomputed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub journal: Vec<JournalEntry>,
+    /// When it ended: milliseconds since 1970.
+    pub created_at: u64,
+}

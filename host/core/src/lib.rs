@@ -1,0 +1,41 @@
+//! The vocabulary of clawhost (floor 0): ids, messages, episodes, verdicts, limits, digests, and the ports.
+//!
+//! Everything else speaks in these types. A *port* is a trait that says what the loop needs from the world
+//! ([`Environment`], [`Reward`], [`Reflector`], [`Llm`], [`EpisodeStore`], [`Clock`]); adapters on higher floors
+//! implement it with wasmtime, SQLite or HTTP.
+//!
+//! Invariants: this crate never reads a clock, a file, a socket or a thread, and knows no tensor. A failure is a
+//! [`Failure`], never a number: nothing here turns one into a reward of 0.
+
+mod digest;
+mod episode;
+mod failure;
+mod ids;
+mod limits;
+mod message;
+mod plugin;
+mod ports;
+mod seeds;
+mod state_id;
+mod task;
+mod verdict;
+
+pub use digest::{Digest, ParseDigestError, canonical_json};
+pub use episode::{
+    Artefact, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming,
+};
+pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
+pub use ids::{EpisodeId, RunId};
+pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits};
+pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
+pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
+pub use ports::{
+    Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, LiveEpisode, Llm, LlmIdentity, ModelError,
+    ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RunRecord, StartParams,
+    Status, StepResult, StoreError,
+};
+pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
+pub use seeds::derive_seed;
+pub use state_id::{Sampling, StateConfig, StateId};
+pub use task::{Context, Split, Task};
+pub use verdict::{RewardRecord, ScoreCard, Verdict, effective_reward};

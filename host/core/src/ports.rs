@@ -1,0 +1,353 @@
+//! Ports: what the loop needs from the world.
+
+use crate::{
+    About, Artefact, Attributes, Context, Digest, Episode, Failure, JournalEntry, Message, PluginIdentity, RunId, Signal,
+    Split, StateId, Task, ToolSpec, Usage, Verdict,
+};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Tells the time, in milliseconds since 1970, and measures it.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970. For records only: no decision reads it.
+    fn now_ms(&self) -> u64;
+    /// Microseconds since some fixed point; never goes back.
+    fn monotonic_us(&self) -> u64;
+}
+
+/// Which model answers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LlmIdentity {
+    /// The kind of client, for example `openai` or `follower`.
+    pub provider: String,
+    /// The model's name.
+    pub model: String,
+    /// What else tells it apart: an address, a version, a digest of weights.
+    pub version: String,
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelRequest {
+    /// The conversation.
+    pub messages: Vec<Message>,
+    /// Tools on offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+    /// Most tokens to write.
+    pub max_tokens: u32,
+    /// 0 to 2.
+    pub temperature: f32,
+    /// For models that take one.
+    pub seed: Option<u64>,
+    /// Texts that end the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+}
+
+/// What a model answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelResponse {
+    /// The assistant's message.
+    pub message: Message,
+    /// What it cost.
+    pub usage: Usage,
+    /// Why it stopped: `stop`, `length`, `tool_calls`, or the model's own word.
+    pub finish: String,
+}
+
+/// Why a model gave no answer. No variant holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum ModelError {
+    /// The endpoint could not be reached, was too slow, or kept asking to wait.
+    #[error("the model did not answer: {0}")]
+    Unavailable(String),
+    /// The endpoint refused the request.
+    #[error("the model refused the request: {0}")]
+    Refused(String),
+    /// What came back could not be read.
+    #[error("the model's answer could not be read: {0}")]
+    Garbage(String),
+    /// The run's budget is spent.
+    #[error("the budget is spent: {0}")]
+    Budget(String),
+}
+
+impl ModelError {
+    /// As the failure of an episode.
+    pub fn into_failure(self) -> Failure {
+        let code = match &self {
+            Self::Unavailable(_) => crate::code::UNAVAILABLE,
+            Self::Refused(_) => crate::code::REFUSED,
+            Self::Garbage(_) => crate::code::GARBAGE,
+            Self::Budget(_) => crate::code::BUDGET,
+        };
+        Failure::new(crate::FailureKind::Llm, code, self.to_string())
+    }
+}
+
+/// A model that answers conversations.
+#[async_trait]
+pub trait Llm: Send + Sync {
+    /// Which model this is.
+    fn identity(&self) -> LlmIdentity;
+    /// Asks once. Cancel-safe: dropping the future abandons the request.
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError>;
+}
+
+/// What an environment is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnvironmentDescription {
+    /// For people.
+    pub about: About,
+    /// Its sets of tasks.
+    pub splits: Vec<Split>,
+}
+
+/// How an episode begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartParams {
+    /// What is to be done; the reference is taken out before the environment sees it.
+    pub task: Task,
+    /// Seed and options.
+    pub context: Context,
+    /// The host stops after so many turns.
+    pub max_turns: u32,
+}
+
+/// What the policy sees first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Opening {
+    /// The first messages.
+    pub observation: Vec<Message>,
+    /// Tools on offer.
+    pub tools: Vec<ToolSpec>,
+    /// How the environment would introduce itself to a model.
+    pub system_hint: Option<String>,
+}
+
+/// Whether an episode goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    /// It goes on.
+    Running,
+    /// It is over.
+    Terminated,
+    /// It stops here for a reason outside the task.
+    Truncated(String),
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepResult {
+    /// What the policy sees next.
+    pub observation: Vec<Message>,
+    /// Whether it goes on.
+    pub status: Status,
+    /// What was measured.
+    pub signals: Vec<Signal>,
+    /// What was left behind.
+    pub artefacts: Vec<Artefact>,
+}
+
+/// Where a policy acts.
+#[async_trait]
+pub trait Environment: Send + Sync {
+    /// Which plugin this is.
+    fn identity(&self) -> &PluginIdentity;
+    /// What it is.
+    fn description(&self) -> &EnvironmentDescription;
+    /// Tasks of a split, from `offset` on; none means the end.
+    async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure>;
+    /// Begins an episode in an instance of its own. May wait for a free place; never while holding one.
+    async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure>;
+}
+
+/// One episode in progress. Dropped when it is over; never used again after a failure.
+#[async_trait]
+pub trait LiveEpisode: Send {
+    /// Acts.
+    async fn step(&mut self, action: &Message, tool_results: &[Message]) -> Result<StepResult, Failure>;
+    /// The whole state, where the environment offers it.
+    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure>;
+    /// Fuel the last call used; unknown after a cancelled one.
+    fn last_fuel(&self) -> Option<u64>;
+    /// Rolling digest of the calls made to the host so far.
+    fn host_calls(&self) -> Digest;
+    /// What was logged, answers that cannot be recomputed, and notes written; empties them.
+    fn take_records(&mut self) -> EpisodeRecords;
+}
+
+/// What an instance leaves beside its answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EpisodeRecords {
+    /// Log lines.
+    pub log: Vec<String>,
+    /// Answers that cannot be recomputed.
+    pub journal: Vec<JournalEntry>,
+    /// kv writes; `None` deletes.
+    pub notes: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+/// What a verdict depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RewardScope {
+    /// On its episode alone.
+    Each,
+    /// On the whole group.
+    Group,
+}
+
+/// What a reward is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RewardDescription {
+    /// For people.
+    pub about: About,
+    /// Least value.
+    pub minimum: f64,
+    /// Greatest value.
+    pub maximum: f64,
+    /// What a verdict depends on.
+    pub scope: RewardScope,
+}
+
+/// Judges recorded episodes.
+#[async_trait]
+pub trait Reward: Send + Sync {
+    /// Which plugin this is.
+    fn identity(&self) -> &PluginIdentity;
+    /// What it is.
+    fn description(&self) -> &RewardDescription;
+    /// The model it may ask, where one was granted.
+    fn judge(&self) -> Option<String>;
+    /// One verdict per episode, in order. A failure of the call fails every verdict.
+    async fn score(&self, context: &Context, group: &[std::sync::Arc<Episode>]) -> Result<Vec<Verdict>, Failure>;
+}
+
+/// One lesson.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Chosen by the host; empty in a new entry.
+    pub id: String,
+    /// The lesson.
+    pub text: String,
+    /// For retrieval.
+    pub tags: Vec<String>,
+    /// Room to grow.
+    pub extra: Attributes,
+}
+
+/// What is known so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Playbook {
+    /// Content address of this version.
+    pub version: String,
+    /// Lessons in order.
+    pub entries: Vec<Entry>,
+    /// Named sections of free text.
+    pub sections: Vec<(String, String)>,
+}
+
+/// Where a proposal comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The episode's id.
+    pub episode: String,
+    /// Turns that show it.
+    pub turns: Vec<u32>,
+}
+
+/// What to change in a playbook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A new entry.
+    Add(Entry),
+    /// Another text for an entry that exists.
+    Update(Entry),
+    /// Take an entry out, by id.
+    Retire(String),
+    /// Another text for a section: name and text.
+    RewriteSection(String, String),
+}
+
+/// One suggestion of a reflector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// What to change.
+    pub change: Change,
+    /// Where it comes from.
+    pub evidence: Vec<Evidence>,
+    /// What should get better, for people.
+    pub expected_effect: String,
+}
+
+/// Draws lessons from recorded episodes.
+#[async_trait]
+pub trait Reflector: Send + Sync {
+    /// Which plugin this is.
+    fn identity(&self) -> &PluginIdentity;
+    /// What it is.
+    fn about(&self) -> &About;
+    /// Suggestions; data that still has to pass trial and gate.
+    async fn reflect(
+        &self,
+        context: &Context,
+        playbook: &Playbook,
+        group: &[std::sync::Arc<Episode>],
+    ) -> Result<Vec<Proposal>, Failure>;
+}
+
+/// One invocation that plays episodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Unique in the data folder.
+    pub id: RunId,
+    /// The configuration that acts.
+    pub state_id: StateId,
+    /// Everything asked for, for people and for resuming.
+    pub config: serde_json::Value,
+    /// When it began: milliseconds since 1970.
+    pub created_at: u64,
+}
+
+/// Why nothing could be stored or read. Variants say what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full.
+    #[error("{0}: the disk is full; free some space and run again, what was recorded before is safe")]
+    Full(String),
+    /// Another process holds the database.
+    #[error("{0}: another process is writing to this database; wait for it, or use another --data folder")]
+    Locked(String),
+    /// The file is not a database, or a damaged one.
+    #[error("{0}: not a usable database ({1}); move the file away, or use another --data folder")]
+    Corrupt(String, String),
+    /// It was written by a newer version.
+    #[error("{0}: written by a newer clawhost (schema {1}, this one knows {2}); use that version, or another --data folder")]
+    Newer(String, u32, u32),
+    /// The file cannot be written.
+    #[error("{0}: cannot be written; check the folder's permissions, or use another --data folder")]
+    ReadOnly(String),
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Keeps runs and episodes.
+#[async_trait]
+pub trait EpisodeStore: Send + Sync {
+    /// Begins a run.
+    async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
+    /// Records episodes; they are durable when this returns. All of them, or none.
+    async fn append(&self, episodes: Vec<std::sync::Arc<Episode>>) -> Result<(), StoreError>;
+    /// Ends a run with its summary and its merged notes.
+    async fn finish_run(
+        &self,
+        run: &RunId,
+        summary: &serde_json::Value,
+        notes: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), StoreError>;
+}

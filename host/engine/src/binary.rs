@@ -1,0 +1,194 @@
+//! Reads a component's outline before anything is compiled: which world, which track, which imports.
+
+use crate::EngineError;
+use clawhost_core::{Digest, Limits};
+use wasmparser::{Encoding, Parser, Payload};
+
+/// What kind of plugin a component is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum World {
+    /// Where a policy acts.
+    Environment,
+    /// Judges episodes.
+    Reward,
+    /// Draws lessons.
+    Reflector,
+}
+
+impl World {
+    const ALL: [Self; 3] = [Self::Environment, Self::Reward, Self::Reflector];
+
+    /// The interface it exports, without its version.
+    pub fn interface(self) -> &'static str {
+        match self {
+            Self::Environment => "clawhost:environment/environment",
+            Self::Reward => "clawhost:reward/reward",
+            Self::Reflector => "clawhost:reflector/reflector",
+        }
+    }
+
+    /// For people, with article.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Environment => "an environment",
+            Self::Reward => "a reward",
+            Self::Reflector => "a reflector",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Environment => "play it with `clawhost run PLUGIN.wasm`",
+            Self::Reward => "pass it with `--reward`",
+            Self::Reflector => "reflectors take part in learning, not in plain runs",
+        }
+    }
+}
+
+/// The release track this host speaks. The version of the exported interface tells a plugin's track.
+const TRACK: &str = "0.1.";
+
+/// Import packages a plugin may name; whether it may use them is a matter of grants.
+const OFFERED: [&str; 5] =
+    ["clawhost:types/types", "clawhost:log/log", "clawhost:llm/llm", "clawhost:kv/kv", "clawhost:episode/view"];
+
+/// WASI packages that guests built with a standard library import. They find an empty world there.
+const OFFERED_WASI: [&str; 6] =
+    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+
+/// What a component says about itself in its outermost import and export sections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComponentOutline {
+    /// Content address of the file.
+    pub digest: Digest,
+    /// Length of the file.
+    pub size: usize,
+    /// What kind of plugin it is.
+    pub world: World,
+    /// The exported interface with its version.
+    pub interface: String,
+    /// Imported interfaces with their versions.
+    pub imports: Vec<String>,
+}
+
+impl ComponentOutline {
+    /// Reads and judges a file's bytes. `name` is for messages.
+    ///
+    /// # Errors
+    /// The bytes are not a component of ours.
+    pub fn read(name: &str, bytes: &[u8], limits: &Limits, interpreters: bool) -> Result<Self, EngineError> {
+        let limit = if interpreters { limits.interpreter_component_bytes } else { limits.component_bytes };
+        if bytes.len() > limit {
+            return Err(EngineError::TooLarge { name: name.to_owned(), size: bytes.len(), limit });
+        }
+        let (imports, exports) = sections(name, bytes)?;
+        let world = world(name, &exports)?;
+        let interface = exports.iter().find(|export| interface_name(export) == world.interface());
+        let interface = interface.cloned().unwrap_or_default();
+        if !version(&interface).starts_with(TRACK) {
+            return Err(EngineError::WrongTrack { name: name.to_owned(), interface });
+        }
+        for import in &imports {
+            if OFFERED.contains(&interface_name(import)) {
+                if !version(import).starts_with(TRACK) {
+                    return Err(EngineError::WrongTrack { name: name.to_owned(), interface: import.clone() });
+                }
+            } else if !(OFFERED_WASI.iter().any(|package| import.starts_with(package))
+                && version(import).starts_with("0.2."))
+            {
+                return Err(EngineError::UnknownImport { name: name.to_owned(), import: import.clone() });
+            }
+        }
+        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), world, interface, imports })
+    }
+
+    /// Whether it imports an interface, whatever the version.
+    pub fn wants(&self, interface: &str) -> bool {
+        self.imports.iter().any(|import| interface_name(import) == interface)
+    }
+
+    /// Whether it imports anything of WASI.
+    pub fn wants_wasi(&self) -> bool {
+        self.imports.iter().any(|import| import.starts_with("wasi:"))
+    }
+
+    /// Refuses another world than the one needed.
+    ///
+    /// # Errors
+    /// It is another kind of plugin.
+    pub fn expect(&self, name: &str, wanted: World) -> Result<(), EngineError> {
+        if self.world == wanted {
+            return Ok(());
+        }
+        Err(EngineError::WrongWorld {
+            name: name.to_owned(),
+            found: self.world.name(),
+            wanted: wanted.name(),
+            hint: self.world.hint(),
+        })
+    }
+}
+
+fn interface_name(import: &str) -> &str {
+    import.split_once('@').map_or(import, |(name, _)| name)
+}
+
+fn version(import: &str) -> &str {
+    import.split_once('@').map_or("", |(_, version)| version)
+}
+
+fn world(name: &str, exports: &[String]) -> Result<World, EngineError> {
+    let offers = |world: &World| exports.iter().any(|export| interface_name(export) == world.interface());
+    let worlds: Vec<World> = World::ALL.into_iter().filter(offers).collect();
+    match worlds.as_slice() {
+        [one] => Ok(*one),
+        [] => {
+            let exports = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
+            Err(EngineError::NoWorld { name: name.to_owned(), exports })
+        }
+        _ => Err(EngineError::ManyWorlds { name: name.to_owned(), exports: exports.join(", ") }),
+    }
+}
+
+/// Names in the outermost import and export sections. Nested components and modules are skipped whole.
+fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), EngineError> {
+    if !bytes.starts_with(b"\0asm") {
+        let what = match bytes {
+            [] => "the file is empty",
+            [0x7f, b'E', b'L', b'F', ..] => "it is native code, perhaps a .cwasm; pass the .wasm it was made from",
+            [b'P', b'K', ..] => "it is a zip archive",
+            [b'(', ..] => "it is WebAssembly text; assemble it first",
+            _ => "it does not begin with \\0asm",
+        };
+        return Err(EngineError::NotWasm { name: name.to_owned(), what: what.to_owned() });
+    }
+    let mut imports = Vec::new();
+    let mut exports = Vec::new();
+    let mut depth = 0u32;
+    let damaged = |error: wasmparser::BinaryReaderError| EngineError::Damaged {
+        name: name.to_owned(),
+        offset: usize::try_from(error.offset()).unwrap_or(usize::MAX),
+        message: error.message().to_owned(),
+    };
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(damaged)? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(EngineError::CoreModule { name: name.to_owned() });
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    imports.push(import.map_err(damaged)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    exports.push(export.map_err(damaged)?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((imports, exports))
+}

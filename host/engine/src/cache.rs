@@ -1,0 +1,104 @@
+//! Compiled artefacts on disk: native code, so only what this host wrote is ever loaded.
+//!
+//! A file's name is the component's digest and the engine's fingerprint; its content is an HMAC-SHA256 tag under a key
+//! that only this host knows, then the artefact. A file that is missing, short, foreign or stale is a miss: the component
+//! is compiled again. Deleting the folder loses nothing.
+
+use clawhost_core::Digest;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// The secret that marks artefacts as written by this host.
+#[derive(Clone)]
+pub struct CacheKey(pub [u8; 32]);
+
+impl std::fmt::Debug for CacheKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CacheKey(..)")
+    }
+}
+
+const TAG_BYTES: usize = 32;
+
+/// A folder of compiled artefacts.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    folder: PathBuf,
+    key: CacheKey,
+}
+
+impl Cache {
+    pub(crate) fn new(folder: PathBuf, key: CacheKey) -> Self {
+        Self { folder, key }
+    }
+
+    fn path(&self, component: &Digest, engine: &Digest) -> PathBuf {
+        self.folder.join(format!("{}-{}.cwasm", component.hex(), engine.short()))
+    }
+
+    fn mac(&self, component: &Digest, engine: &Digest, artefact: &[u8]) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key.0).ok()?;
+        // The names are under the tag too: a renamed file is a foreign one.
+        mac.update(component.hex().as_bytes());
+        mac.update(engine.hex().as_bytes());
+        mac.update(artefact);
+        Some(mac)
+    }
+
+    /// The artefact, if this host wrote it for this component and engine.
+    pub(crate) fn get(&self, component: &Digest, engine: &Digest) -> Option<Vec<u8>> {
+        let mut bytes = std::fs::read(self.path(component, engine)).ok()?;
+        let (tag, artefact) = bytes.split_at_checked(TAG_BYTES)?;
+        self.mac(component, engine, artefact)?.verify_slice(tag).ok()?;
+        bytes.drain(..TAG_BYTES);
+        Some(bytes)
+    }
+
+    /// Keeps an artefact. A cache that cannot be written is slow, not broken: the error is only traced.
+    pub(crate) fn put(&self, component: &Digest, engine: &Digest, artefact: &[u8]) {
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&self.folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+            if let Some(mac) = self.mac(component, engine, artefact) {
+                file.write_all(&mac.finalize().into_bytes())?;
+                file.write_all(artefact)?;
+                file.persist(self.path(component, engine))?;
+            }
+            Ok(())
+        };
+        if let Err(error) = write() {
+            tracing::warn!(folder = %self.folder.display(), %error, "compiled artefact not kept");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_this_host_wrote_for_this_component_and_engine_is_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().into(), CacheKey([1; 32]));
+        let (component, engine, other) = (Digest::of(b"c"), Digest::of(b"e"), Digest::of(b"o"));
+        assert_eq!(cache.get(&component, &engine), None, "an empty cache");
+        cache.put(&component, &engine, b"code");
+        assert_eq!(cache.get(&component, &engine).as_deref(), Some(&b"code"[..]));
+
+        let path = cache.path(&component, &engine);
+        std::fs::copy(&path, cache.path(&other, &engine)).unwrap();
+        assert_eq!(cache.get(&other, &engine), None, "a renamed file");
+        let foreign = Cache::new(folder.path().into(), CacheKey([2; 32]));
+        assert_eq!(foreign.get(&component, &engine), None, "another host's file");
+        let mut bytes = std::fs::read(&path).unwrap();
+        for bad in [vec![], bytes[..40.min(bytes.len() - 1)].to_vec(), {
+            *bytes.last_mut().unwrap() ^= 1;
+            bytes.clone()
+        }] {
+            std::fs::write(&path, &bad).unwrap();
+            assert_eq!(cache.get(&component, &engine), None, "{} bytes", bad.len());
+        }
+    }
+}

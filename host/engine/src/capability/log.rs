@@ -1,0 +1,153 @@
+//! `clawhost:log`: lines with a quota. Flooding costs the episode nothing but its log.
+
+use crate::state::State;
+use clawhost_bindings::environment::clawhost::log::log;
+use clawhost_core::Limits;
+
+/// Lines of one instance.
+#[derive(Debug)]
+pub(crate) struct Log {
+    line_bytes: usize,
+    max_lines: usize,
+    max_bytes: usize,
+    lines: Vec<String>,
+    bytes: usize,
+    suppressed: u64,
+    last_error: Option<String>,
+    /// Unfinished lines of stdout and stderr.
+    partial: [Vec<u8>; 2],
+}
+
+/// Which stream a WASI guest writes to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Log {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            line_bytes: limits.log_line_bytes,
+            max_lines: limits.log_lines,
+            max_bytes: limits.log_bytes,
+            lines: Vec::new(),
+            bytes: 0,
+            suppressed: 0,
+            last_error: None,
+            partial: [Vec::new(), Vec::new()],
+        }
+    }
+
+    pub(crate) fn line(&mut self, level: &str, text: &str) {
+        if level == "error" {
+            // Kept even when the quota is spent: a trap report needs it.
+            self.last_error = Some(escaped(text, self.line_bytes));
+        }
+        if self.lines.len() >= self.max_lines || self.bytes >= self.max_bytes {
+            self.suppressed += 1;
+            return;
+        }
+        let line = format!("{level}: {}", escaped(text, self.line_bytes.min(self.max_bytes - self.bytes)));
+        self.bytes += line.len();
+        self.lines.push(line);
+    }
+
+    /// Bytes of a stream: whole lines are kept, the rest waits.
+    pub(crate) fn stream(&mut self, stream: Stream, bytes: &[u8]) {
+        let (level, index) = match stream {
+            Stream::Stdout => ("stdout", 0),
+            Stream::Stderr => ("stderr", 1),
+        };
+        for byte in bytes {
+            let Some(partial) = self.partial.get_mut(index) else { return };
+            if *byte == b'\n' {
+                let line = std::mem::take(partial);
+                self.line(level, &String::from_utf8_lossy(&line));
+            } else if partial.len() < self.line_bytes {
+                partial.push(*byte);
+            }
+        }
+    }
+
+    pub(crate) fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// All lines, with one that tells how many were dropped; empties the log, not the quota.
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if self.partial.get(stream as usize).is_some_and(|partial| !partial.is_empty()) {
+                self.stream(stream, b"\n");
+            }
+        }
+        let mut lines = std::mem::take(&mut self.lines);
+        let suppressed = std::mem::take(&mut self.suppressed);
+        if suppressed > 0 {
+            lines.push(format!("host: suppressed {suppressed} lines over the quota of the episode"));
+        }
+        lines
+    }
+}
+
+/// Text with control and bidirectional characters made visible, cut at so many bytes.
+pub(crate) fn escaped(text: &str, limit: usize) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        if out.len() >= limit {
+            out.push('…');
+            break;
+        }
+        let hidden = character.is_control()
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if hidden {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+impl log::Host for State {
+    async fn write(&mut self, level: log::Level, text: String) -> wasmtime::Result<()> {
+        self.host_call("log.write", &[text.as_bytes()])?;
+        let level = match level {
+            log::Level::Trace => "trace",
+            log::Level::Debug => "debug",
+            log::Level::Info => "info",
+            log::Level::Warn => "warn",
+            log::Level::Error => "error",
+        };
+        self.log().line(level, &text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_leaves_the_first_lines_and_a_count() {
+        let limits = Limits { log_lines: 3, log_line_bytes: 8, ..Limits::default() };
+        let mut log = Log::new(&limits);
+        for number in 0..10 {
+            log.line("info", &format!("line {number}"));
+        }
+        log.line("error", "a line that is too long");
+        assert_eq!(log.last_error(), Some("a line t…"));
+        assert_eq!(
+            log.take(),
+            ["info: line 0", "info: line 1", "info: line 2", "host: suppressed 8 lines over the quota of the episode"]
+        );
+    }
+
+    #[test]
+    fn streams_become_lines_and_nothing_reaches_a_terminal_raw() {
+        let mut log = Log::new(&Limits::default());
+        log.stream(Stream::Stdout, b"one\ntw");
+        log.stream(Stream::Stdout, b"o\n\x1b[31mred");
+        assert_eq!(log.take(), ["stdout: one", "stdout: two", "stdout: \\u{1b}[31mred"]);
+    }
+}

@@ -1,0 +1,8 @@
+//! What the host offers to guests, one file per interface.
+
+pub(crate) mod clock;
+pub(crate) mod kv;
+pub(crate) mod llm;
+pub(crate) mod log;
+pub(crate) mod view;
+pub(crate) mod wasi;

@@ -1,0 +1,301 @@
+//! Environments as plugins.
+
+use crate::binary::ComponentOutline;
+use crate::call;
+use crate::check::Check;
+use crate::grants::ModelGrants;
+use crate::host::{HostInner, Prepared};
+use crate::instance::Place;
+use crate::{EngineError, convert, failure};
+use async_trait::async_trait;
+use clawhost_bindings::environment::exports::clawhost::environment::environment as wit;
+use clawhost_bindings::environment::{EnvironmentPlugin as Guest, EnvironmentPluginPre};
+use clawhost_core::{
+    CallLimits, Context, Digest, Environment, EnvironmentDescription, EpisodeRecords, Failure, LiveEpisode, Message,
+    Opening, Origin, PluginIdentity, Split, StartParams, Status, StepResult, Task, code,
+};
+use std::sync::Arc;
+use wasmtime::Engine;
+use wasmtime::component::ResourceAny;
+
+/// An environment plugin, ready to begin episodes.
+pub struct EnvironmentPlugin {
+    host: Arc<HostInner>,
+    engine: Engine,
+    pre: EnvironmentPluginPre<crate::state::State>,
+    outline: ComponentOutline,
+    identity: PluginIdentity,
+    description: EnvironmentDescription,
+    grants: Arc<ModelGrants>,
+}
+
+impl std::fmt::Debug for EnvironmentPlugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EnvironmentPlugin").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+fn env_error(plugin: &PluginIdentity, export: &str, error: wit::EnvError) -> Failure {
+    let (case, text) = match error {
+        wit::EnvError::UnknownTask(text) => ("unknown-task", text),
+        wit::EnvError::InvalidSnapshot(text) => ("invalid-snapshot", text),
+        wit::EnvError::Unsupported(text) => ("unsupported", text),
+        wit::EnvError::Other(text) => ("an error", text),
+    };
+    failure::plugin_error(plugin, export, case, &text)
+}
+
+impl EnvironmentPlugin {
+    pub(crate) async fn load(
+        host: Arc<HostInner>,
+        name: &str,
+        prepared: Prepared,
+        grants: ModelGrants,
+    ) -> Result<Self, EngineError> {
+        let misfit = |error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") };
+        let pre = EnvironmentPluginPre::new(prepared.pre).map_err(misfit)?;
+        let identity =
+            PluginIdentity { name: name.to_owned(), version: "?".to_owned(), digest: prepared.outline.digest };
+        let description = EnvironmentDescription {
+            about: clawhost_core::About {
+                name: name.to_owned(),
+                version: String::new(),
+                summary: String::new(),
+                features: Vec::new(),
+                options: Vec::new(),
+                extra: Vec::new(),
+            },
+            splits: Vec::new(),
+        };
+        let mut plugin = Self {
+            host,
+            engine: prepared.engine,
+            pre,
+            outline: prepared.outline,
+            identity,
+            description,
+            grants: Arc::new(grants),
+        };
+        let description = plugin.describe().await;
+        plugin.description =
+            description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.identity.name = plugin.description.about.name.clone();
+        plugin.identity.version = plugin.description.about.version.clone();
+        Ok(plugin)
+    }
+
+    /// What the component says about itself from the outside.
+    pub fn outline(&self) -> &ComponentOutline {
+        &self.outline
+    }
+
+    fn check(&self, export: &'static str) -> Check<'_> {
+        Check { plugin: &self.identity, export, limits: &self.host.limits }
+    }
+
+    /// An instance, with the budget of the call that is about to be made: instantiation runs guest code too.
+    async fn instance(
+        &self,
+        export: &'static str,
+        limits: &CallLimits,
+        seed: u64,
+        grants: Arc<ModelGrants>,
+    ) -> Result<(Place, Guest), Failure> {
+        let mut place =
+            Place::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
+        call::begin(&mut place.store, export, limits).map_err(failure::host)?;
+        let guest = self.pre.instantiate_async(&mut place.store).await;
+        let guest = call::end(&mut place.store, &self.identity, guest)?;
+        Ok((place, guest))
+    }
+
+    async fn describe(&self) -> Result<EnvironmentDescription, Failure> {
+        // A throw-away instance without grants: what a plugin is must not depend on what it may do.
+        let limits = &self.host.limits.describe;
+        let (mut place, guest) = self.instance("describe", limits, 0, Arc::default()).await?;
+        let answer = guest.clawhost_environment_environment().call_describe(&mut place.store).await;
+        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let wit = answer.map_err(|error| env_error(&self.identity, "describe", error))?;
+        let check = self.check("describe");
+        let about = convert::about_from(wit.about);
+        check.about(&about)?;
+        check.attributes(&wit.extra)?;
+        let splits: Vec<Split> =
+            wit.splits.into_iter().map(|split| Split { name: split.name, tasks: split.tasks }).collect();
+        check.splits(&splits)?;
+        Ok(EnvironmentDescription { about, splits })
+    }
+
+    /// The budget of a call that may ask granted models: waiting is not computing.
+    fn limits_for(&self, limits: &CallLimits) -> CallLimits {
+        let mut limits = *limits;
+        if !self.grants.models.is_empty() {
+            limits.deadline_ms = limits.deadline_ms.max(self.host.limits.llm_deadline_ms);
+        }
+        limits
+    }
+}
+
+#[async_trait]
+impl Environment for EnvironmentPlugin {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn description(&self) -> &EnvironmentDescription {
+        &self.description
+    }
+
+    async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        let limit = limit.min(self.host.limits.tasks_per_call);
+        let (mut place, guest) =
+            self.instance("tasks", &self.host.limits.tasks, context.seed, Arc::default()).await?;
+        let context = convert::context_to(context);
+        let answer =
+            guest.clawhost_environment_environment().call_tasks(&mut place.store, &context, split, offset, limit).await;
+        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let tasks = answer.map_err(|error| env_error(&self.identity, "tasks", error))?;
+        let tasks: Vec<Task> = tasks.into_iter().map(convert::task_from).collect();
+        self.check("tasks").tasks(split, &tasks, limit)?;
+        Ok(tasks)
+    }
+
+    async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
+        let limits = self.limits_for(&self.host.limits.start);
+        let (mut place, guest) = self.instance("start", &limits, params.context.seed, self.grants.clone()).await?;
+        let wit_params = wit::Params {
+            task: convert::task_to(&params.task),
+            context: convert::context_to(&params.context),
+            max_turns: params.max_turns,
+            extra: Vec::new(),
+        };
+        let interface = guest.clawhost_environment_environment();
+        let answer = interface.episode().call_start(&mut place.store, &wit_params).await;
+        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let (episode, opening) = answer.map_err(|error| env_error(&self.identity, "start", error))?;
+        let check = self.check("start");
+        check.attributes(&opening.extra)?;
+        if let Some(hint) = &opening.system_hint {
+            check.text("the system hint", hint)?;
+        }
+        let tools: Vec<_> = opening.tools.into_iter().map(convert::tool_from).collect();
+        check.tools(&tools)?;
+        let observation = messages(&check, opening.observation)?;
+        let live = Live {
+            fuel: call::fuel_used(&place.store),
+            place,
+            guest,
+            episode,
+            identity: self.identity.clone(),
+            step_limits: self.limits_for(&self.host.limits.step),
+            dead: false,
+        };
+        Ok((Box::new(live), Opening { observation, tools, system_hint: opening.system_hint }))
+    }
+}
+
+fn messages(
+    check: &Check<'_>,
+    messages: Vec<clawhost_bindings::environment::clawhost::types::types::Message>,
+) -> Result<Vec<Message>, Failure> {
+    // Before conversion, so that a million empty messages cost no second copy.
+    check.at_most("messages in an observation", messages.len(), check.limits.messages)?;
+    let convert = |message| convert::message_from(message, Origin::Environment);
+    check.observation(messages.into_iter().map(convert).collect())
+}
+
+/// An episode in an instance of its own.
+struct Live {
+    place: Place,
+    guest: Guest,
+    episode: ResourceAny,
+    identity: PluginIdentity,
+    step_limits: CallLimits,
+    fuel: Option<u64>,
+    /// Set before each call and cleared after it: an instance that trapped, or whose call was cancelled half-way, is
+    /// never entered again.
+    dead: bool,
+}
+
+impl Live {
+    fn begin(&mut self, export: &'static str, limits: &CallLimits) -> Result<(), Failure> {
+        if self.dead {
+            return Err(failure::host(format!("`{export}` of an instance that has failed before")));
+        }
+        self.dead = true;
+        self.fuel = None;
+        call::begin(&mut self.place.store, export, limits).map_err(failure::host)
+    }
+
+    fn end<T>(&mut self, result: wasmtime::Result<T>) -> Result<T, Failure> {
+        self.fuel = call::fuel_used(&self.place.store);
+        let value = call::end(&mut self.place.store, &self.identity, result)?;
+        self.dead = false;
+        Ok(value)
+    }
+}
+
+#[async_trait]
+impl LiveEpisode for Live {
+    async fn step(&mut self, action: &Message, tool_results: &[Message]) -> Result<StepResult, Failure> {
+        let limits = self.step_limits;
+        self.begin("step", &limits)?;
+        self.place.store.data_mut().clock.next_turn();
+        self.place.store.data_mut().turn += 1;
+        let action = wit::Action {
+            message: convert::message_to(action),
+            tool_results: tool_results.iter().map(convert::message_to).collect(),
+            extra: Vec::new(),
+        };
+        let interface = self.guest.clawhost_environment_environment();
+        let answer = interface.episode().call_step(&mut self.place.store, self.episode, &action).await;
+        let result = self.end(answer)?.map_err(|error| env_error(&self.identity, "step", error))?;
+        let limits = self.place.store.data().limits.clone();
+        let check = Check { plugin: &self.identity, export: "step", limits: &limits };
+        check.at_most("signals", result.signals.len(), limits.signals)?;
+        let signals: Vec<_> = result.signals.into_iter().map(convert::signal_from).collect();
+        check.signals("signals", &signals)?;
+        let artefacts: Vec<_> = result.artefacts.into_iter().map(convert::artefact_from).collect();
+        check.artefacts(&artefacts)?;
+        check.attributes(&result.extra)?;
+        let status = match result.status {
+            wit::Status::Running => Status::Running,
+            wit::Status::Terminated => Status::Terminated,
+            wit::Status::Truncated(why) => {
+                check.text("the reason", &why)?;
+                Status::Truncated(why)
+            }
+            wit::Status::Other(text) => {
+                let text = crate::capability::log::escaped(&text, check.limits.name_bytes);
+                return check.refuse(code::UNKNOWN_CASE, format!("status `{text}`, which this host does not know"));
+            }
+        };
+        Ok(StepResult { observation: messages(&check, result.observation)?, status, signals, artefacts })
+    }
+
+    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {
+        let limits = self.place.store.data().limits.snapshot;
+        self.begin("snapshot", &limits)?;
+        let interface = self.guest.clawhost_environment_environment();
+        let answer = interface.episode().call_snapshot(&mut self.place.store, self.episode).await;
+        let bytes = self.end(answer)?.map_err(|error| env_error(&self.identity, "snapshot", error))?;
+        let limits = self.place.store.data().limits.clone();
+        let check = Check { plugin: &self.identity, export: "snapshot", limits: &limits };
+        check.at_most("bytes in a snapshot", bytes.len(), limits.snapshot_bytes)?;
+        Ok(bytes)
+    }
+
+    fn last_fuel(&self) -> Option<u64> {
+        self.fuel
+    }
+
+    fn host_calls(&self) -> Digest {
+        self.place.store.data().host_digest
+    }
+
+    fn take_records(&mut self) -> EpisodeRecords {
+        let state = self.place.store.data_mut();
+        let log = state.log().take();
+        EpisodeRecords { log, journal: std::mem::take(&mut state.journal), notes: state.notes.take_writes() }
+    }
+}

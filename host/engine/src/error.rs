@@ -1,0 +1,121 @@
+//! Why a plugin cannot be used. Every variant says what it is, where, and what to do.
+
+use clawhost_core::Failure;
+
+/// Why a plugin cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The file cannot be read.
+    #[error("{path}: {source}; check the path (guests built here lie in target/guests)")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is longer than a component may be.
+    #[error("{name}: {size} bytes, but a component may have {limit}; strip it, or allow interpreter guests (--allow-interpreters)")]
+    TooLarge {
+        /// The plugin.
+        name: String,
+        /// Its size.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The file is not WebAssembly.
+    #[error("{name}: not a WebAssembly component ({what}); build one with `cargo build --release --target wasm32-unknown-unknown` and linker = \"wasm-component-ld\"")]
+    NotWasm {
+        /// The plugin.
+        name: String,
+        /// What it is instead.
+        what: String,
+    },
+    /// The file is a core module.
+    #[error("{name}: a core module, not a component; link it with wasm-component-ld (see .cargo/config.toml), or wrap it with `wasm-tools component new`")]
+    CoreModule {
+        /// The plugin.
+        name: String,
+    },
+    /// The file is damaged.
+    #[error("{name}: damaged at byte {offset}: {message}; it may be truncated, so copy or build it again")]
+    Damaged {
+        /// The plugin.
+        name: String,
+        /// Where reading stopped.
+        offset: usize,
+        /// Why.
+        message: String,
+    },
+    /// The component exports no world of ours.
+    #[error("{name}: exports no clawhost plugin world (it exports {exports}); use export_environment!, export_reward! or export_reflector! of the SDK")]
+    NoWorld {
+        /// The plugin.
+        name: String,
+        /// What it exports.
+        exports: String,
+    },
+    /// The component exports two worlds.
+    #[error("{name}: exports more than one plugin world ({exports}); build one component for each")]
+    ManyWorlds {
+        /// The plugin.
+        name: String,
+        /// What it exports.
+        exports: String,
+    },
+    /// The component is another kind of plugin.
+    #[error("{name}: is {found}, but {wanted} is needed here; {hint}")]
+    WrongWorld {
+        /// The plugin.
+        name: String,
+        /// What it is.
+        found: &'static str,
+        /// What is needed.
+        wanted: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The component speaks another version of the interface.
+    #[error("{name}: speaks {interface}, but this host speaks the 0.1 track; rebuild it with the SDK of this version")]
+    WrongTrack {
+        /// The plugin.
+        name: String,
+        /// The interface with its version.
+        interface: String,
+    },
+    /// The component wants something that no host offers.
+    #[error("{name}: imports {import}, which this host does not offer; plugins may import clawhost:{{types,log,llm,kv,episode}}@0.1 and wasi:{{cli,clocks,filesystem,io,random,sockets}}@0.2")]
+    UnknownImport {
+        /// The plugin.
+        name: String,
+        /// The import.
+        import: String,
+    },
+    /// The component does not fit its world.
+    #[error("{name}: does not fit its world: {message}; rebuild it with the SDK of this version")]
+    Misfit {
+        /// The plugin.
+        name: String,
+        /// What is missing or different.
+        message: String,
+    },
+    /// The component cannot be compiled.
+    #[error("{name}: cannot be compiled: {message}")]
+    Compile {
+        /// The plugin.
+        name: String,
+        /// Why.
+        message: String,
+    },
+    /// `describe` failed.
+    #[error("{name}: refused, because `describe` did not answer: {failure}")]
+    Describe {
+        /// The plugin.
+        name: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// The engine itself cannot be set up.
+    #[error("the engine cannot be set up: {0}; if address space is limited, use --on-demand")]
+    SetUp(String),
+}

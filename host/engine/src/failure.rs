@@ -1,0 +1,107 @@
+//! From engine errors to failures: the one place that knows what wasmtime says when something goes wrong.
+//!
+//! `tests/hostile` holds one guest per row of [`classify`].
+
+use crate::call::fuel_used;
+use crate::state::{LimitHit, State};
+use clawhost_core::{CallBudget, Failure, FailureKind, PluginIdentity, TrapReport, code};
+use wasmtime::component::ResourceTableError;
+use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace};
+
+/// Guest frames shown in a report: enough to see who called whom, short enough to read.
+const FRAMES: usize = 16;
+
+/// What wasmtime says when a value is larger than the transfer budget; its error type is private.
+const TRANSFER_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
+
+/// Kind, code and cause of an engine error.
+pub(crate) fn classify(error: &wasmtime::Error) -> (FailureKind, &'static str, String) {
+    use FailureKind::{Host, Limit, Trap as Trapped};
+    if let Some(hit) = error.downcast_ref::<LimitHit>() {
+        let kind = if hit.code == code::HOST_MEMORY { Host } else { Limit };
+        return (kind, hit.code, hit.message.clone());
+    }
+    if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
+        return (Trapped, code::EXIT, format!("called exit({}); an environment ends by its status", exit.0));
+    }
+    if let Some(trap) = error.downcast_ref::<Trap>() {
+        return match trap {
+            Trap::OutOfFuel => (Limit, code::FUEL, "used up its fuel: too much computing in one call".into()),
+            Trap::StackOverflow => (Limit, code::STACK, "recursed too deeply: the stack is used up".into()),
+            Trap::Interrupt => (Limit, code::BUSY, "kept a processor busy for too long".into()),
+            Trap::UnreachableCodeReached => {
+                (Trapped, code::UNREACHABLE, "stopped at `unreachable`: a panic or an abort".into())
+            }
+            other => (Trapped, code::TRAP, other.to_string()),
+        };
+    }
+    if let Some(table) = error.downcast_ref::<ResourceTableError>() {
+        return match table {
+            ResourceTableError::Full => (Limit, code::HANDLES, "holds too many host resources".into()),
+            other => (Trapped, code::TRAP, other.to_string()),
+        };
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return (Host, code::HOST_MEMORY, format!("no place left for another instance: {error}"));
+    }
+    if error.chain().any(|cause| cause.to_string().contains(TRANSFER_EXHAUSTED)) {
+        return (Limit, code::TRANSFER, "gave a value larger than may cross the boundary".into());
+    }
+    (Trapped, code::TRAP, error.root_cause().to_string())
+}
+
+/// The failure with its report.
+pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &wasmtime::Error) -> Failure {
+    let (kind, code, cause) = classify(error);
+    let state = store.data();
+    let said = state.log().last_error().map(str::to_owned);
+    let mut message = format!("{} {} in `{}`: {cause}", plugin.name, plugin.digest.short(), state.call.export);
+    if let Some(line) = &said {
+        message.push_str("; it said: ");
+        message.push_str(line);
+    }
+    let frames = error.downcast_ref::<WasmBacktrace>().map_or_else(Vec::new, |trace| {
+        let name = |frame: &wasmtime::FrameInfo| {
+            frame.func_name().map_or_else(|| format!("function {}", frame.func_index()), demangled)
+        };
+        trace.frames().iter().take(FRAMES).map(name).collect()
+    });
+    let report = TrapReport {
+        cause,
+        plugin: format!("{} {} ({})", plugin.name, plugin.version, plugin.digest),
+        export: state.call.export.to_owned(),
+        last_error_line: said,
+        frames,
+        host_calls: state.recent.iter().cloned().collect(),
+        budget: CallBudget {
+            fuel_limit: state.call.fuel,
+            fuel_used: fuel_used(store),
+            memory_bytes: state.memory.held() as u64,
+            host_calls: state.call.host_calls,
+        },
+    };
+    Failure { report: Some(Box::new(report)), ..Failure::new(kind, code, message) }
+}
+
+/// A readable function name, with what a hostile name could do to a terminal escaped.
+fn demangled(name: &str) -> String {
+    crate::capability::log::escaped(name, 200)
+}
+
+/// A failure of the plugin's own making: it answered with an error.
+pub(crate) fn plugin_error(plugin: &PluginIdentity, export: &str, case: &str, text: &str) -> Failure {
+    let text = crate::capability::log::escaped(text, 2000);
+    let message = format!("{} {} answered `{export}` with {case}: {text}", plugin.name, plugin.digest.short());
+    Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, message)
+}
+
+/// A value that the boundary refuses.
+pub(crate) fn invalid(plugin: &PluginIdentity, export: &str, code: &str, what: &str) -> Failure {
+    let message = format!("{} {} gave `{export}` a value that is refused: {what}", plugin.name, plugin.digest.short());
+    Failure::new(FailureKind::Invalid, code, message)
+}
+
+/// A fault of the host.
+pub(crate) fn host(what: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Host, code::HOST, what.to_string())
+}

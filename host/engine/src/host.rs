@@ -1,0 +1,226 @@
+//! The host: engines, linkers, cache, ticker, and the budget of live instances.
+
+use crate::binary::{ComponentOutline, World};
+use crate::cache::Cache;
+use crate::capability::clock::VirtualTime;
+use crate::config::{self, Allocation, HostConfig};
+use crate::state::{HostMemory, State};
+use crate::ticker::Ticker;
+use crate::{EngineError, EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin};
+use clawhost_bindings::environment::clawhost::{kv, llm, log};
+use clawhost_bindings::observer::clawhost::episode::view;
+use clawhost_core::{Digest, Limits};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use wasmtime::Engine;
+use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
+
+/// Plays components. Cheap to clone; the ticker stops with the last clone and the last plugin.
+#[derive(Clone)]
+pub struct Host(pub(crate) Arc<HostInner>);
+
+/// One engine with what belongs to it.
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    fingerprint: Digest,
+    linker: Linker<State>,
+}
+
+pub(crate) struct HostInner {
+    pub(crate) limits: Arc<Limits>,
+    pooled: Option<Bench>,
+    on_demand: Bench,
+    cache: Option<Cache>,
+    allow_interpreters: bool,
+    pub(crate) admission: Arc<Semaphore>,
+    pub(crate) memory: Arc<HostMemory>,
+    slots: usize,
+    _ticker: Ticker,
+}
+
+/// A component that fits, ready to be instantiated.
+pub(crate) struct Prepared {
+    pub(crate) outline: ComponentOutline,
+    pub(crate) pre: InstancePre<State>,
+    pub(crate) engine: Engine,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("slots", &self.0.slots).finish_non_exhaustive()
+    }
+}
+
+impl Bench {
+    fn new(limits: &Limits, allocation: Allocation) -> Result<Self, EngineError> {
+        let engine = config::engine(limits, allocation)?;
+        let linker = linker(&engine).map_err(|error| EngineError::SetUp(format!("{error:#}")))?;
+        Ok(Self { fingerprint: config::fingerprint(&engine), engine, linker })
+    }
+}
+
+/// Everything a guest may import. What it may *use* is a matter of grants, checked call by call.
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    // The crate's clocks read and sleep in real time: ours take their place.
+    linker.allow_shadowing(true);
+    wasmtime_wasi::p2::bindings::clocks::wall_clock::add_to_linker::<State, VirtualTime>(&mut linker, |state| state)?;
+    wasmtime_wasi::p2::bindings::clocks::monotonic_clock::add_to_linker::<State, VirtualTime>(&mut linker, |s| s)?;
+    linker.allow_shadowing(false);
+    log::log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    kv::kv::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    llm::llm::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    view::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
+
+impl Host {
+    /// Sets up the engines.
+    ///
+    /// # Errors
+    /// The machine cannot give the address space that the pool reserves, or no thread.
+    pub fn new(config: HostConfig) -> Result<Self, EngineError> {
+        let limits = Arc::new(config.limits);
+        let pooled = match config.allocation {
+            Allocation::Pooled => Some(Bench::new(&limits, Allocation::Pooled)?),
+            Allocation::OnDemand => None,
+        };
+        let on_demand = Bench::new(&limits, Allocation::OnDemand)?;
+        let engines = pooled.iter().chain([&on_demand]).map(|bench| bench.engine.clone()).collect();
+        let ticker = Ticker::start(engines).map_err(|error| EngineError::SetUp(error.to_string()))?;
+        let slots = config::pool_slots(&limits);
+        Ok(Self(Arc::new(HostInner {
+            pooled,
+            on_demand,
+            cache: config.cache.map(|(folder, key)| Cache::new(folder, key)),
+            allow_interpreters: config.allow_interpreters,
+            admission: Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS))),
+            memory: Arc::new(HostMemory::new(limits.host_memory_bytes)),
+            slots,
+            _ticker: ticker,
+            limits,
+        })))
+    }
+
+    /// Every limit in force.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// How many instances may live at once.
+    pub fn live_instances(&self) -> usize {
+        self.0.slots
+    }
+
+    /// Guest memory held by live instances, in bytes.
+    pub fn guest_memory(&self) -> usize {
+        self.0.memory.used()
+    }
+
+    /// Reads a component file. `name` in later messages is the path.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is larger than any component may be.
+    pub fn read(&self, path: &Path) -> Result<Vec<u8>, EngineError> {
+        let name = path.display().to_string();
+        let fail = |source| EngineError::Read { path: name.clone(), source };
+        let size = std::fs::metadata(path).map_err(fail)?.len();
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let limit = self.0.limits.interpreter_component_bytes;
+        if size > limit {
+            return Err(EngineError::TooLarge { name, size, limit });
+        }
+        std::fs::read(path).map_err(fail)
+    }
+
+    /// Reads what a component says about itself, without compiling it.
+    ///
+    /// # Errors
+    /// It is not a component of ours.
+    pub fn outline(&self, name: &str, bytes: &[u8]) -> Result<ComponentOutline, EngineError> {
+        ComponentOutline::read(name, bytes, &self.0.limits, self.0.allow_interpreters)
+    }
+
+    /// Loads an environment.
+    ///
+    /// # Errors
+    /// It is not one, does not fit its world, or does not describe itself.
+    pub async fn environment(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        grants: ModelGrants,
+    ) -> Result<EnvironmentPlugin, EngineError> {
+        EnvironmentPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Environment)?, grants).await
+    }
+
+    /// Loads a reward.
+    ///
+    /// # Errors
+    /// It is not one, does not fit its world, or does not describe itself.
+    pub async fn reward(&self, name: &str, bytes: &[u8], grants: ModelGrants) -> Result<RewardPlugin, EngineError> {
+        RewardPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reward)?, grants).await
+    }
+
+    /// Loads a reflector.
+    ///
+    /// # Errors
+    /// It is not one, does not fit its world, or does not describe itself.
+    pub async fn reflector(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        grants: ModelGrants,
+    ) -> Result<ReflectorPlugin, EngineError> {
+        ReflectorPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reflector)?, grants).await
+    }
+
+    fn prepare(&self, name: &str, bytes: &[u8], wanted: World) -> Result<Prepared, EngineError> {
+        let outline = self.outline(name, bytes)?;
+        outline.expect(name, wanted)?;
+        let small = bytes.len() <= self.0.limits.pooled_component_bytes;
+        let bench = match &self.0.pooled {
+            Some(pooled) if small => pooled,
+            _ => &self.0.on_demand,
+        };
+        let component = self.component(bench, name, &outline, bytes)?;
+        let pre = bench.linker.instantiate_pre(&component).map_err(|error| EngineError::Misfit {
+            name: name.to_owned(),
+            message: format!("{error:#}"),
+        })?;
+        Ok(Prepared { outline, pre, engine: bench.engine.clone() })
+    }
+
+    /// The compiled component: from the cache if this host wrote it there, else compiled and kept.
+    fn component(
+        &self,
+        bench: &Bench,
+        name: &str,
+        outline: &ComponentOutline,
+        bytes: &[u8],
+    ) -> Result<Component, EngineError> {
+        if let Some(cache) = &self.0.cache
+            && let Some(artefact) = cache.get(&outline.digest, &bench.fingerprint)
+        {
+            #[allow(unsafe_code, reason = "native code; the cache gave it back, so this host wrote it (HMAC)")]
+            // SAFETY: the bytes are what `Component::serialize` gave this host for an engine of this fingerprint: the
+            // cache checked a tag that only this host can make.
+            let loaded = unsafe { Component::deserialize(&bench.engine, artefact) };
+            match loaded {
+                Ok(component) => return Ok(component),
+                Err(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
+            }
+        }
+        let component = Component::from_binary(&bench.engine, bytes)
+            .map_err(|error| EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") })?;
+        if let Some(cache) = &self.0.cache {
+            match component.serialize() {
+                Ok(artefact) => cache.put(&outline.digest, &bench.fingerprint, &artefact),
+                Err(error) => tracing::warn!(name, %error, "component cannot be serialised"),
+            }
+        }
+        Ok(component)
+    }
+}

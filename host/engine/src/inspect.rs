@@ -1,0 +1,98 @@
+//! What people see of a plugin before they run it: the import list as a permission prompt.
+
+use crate::{ComponentOutline, EngineError, Host, ModelGrants};
+use clawhost_core::{About, Environment as _, Reflector as _, Reward as _, RewardScope, Split};
+use serde::Serialize;
+
+/// Something a plugin asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Permission {
+    /// The import.
+    pub import: String,
+    /// What it allows, in words.
+    pub allows: String,
+    /// What the operator must add for it to work; none where it always works.
+    pub grant: Option<String>,
+}
+
+/// Everything known about a plugin.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Inspection {
+    /// `environment`, `reward` or `reflector`.
+    pub world: &'static str,
+    /// The exported interface with its version: the track.
+    pub interface: String,
+    /// Content address.
+    pub digest: String,
+    /// Length in bytes.
+    pub size: usize,
+    /// The plugin's own words.
+    pub about: About,
+    /// An environment's splits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<Split>,
+    /// A reward's range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<(f64, f64)>,
+    /// What a reward's verdict depends on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<RewardScope>,
+    /// What it asks for.
+    pub permissions: Vec<Permission>,
+}
+
+fn permission(import: &str) -> Permission {
+    let name = import.split_once('@').map_or(import, |(name, _)| name);
+    let (allows, grant) = match name {
+        "clawhost:types/types" => ("plain data", None),
+        "clawhost:log/log" => ("write log lines, within a quota", None),
+        "clawhost:llm/llm" => ("ask models that you name", Some("--grant llm:ALIAS=MODEL")),
+        "clawhost:kv/kv" => ("keep notes, private to the episode", Some("--grant kv")),
+        "clawhost:episode/view" => ("read the episodes it is asked about", None),
+        _ if name.starts_with("wasi:clocks/") => ("read a virtual clock", None),
+        _ if name.starts_with("wasi:random/") => ("draw numbers from the episode's seed", None),
+        _ if name.starts_with("wasi:cli/std") => ("print into the log, within its quota", None),
+        _ if name.starts_with("wasi:filesystem/") => ("nothing: there are no files", None),
+        _ if name.starts_with("wasi:sockets/") => ("nothing: there is no network", None),
+        _ => ("nothing outside the sandbox", None),
+    };
+    Permission { import: import.to_owned(), allows: allows.to_owned(), grant: grant.map(str::to_owned) }
+}
+
+impl Host {
+    /// Loads a plugin of any world and tells everything about it.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub async fn inspect(&self, name: &str, bytes: &[u8]) -> Result<Inspection, EngineError> {
+        let outline: ComponentOutline = self.outline(name, bytes)?;
+        let (world, about, splits, range, scope) = match outline.world {
+            crate::World::Environment => {
+                let plugin = self.environment(name, bytes, ModelGrants::default()).await?;
+                let description = plugin.description().clone();
+                ("environment", description.about, description.splits, None, None)
+            }
+            crate::World::Reward => {
+                let plugin = self.reward(name, bytes, ModelGrants::default()).await?;
+                let description = plugin.description().clone();
+                let range = Some((description.minimum, description.maximum));
+                ("reward", description.about, Vec::new(), range, Some(description.scope))
+            }
+            crate::World::Reflector => {
+                let plugin = self.reflector(name, bytes, ModelGrants::default()).await?;
+                ("reflector", plugin.about().clone(), Vec::new(), None, None)
+            }
+        };
+        Ok(Inspection {
+            world,
+            interface: outline.interface.clone(),
+            digest: outline.digest.to_string(),
+            size: outline.size,
+            about,
+            splits,
+            range,
+            scope,
+            permissions: outline.imports.iter().map(|import| permission(import)).collect(),
+        })
+    }
+}

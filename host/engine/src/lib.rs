@@ -1,0 +1,48 @@
+//! Plays components in wasmtime (floor 2): the only crate that sees wasmtime.
+//!
+//! A [`Host`] owns the engines, the compile cache, the epoch ticker and the budget of live instances. It loads bytes into
+//! [`EnvironmentPlugin`], [`RewardPlugin`] or [`ReflectorPlugin`], which implement the ports of `core`.
+//!
+//! The way of one call: `call::begin` sets fuel, transfer and host-call budgets on the store; the guest runs on a
+//! fiber and yields at every epoch tick; `call::end` turns whatever came back into a value or a [`Failure`] with a trap
+//! report. What the guest returned is then checked against [`Limits`] while it is converted (`check`, `convert`):
+//! lengths, finite numbers, known cases.
+//!
+//! Invariants:
+//! * A store lives for one episode (or one call of a reward). After a failure it is refused, never re-entered.
+//! * Every engine comes from one configuration constructor, in `config`.
+//! * Native code is loaded only when its tag proves that this host compiled it.
+//! * Guests have no files, no sockets, no real clock and no entropy but their seed.
+//!
+//! [`Failure`]: clawhost_core::Failure
+//! [`Limits`]: clawhost_core::Limits
+
+mod binary;
+mod cache;
+mod call;
+mod capability;
+mod check;
+mod config;
+mod convert;
+mod environment;
+mod error;
+mod failure;
+mod grants;
+mod host;
+mod inspect;
+mod instance;
+mod reflector;
+mod reward;
+mod state;
+mod ticker;
+
+pub use binary::{ComponentOutline, World};
+pub use cache::CacheKey;
+pub use config::{Allocation, HostConfig};
+pub use environment::EnvironmentPlugin;
+pub use error::EngineError;
+pub use grants::ModelGrants;
+pub use host::Host;
+pub use inspect::{Inspection, Permission};
+pub use reflector::ReflectorPlugin;
+pub use reward::RewardPlugin;

@@ -1,0 +1,223 @@
+//! Rewards as plugins: every call in a fresh instance.
+
+use crate::binary::ComponentOutline;
+use crate::call;
+use crate::check::Check;
+use crate::grants::ModelGrants;
+use crate::host::{HostInner, Prepared};
+use crate::instance::Place;
+use crate::{EngineError, convert, failure};
+use async_trait::async_trait;
+use clawhost_bindings::Group;
+use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
+use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
+use clawhost_core::{
+    About, CallLimits, Context, Episode, Failure, PluginIdentity, Reward, RewardDescription, RewardScope, ScoreCard,
+    Verdict, code,
+};
+use std::sync::Arc;
+use wasmtime::Engine;
+
+/// A reward plugin.
+pub struct RewardPlugin {
+    host: Arc<HostInner>,
+    engine: Engine,
+    pre: RewardPluginPre<crate::state::State>,
+    outline: ComponentOutline,
+    identity: PluginIdentity,
+    description: RewardDescription,
+    grants: Arc<ModelGrants>,
+}
+
+impl std::fmt::Debug for RewardPlugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RewardPlugin").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+fn reward_error(plugin: &PluginIdentity, export: &str, error: wit::RewardError) -> Failure {
+    let (case, text) = match error {
+        wit::RewardError::InvalidInput(text) => ("invalid-input", text),
+        wit::RewardError::Judge(text) => ("judge", text),
+        wit::RewardError::Other(text) => ("an error", text),
+    };
+    failure::plugin_error(plugin, export, case, &text)
+}
+
+impl RewardPlugin {
+    pub(crate) async fn load(
+        host: Arc<HostInner>,
+        name: &str,
+        prepared: Prepared,
+        grants: ModelGrants,
+    ) -> Result<Self, EngineError> {
+        let misfit = |error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") };
+        let pre = RewardPluginPre::new(prepared.pre).map_err(misfit)?;
+        let identity =
+            PluginIdentity { name: name.to_owned(), version: "?".to_owned(), digest: prepared.outline.digest };
+        let about = About {
+            name: name.to_owned(),
+            version: String::new(),
+            summary: String::new(),
+            features: Vec::new(),
+            options: Vec::new(),
+            extra: Vec::new(),
+        };
+        let description = RewardDescription { about, minimum: 0.0, maximum: 1.0, scope: RewardScope::Each };
+        let mut plugin = Self {
+            host,
+            engine: prepared.engine,
+            pre,
+            outline: prepared.outline,
+            identity,
+            description,
+            grants: Arc::new(grants),
+        };
+        let description = plugin.describe().await;
+        plugin.description =
+            description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.identity.name = plugin.description.about.name.clone();
+        plugin.identity.version = plugin.description.about.version.clone();
+        Ok(plugin)
+    }
+
+    /// What the component says about itself from the outside.
+    pub fn outline(&self) -> &ComponentOutline {
+        &self.outline
+    }
+
+    async fn instance(
+        &self,
+        export: &'static str,
+        limits: &CallLimits,
+        seed: u64,
+        grants: Arc<ModelGrants>,
+        group: &[Arc<Episode>],
+    ) -> Result<(Place, Guest), Failure> {
+        let memory = self.host.limits.reward_memory_bytes;
+        let mut place = Place::take(&self.host, &self.engine, memory, seed, grants).await?;
+        place.store.data_mut().group = group.to_vec();
+        place.store.data_mut().shows_reference = true;
+        call::begin(&mut place.store, export, limits).map_err(failure::host)?;
+        let guest = self.pre.instantiate_async(&mut place.store).await;
+        let guest = call::end(&mut place.store, &self.identity, guest)?;
+        Ok((place, guest))
+    }
+
+    async fn describe(&self) -> Result<RewardDescription, Failure> {
+        let limits = &self.host.limits.describe;
+        let (mut place, guest) = self.instance("describe", limits, 0, Arc::default(), &[]).await?;
+        let answer = guest.clawhost_reward_reward().call_describe(&mut place.store).await;
+        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let wit = answer.map_err(|error| reward_error(&self.identity, "describe", error))?;
+        let check = Check { plugin: &self.identity, export: "describe", limits: &self.host.limits };
+        let about = convert::about_from(wit.about);
+        check.about(&about)?;
+        check.attributes(&wit.extra)?;
+        check.finite("minimum", wit.minimum)?;
+        check.finite("maximum", wit.maximum)?;
+        if wit.minimum >= wit.maximum {
+            return check.refuse(code::OUT_OF_RANGE, format!("a range from {} to {}", wit.minimum, wit.maximum));
+        }
+        let scope = match wit.scope {
+            wit::Scope::Each => RewardScope::Each,
+            wit::Scope::Group => RewardScope::Group,
+        };
+        Ok(RewardDescription { about, minimum: wit.minimum, maximum: wit.maximum, scope })
+    }
+
+    fn score_limits(&self, episodes: usize) -> CallLimits {
+        let limits = &self.host.limits;
+        let mut call = limits.score;
+        let more = limits.score_fuel_per_episode.saturating_mul(episodes as u64);
+        // The nets grow with the budget that judges.
+        let share = 1 + more / call.fuel.max(1);
+        call.fuel = call.fuel.saturating_add(more);
+        call.busy_ms = call.busy_ms.saturating_mul(share);
+        call.deadline_ms = call.deadline_ms.saturating_mul(share);
+        if !self.grants.models.is_empty() {
+            call.deadline_ms = call.deadline_ms.max(limits.llm_batch_deadline_ms);
+        }
+        call
+    }
+
+    fn verdict(&self, verdict: wit::Verdict, episode: &Episode) -> Result<Verdict, Failure> {
+        let check = Check { plugin: &self.identity, export: "score", limits: &self.host.limits };
+        match verdict {
+            wit::Verdict::Scored(card) => {
+                check.finite("the value", card.value)?;
+                let (low, high) = (self.description.minimum, self.description.maximum);
+                if !(low..=high).contains(&card.value) {
+                    let what = format!("the value {} is outside the declared range {low} to {high}", card.value);
+                    return check.refuse(code::OUT_OF_RANGE, what);
+                }
+                check.at_most("parts of a score", card.parts.len(), check.limits.signals)?;
+                let parts: Vec<_> = card.parts.into_iter().map(convert::signal_from).collect();
+                check.signals("parts of a score", &parts)?;
+                check.text("the rationale", &card.rationale)?;
+                check.attributes(&card.extra)?;
+                if !card.per_turn.is_empty() && card.per_turn.len() != episode.turns.len() {
+                    let (given, turns) = (card.per_turn.len(), episode.turns.len());
+                    return check.refuse(code::COUNT, format!("{given} values per turn for {turns} turns"));
+                }
+                card.per_turn.iter().try_for_each(|value| check.finite("a value per turn", *value))?;
+                Ok(Verdict::Scored(ScoreCard {
+                    value: card.value,
+                    parts,
+                    rationale: card.rationale,
+                    per_turn: card.per_turn,
+                    extra: card.extra,
+                }))
+            }
+            wit::Verdict::NotApplicable(why) => {
+                check.text("the reason", &why)?;
+                Ok(Verdict::NotApplicable(why))
+            }
+            wit::Verdict::Failed(why) => Err(failure::plugin_error(&self.identity, "score", "failed", &why)),
+            wit::Verdict::Other(text) => {
+                let text = crate::capability::log::escaped(&text, check.limits.name_bytes);
+                check.refuse(code::UNKNOWN_CASE, format!("verdict `{text}`, which this host does not know"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Reward for RewardPlugin {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn description(&self) -> &RewardDescription {
+        &self.description
+    }
+
+    fn judge(&self) -> Option<String> {
+        let model = |model: &Arc<dyn clawhost_core::Llm>| {
+            let identity = model.identity();
+            format!("{}:{}@{}", identity.provider, identity.model, identity.version)
+        };
+        let models: Vec<String> = self.grants.models.values().map(model).collect();
+        (!models.is_empty()).then(|| models.join(","))
+    }
+
+    async fn score(&self, context: &Context, group: &[Arc<Episode>]) -> Result<Vec<Verdict>, Failure> {
+        let limits = self.score_limits(group.len());
+        let (mut place, guest) =
+            self.instance("score", &limits, context.seed, self.grants.clone(), group).await?;
+        let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
+        let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
+        let context = convert::context_to(context);
+        let answer = guest.clawhost_reward_reward().call_score(&mut place.store, &context, borrow).await;
+        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let verdicts = answer.map_err(|error| reward_error(&self.identity, "score", error))?;
+        if verdicts.len() != group.len() {
+            let check = Check { plugin: &self.identity, export: "score", limits: &self.host.limits };
+            let what = format!("{} verdicts for {} episodes", verdicts.len(), group.len());
+            return check.refuse(code::COUNT, what);
+        }
+        let judged = verdicts.into_iter().zip(group);
+        // One verdict that is refused fails alone.
+        Ok(judged.map(|(verdict, episode)| self.verdict(verdict, episode).unwrap_or_else(Verdict::Failed)).collect())
+    }
+}

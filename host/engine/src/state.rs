@@ -1,0 +1,245 @@
+//! What a store carries: quotas, capabilities and the record of one instance.
+
+use crate::capability::clock::VirtualClock;
+use crate::capability::kv::Notes;
+use crate::capability::log::Log;
+use crate::grants::ModelGrants;
+use clawhost_core::{Digest, Episode, JournalEntry, Limits, code};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use wasmtime::component::ResourceTable;
+use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
+use wasmtime_wasi::WasiCtx;
+
+/// A limit was reached. Travels through wasmtime as the error of a trap.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct LimitHit {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+impl LimitHit {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// Guest memory of all instances of a host.
+#[derive(Debug)]
+pub(crate) struct HostMemory {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl HostMemory {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { used: AtomicUsize::new(0), limit }
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let grow = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Linear memory and tables of one instance.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    host: Arc<HostMemory>,
+    limit: usize,
+    table_limit: usize,
+    per_component: usize,
+    held: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(host: Arc<HostMemory>, limit: usize, limits: &Limits) -> Self {
+        let (table_limit, per_component) = (limits.table_elements, limits.core_instances);
+        Self { host, limit, table_limit, per_component, held: 0 }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.host.give_back(self.held);
+    }
+}
+
+impl ResourceLimiter for Memory {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        // The limit is on all memories of the instance together.
+        let total = self.held.saturating_add(more);
+        if total > self.limit {
+            return Err(LimitHit::new(
+                code::MEMORY,
+                format!("memory would grow to {} KiB, over the limit of {} KiB", total / 1024, self.limit / 1024),
+            )
+            .into());
+        }
+        if !self.host.take(more) {
+            return Err(LimitHit::new(code::HOST_MEMORY, "the host's guest memory is used up").into());
+        }
+        self.held = total;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if desired > self.table_limit {
+            let message = format!("table would grow to {desired} elements, over the limit of {}", self.table_limit);
+            return Err(LimitHit::new(code::TABLE, message).into());
+        }
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        self.per_component
+    }
+
+    fn tables(&self) -> usize {
+        self.per_component
+    }
+
+    fn memories(&self) -> usize {
+        self.per_component
+    }
+}
+
+/// Host calls remembered by name for a trap report.
+const REMEMBERED_HOST_CALLS: usize = 8;
+
+/// The call in progress.
+#[derive(Debug)]
+pub(crate) struct CallState {
+    pub(crate) export: &'static str,
+    pub(crate) fuel: u64,
+    pub(crate) ticks: u64,
+    pub(crate) ticks_limit: u64,
+    pub(crate) deadline: Instant,
+    pub(crate) host_calls: u32,
+    pub(crate) host_bytes: usize,
+}
+
+/// What a store carries.
+pub(crate) struct State {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) memory: Memory,
+    pub(crate) table: ResourceTable,
+    pub(crate) wasi: Option<WasiCtx>,
+    pub(crate) seed: u64,
+    pub(crate) clock: VirtualClock,
+    pub(crate) log: Arc<Mutex<Log>>,
+    pub(crate) notes: Notes,
+    pub(crate) grants: Arc<ModelGrants>,
+    pub(crate) llm_calls: u32,
+    pub(crate) turn: u32,
+    pub(crate) journal: Vec<JournalEntry>,
+    /// The episodes a reward or reflector is reading.
+    pub(crate) group: Vec<Arc<Episode>>,
+    /// Whether views show the tasks' references.
+    pub(crate) shows_reference: bool,
+    pub(crate) call: CallState,
+    /// Rolling digest of calls to the host: replay names the first difference by it.
+    pub(crate) host_digest: Digest,
+    pub(crate) recent: VecDeque<String>,
+}
+
+impl State {
+    pub(crate) fn new(limits: Arc<Limits>, memory: Memory, seed: u64, grants: Arc<ModelGrants>) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.handles);
+        Self {
+            memory,
+            table,
+            wasi: None,
+            seed,
+            clock: VirtualClock::default(),
+            log: Arc::new(Mutex::new(Log::new(&limits))),
+            notes: Notes::new(grants.kv, &limits),
+            grants,
+            llm_calls: 0,
+            turn: 0,
+            journal: Vec::new(),
+            group: Vec::new(),
+            shows_reference: false,
+            call: CallState {
+                export: "instantiate",
+                fuel: 0,
+                ticks: 0,
+                ticks_limit: 0,
+                deadline: Instant::now(),
+                host_calls: 0,
+                host_bytes: 0,
+            },
+            host_digest: Digest::of(b""),
+            recent: VecDeque::new(),
+            limits,
+        }
+    }
+
+    /// Charges a host call to the call in progress and notes it for replay and reports. `detail` is whatever tells this
+    /// call apart from another: its arguments.
+    pub(crate) fn host_call(&mut self, name: &'static str, detail: &[&[u8]]) -> wasmtime::Result<()> {
+        let bytes: usize = detail.iter().map(|part| part.len()).sum();
+        self.call.host_calls = self.call.host_calls.saturating_add(1);
+        self.charge(bytes)?;
+        if self.call.host_calls > self.limits.host_calls {
+            let message = format!("more than {} calls to the host in one call", self.limits.host_calls);
+            return Err(LimitHit::new(code::HOST_CALLS, message).into());
+        }
+        self.host_digest = self.host_digest.extended(name.as_bytes());
+        for part in detail {
+            self.host_digest = self.host_digest.extended(part);
+        }
+        if self.recent.len() >= REMEMBERED_HOST_CALLS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(format!("{name}({bytes} B)"));
+        Ok(())
+    }
+
+    /// Charges bytes that the host gives to the guest.
+    pub(crate) fn charge(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        self.call.host_bytes = self.call.host_bytes.saturating_add(bytes);
+        if self.call.host_bytes > self.limits.host_call_bytes {
+            let message = format!("more than {} bytes to and from the host in one call", self.limits.host_call_bytes);
+            return Err(LimitHit::new(code::HOST_CALLS, message).into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn log(&self) -> std::sync::MutexGuard<'_, Log> {
+        // A poisoned log is still a log.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs at every epoch tick that finds the guest computing: yields, so that others run, and counts. Ticks that pass
+/// while the guest waits for the host do not come here.
+pub(crate) fn on_tick(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<UpdateDeadline> {
+    let call = &mut store.data_mut().call;
+    call.ticks += 1;
+    if call.ticks > call.ticks_limit {
+        let message = format!("kept a processor busy for {} ms", call.ticks * crate::ticker::TICK.as_millis() as u64);
+        return Err(LimitHit::new(code::BUSY, message).into());
+    }
+    if Instant::now() > call.deadline {
+        return Err(LimitHit::new(code::DEADLINE, "took longer than its deadline").into());
+    }
+    Ok(UpdateDeadline::Yield(1))
+}

@@ -1,0 +1,40 @@
+//! The epoch ticker: a plain thread, so that no busy executor can stop it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use wasmtime::Engine;
+
+/// How often running guests yield. Short enough for fairness, long enough to cost nothing.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// Advances the epoch of its engines until it is dropped.
+pub(crate) struct Ticker {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Ticker {
+    pub(crate) fn start(engines: Vec<Engine>) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("clawhost-epoch".into()).spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::park_timeout(TICK);
+                engines.iter().for_each(Engine::increment_epoch);
+            }
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A ticker that panicked has nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Rules: `when FACT is VALUE and ...: answer TEXT | call TOOL {...}`, and the facts they speak about.
+
+use crate::Deed;
+use clawhost_core::{Message, Role};
+use std::collections::BTreeMap;
+
+struct Rule<'a> {
+    conditions: Vec<(String, String)>,
+    deed: &'a str,
+}
+
+/// One line as a rule, if it is one.
+fn rule(line: &str) -> Option<Rule<'_>> {
+    let line = line.trim().trim_start_matches("- ");
+    let (head, deed) = line.split_once(": ")?;
+    let conditions = if head.eq_ignore_ascii_case("always") {
+        Vec::new()
+    } else {
+        let lower = head.to_lowercase();
+        let conditions = lower.strip_prefix("when ")?.split(" and ").map(|condition| {
+            let (fact, value) = condition.split_once(" is ")?;
+            Some((fact.trim().to_owned(), value.trim().to_owned()))
+        });
+        conditions.collect::<Option<Vec<_>>>()?
+    };
+    Some(Rule { conditions, deed: deed.trim() })
+}
+
+fn deed(text: &str) -> Option<Deed> {
+    if let Some(answer) = text.strip_prefix("answer ") {
+        return Some(Deed::Answer(answer.trim().to_owned()));
+    }
+    let call = text.strip_prefix("call ")?.trim();
+    let (tool, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
+    Some(Deed::Call { tool: tool.to_owned(), arguments: arguments.trim().to_owned() })
+}
+
+/// Facts in what the follower was shown: lines `FACT: VALUE`, the latest value of each.
+fn facts(messages: &[Message]) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    for message in messages.iter().filter(|message| message.role != Role::Assistant) {
+        for line in message.plain_text().lines() {
+            if rule(line).is_some() {
+                continue;
+            }
+            if let Some((fact, value)) = line.trim().trim_start_matches("- ").split_once(": ") {
+                facts.insert(fact.trim().to_lowercase(), value.trim().to_lowercase());
+            }
+        }
+    }
+    facts
+}
+
+/// What the most specific applicable rule says; of equals the last.
+pub(crate) fn apply(messages: &[Message]) -> Option<Deed> {
+    let facts = facts(messages);
+    let mut best: Option<(usize, Deed)> = None;
+    for message in messages.iter().filter(|message| message.role != Role::Assistant) {
+        let text = message.plain_text();
+        for rule in text.lines().filter_map(rule) {
+            let holds = rule.conditions.iter().all(|(fact, value)| facts.get(fact) == Some(value));
+            let specific = rule.conditions.len();
+            if holds
+                && best.as_ref().is_none_or(|(known, _)| specific >= *known)
+                && let Some(deed) = deed(rule.deed)
+            {
+                best = Some((specific, deed));
+            }
+        }
+    }
+    best.map(|(_, deed)| deed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::Origin;
+
+    fn check(prompt: &str, expected: Option<&str>) {
+        let messages = [Message::text(Role::User, Origin::Environment, prompt)];
+        let answer = apply(&messages).map(|deed| match deed {
+            Deed::Answer(text) => text,
+            Deed::Call { tool, arguments } => format!("{tool} {arguments}"),
+        });
+        assert_eq!(answer.as_deref(), expected, "{prompt}");
+    }
+
+    #[test]
+    fn the_most_specific_rule_that_holds_is_followed() {
+        let facts = "size: small\ncolour: red\n";
+        check(&format!("{facts}when colour is red: answer stop"), Some("stop"));
+        check(&format!("{facts}- When Colour is Red: answer stop"), Some("stop"));
+        check(&format!("{facts}when colour is green: answer go"), None);
+        check(
+            &format!("{facts}when colour is red and size is small: answer creep\nwhen colour is red: answer stop"),
+            Some("creep"),
+        );
+        check(&format!("{facts}when colour is red: answer one\nwhen size is small: answer two"), Some("two"));
+        check(&format!("{facts}always: call wait\nwhen colour is blue: answer no"), Some("wait {}"));
+        check("colour: red\ncolour: green\nwhen colour is green: answer go", Some("go"));
+        check(&format!("{facts}when colour is red: dance"), None);
+        check("when nothing: answer x", None);
+    }
+}

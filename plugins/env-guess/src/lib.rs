@@ -1,0 +1,213 @@
+//! Guess a number: multi-turn, with feedback after every guess.
+//!
+//! The number follows from the seed. The observation names the range that is left, in the policy's own words of an
+//! order ("a whole number between 0 and 99"), so that a policy that only follows orders makes legal guesses, and one that
+//! thinks halves the range each time.
+
+use clawhost_sdk::{
+    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step, Task,
+    export_environment,
+};
+
+/// One episode.
+#[derive(Debug)]
+pub struct Guess {
+    secret: i64,
+    low: i64,
+    high: i64,
+    guesses: u32,
+    most_guesses: u32,
+}
+
+/// Numbers go from 0 to one below this.
+const DEFAULT_SIZE: i64 = 100;
+/// Guesses before the episode is cut short.
+const DEFAULT_GUESSES: u32 = 20;
+/// Larger ranges add turns, not difficulty.
+const LARGEST_SIZE: i64 = 1_000_000;
+
+fn ask(low: i64, high: i64) -> String {
+    format!("Reply with a whole number between {low} and {high}.")
+}
+
+/// The last whole number in a text: models like to explain themselves first.
+fn last_number(text: &str) -> Option<i64> {
+    let mut last = None;
+    let mut digits = String::new();
+    for character in text.chars().chain([' ']) {
+        match character {
+            '0'..='9' => digits.push(character),
+            '-' if digits.is_empty() => digits.push('-'),
+            _ => {
+                last = digits.parse().ok().or(last);
+                digits.clear();
+                if character == '-' {
+                    digits.push('-');
+                }
+            }
+        }
+    }
+    last
+}
+
+impl MessageEnvironment for Guess {
+    const NAME: &'static str = "env-guess";
+    const SUMMARY: &'static str = "Guess a number with higher/lower feedback";
+    const SNAPSHOT: bool = true;
+
+    fn options() -> Vec<OptionSpec> {
+        vec![
+            OptionSpec::new("size", DEFAULT_SIZE.to_string(), "how many numbers there are, 2 to 1000000"),
+            OptionSpec::new("guesses", DEFAULT_GUESSES.to_string(), "guesses before it is cut short, 1 to 1000"),
+        ]
+    }
+
+    fn splits() -> Vec<Split> {
+        vec![Split::new("train", 1000), Split::new("val", 200), Split::new("test", 200)]
+    }
+
+    fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
+        let (size, _) = settings(context)?;
+        let count = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
+        let end = count.min(offset.saturating_add(u64::from(limit)));
+        let task = |position| Task::new(split, format!("{split}-{position}"), "").with_tag(format!("size-{size}"));
+        Ok((offset..end).map(task).collect())
+    }
+
+    fn start(params: &Params) -> Result<(Self, Opening)> {
+        let (size, most_guesses) = settings(&params.context)?;
+        let secret = Random::new(params.context.seed).between(0, size - 1);
+        let episode = Self { secret, low: 0, high: size - 1, guesses: 0, most_guesses };
+        let text = format!("I picked a number. {}", ask(episode.low, episode.high));
+        let hint = "You play a guessing game. Answer every message with one whole number and nothing else.";
+        Ok((episode, Opening { system_hint: Some(hint.to_owned()), ..Opening::text(text) }))
+    }
+
+    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+        let range = ask(self.low, self.high);
+        let guess = last_number(&action.plain_text()).ok_or_else(|| format!("I see no number. {range}"))?;
+        self.guesses += 1;
+        signals.set("guesses", f64::from(self.guesses));
+        signals.set("distance", guess.abs_diff(self.secret) as f64);
+        if guess == self.secret {
+            return Ok(Step::done(format!("Correct: it was {}.", self.secret)));
+        }
+        let word = if guess < self.secret { "higher" } else { "lower" };
+        if guess < self.secret {
+            self.low = self.low.max(guess.saturating_add(1));
+        } else {
+            self.high = self.high.min(guess.saturating_sub(1));
+        }
+        if self.guesses >= self.most_guesses {
+            let step = Step::running(format!("It is {word} than {guess}, and you have no guess left."));
+            return Ok(Step { status: Status::Truncated(format!("{} guesses", self.most_guesses)), ..step });
+        }
+        Ok(Step::running(format!("It is {word} than {guess}. {}", ask(self.low, self.high))))
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>> {
+        let Self { secret, low, high, guesses, most_guesses } = self;
+        Ok(format!("{secret} {low} {high} {guesses} {most_guesses}").into_bytes())
+    }
+
+    fn restore(_: &Params, state: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(state)?;
+        let numbers: Vec<i64> = text.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let [secret, low, high, guesses, most_guesses] = numbers.as_slice() else {
+            return Err("a state has five numbers".into());
+        };
+        let (guesses, most_guesses) = (u32::try_from(*guesses)?, u32::try_from(*most_guesses)?);
+        Ok(Self { secret: *secret, low: *low, high: *high, guesses, most_guesses })
+    }
+}
+
+fn settings(context: &Context) -> Result<(i64, u32)> {
+    let size = context.option_or("size", DEFAULT_SIZE)?;
+    let guesses = context.option_or("guesses", DEFAULT_GUESSES)?;
+    if !(2..=LARGEST_SIZE).contains(&size) || !(1..=1000).contains(&guesses) {
+        return Err("size must be 2 to 1000000, and guesses 1 to 1000".into());
+    }
+    Ok((size, guesses))
+}
+
+export_environment!(Guess);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_sdk::testing::{play, play_task};
+
+    fn params(seed: u64, options: &[(&str, &str)]) -> Params {
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Params { task: Task::new("train", "train-0", ""), context: Context { seed, options }, max_turns: 100 }
+    }
+
+    #[test]
+    fn halving_the_range_finds_every_number_in_seven_guesses() {
+        for seed in 0..200 {
+            let (mut episode, _) = Guess::start(&params(seed, &[])).unwrap();
+            let (mut low, mut high, mut guesses) = (0, 99, 0);
+            loop {
+                let guess = (low + high) / 2;
+                guesses += 1;
+                let step = episode.step(&Message::assistant(guess.to_string()), &mut Signals::default()).unwrap();
+                if step.status == Status::Terminated {
+                    break;
+                }
+                let text = step.observation[0].plain_text();
+                if text.contains("higher") { low = guess + 1 } else { high = guess - 1 }
+                assert!(text.contains(&format!("between {low} and {high}")), "{text}");
+            }
+            assert!(guesses <= 7, "seed {seed} took {guesses}");
+        }
+    }
+
+    #[test]
+    fn answers_are_read_as_people_write_them() {
+        for (text, number) in [
+            ("50", Some(50)),
+            ("My guess is 50.", Some(50)),
+            ("Between 25 and 75 I take 50", Some(50)),
+            ("**42**!", Some(42)),
+            ("-3", Some(-3)),
+            ("no idea", None),
+            ("", None),
+            ("99999999999999999999999", None),
+        ] {
+            assert_eq!(last_number(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_observation_and_costs_no_guess() {
+        let transcript = play::<Guess>(1, &["hello", "500"]);
+        assert_eq!(transcript.observations[1], "I see no number. Reply with a whole number between 0 and 99.");
+        assert_eq!(transcript.signals[0], [("invalid_action".to_owned(), 1.0)]);
+        assert!(transcript.signals[1].contains(&("guesses".to_owned(), 1.0)));
+    }
+
+    #[test]
+    fn it_is_cut_short_when_the_guesses_are_used_up() {
+        let transcript = play_task::<Guess>(params(3, &[("guesses", "2")]), &["-1", "-1", "-1"]);
+        assert!(transcript.over);
+        assert!(transcript.last().contains("no guess left"), "{}", transcript.last());
+        assert!(Guess::start(&params(3, &[("size", "1")])).is_err());
+        assert!(Guess::start(&params(3, &[("size", "many")])).is_err());
+    }
+
+    #[test]
+    fn a_restored_episode_goes_on_as_the_original() {
+        let begin = params(9, &[]);
+        let (mut original, _) = Guess::start(&begin).unwrap();
+        original.step(&Message::assistant("10"), &mut Signals::default()).unwrap();
+        let mut restored = Guess::restore(&begin, &original.snapshot().unwrap()).unwrap();
+        for guess in ["20", "90", "50"] {
+            let step = |episode: &mut Guess| {
+                let mut signals = Signals::default();
+                format!("{:?}", episode.step(&Message::assistant(guess), &mut signals).map(|step| step.observation))
+            };
+            assert_eq!(step(&mut original), step(&mut restored));
+        }
+        assert!(Guess::restore(&begin, b"nonsense").is_err());
+    }
+}

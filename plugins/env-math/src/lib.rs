@@ -1,0 +1,186 @@
+//! Arithmetic and word problems, generated from the seed: one question, one answer.
+//!
+//! Every problem belongs to exactly one split, chosen by a hash of its content, whatever the seed: what is tested was
+//! never trained on. The hash mixes all bits (SplitMix64): a linear one would hide whole residues, and with them digit
+//! pairs, from training. The answer goes into the task's `reference`, which only rewards see.
+
+mod problem;
+
+use clawhost_sdk::{
+    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Step, Task,
+    export_environment,
+};
+use problem::{Kind, Problem};
+
+/// One episode.
+#[derive(Debug)]
+pub struct Math;
+
+/// Tasks of the splits, which hold about 80, 10 and 10 of 100 problems.
+const SPLITS: [(&str, u64); 3] = [("train", 8000), ("val", 1000), ("test", 1000)];
+
+/// Draws before a task gives up looking for a problem of its split: a tenth of all fit, so 200 fail once in 10^9.
+const DRAWS: u64 = 200;
+
+/// Which split a problem belongs to.
+fn split_of(problem: &Problem) -> &'static str {
+    let mut state = 0u64;
+    for byte in problem.key.bytes() {
+        state = Random::new(state ^ u64::from(byte)).next_u64();
+    }
+    match state % 10 {
+        0 => "test",
+        1 => "val",
+        _ => "train",
+    }
+}
+
+/// The problem at a position of a split. Any position can be made without those before it.
+fn problem_at(seed: u64, split: &str, position: u64, kinds: &[Kind]) -> Result<Problem> {
+    let salt = split.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let mut random = Random::new(Random::new(seed ^ salt).next_u64() ^ position.wrapping_mul(0x9e37_79b9));
+    for _ in 0..DRAWS {
+        let kind = random.choose(kinds).copied().ok_or("no kinds")?;
+        let problem = Problem::draw(kind, &mut random);
+        if split_of(&problem) == split {
+            return Ok(problem);
+        }
+    }
+    Err(format!("no problem of split {split} found at {position}").into())
+}
+
+fn kinds(context: &Context) -> Result<Vec<Kind>> {
+    let wanted = context.option("kind").unwrap_or("all");
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is(wanted)).collect();
+    if kinds.is_empty() {
+        return Err(format!("kind={wanted}: choose all, arithmetic, words, or one of {}", Kind::names()).into());
+    }
+    Ok(kinds)
+}
+
+impl MessageEnvironment for Math {
+    const NAME: &'static str = "env-math";
+    const SUMMARY: &'static str = "Arithmetic and word problems generated from the seed";
+    const SNAPSHOT: bool = true;
+
+    fn options() -> Vec<OptionSpec> {
+        let summary = format!("all, arithmetic, words, or one of {}", Kind::names());
+        vec![OptionSpec::new("kind", "all", summary)]
+    }
+
+    fn splits() -> Vec<Split> {
+        SPLITS.into_iter().map(|(name, tasks)| Split::new(name, tasks)).collect()
+    }
+
+    fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
+        let kinds = kinds(context)?;
+        let size = SPLITS.into_iter().find(|(name, _)| *name == split).map_or(0, |(_, size)| size);
+        let end = size.min(offset.saturating_add(u64::from(limit)));
+        let task = |position| {
+            let problem = problem_at(context.seed, split, position, &kinds)?;
+            Ok(Task::new(split, format!("{split}-{position}"), problem.text)
+                .with_reference(format!("\"{}\"", problem.answer))
+                .with_tag(problem.kind.name()))
+        };
+        (offset..end).map(task).collect()
+    }
+
+    fn start(params: &Params) -> Result<(Self, Opening)> {
+        let question = &params.task.input;
+        if question.is_empty() {
+            return Err("the task has no question".into());
+        }
+        let hint = "You solve problems. Think if you must, then end with the answer in \\boxed{}.";
+        let opening = Opening::text(format!("{question}\nPut the answer in \\boxed{{}}."));
+        Ok((Self, Opening { system_hint: Some(hint.to_owned()), ..opening }))
+    }
+
+    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+        let text = action.plain_text();
+        signals.set("boxed", f64::from(u8::from(text.contains("\\boxed{"))));
+        Ok(Step::done("Noted."))
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn restore(_: &Params, state: &[u8]) -> Result<Self> {
+        if state.is_empty() { Ok(Self) } else { Err("a state of this environment is empty".into()) }
+    }
+}
+
+export_environment!(Math);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_sdk::testing::play_task;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn context(seed: u64, kind: &str) -> Context {
+        Context { seed, options: vec![("kind".to_owned(), kind.to_owned())] }
+    }
+
+    fn tasks(seed: u64, kind: &str, split: &str, count: u64) -> Vec<Task> {
+        (0..count)
+            .step_by(256)
+            .flat_map(|offset| Math::tasks(&context(seed, kind), split, offset, 256).unwrap())
+            .take(count as usize)
+            .collect()
+    }
+
+    #[test]
+    fn the_splits_share_no_problem_whatever_the_seed() {
+        let mut home: BTreeMap<String, String> = BTreeMap::new();
+        for seed in 0..4 {
+            for (split, size) in SPLITS {
+                for task in tasks(seed, "all", split, size.min(1000)) {
+                    let known = home.entry(task.input.clone()).or_insert_with(|| split.to_owned());
+                    assert_eq!(known, split, "{}", task.input);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn held_out_sums_hide_no_digit_pair_from_training() {
+        let mut seen = BTreeMap::from([("train", BTreeSet::new()), ("test", BTreeSet::new())]);
+        for split in ["train", "test"] {
+            for task in tasks(1, "addition", split, if split == "train" { 8000 } else { 1000 }) {
+                let numbers: Vec<u32> = task.input.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
+                let [a, b] = numbers[..] else { panic!("{}", task.input) };
+                let pairs = seen.get_mut(split).unwrap();
+                pairs.insert(("units", a % 10, b % 10));
+                pairs.insert(("tens", a / 10, b / 10));
+            }
+        }
+        assert_eq!(seen["train"].len(), 200, "every pair of digits in both places");
+        assert!(seen["test"].len() > 190, "{}", seen["test"].len());
+    }
+
+    #[test]
+    fn tasks_are_a_function_of_seed_split_and_position() {
+        let whole = Math::tasks(&context(7, "all"), "val", 0, 20).unwrap();
+        let part = Math::tasks(&context(7, "all"), "val", 10, 5).unwrap();
+        let texts = |tasks: &[Task]| tasks.iter().map(|task| (task.id.clone(), task.input.clone())).collect::<Vec<_>>();
+        assert_eq!(texts(&whole[10..15]), texts(&part));
+        let other = Math::tasks(&context(8, "all"), "val", 0, 20).unwrap();
+        assert_ne!(texts(&whole), texts(&other));
+        assert_eq!(Math::tasks(&context(7, "all"), "val", 999, 20).unwrap().len(), 1, "the end of the split");
+        assert!(Math::tasks(&context(7, "all"), "none", 0, 20).unwrap().is_empty());
+        assert!(Math::tasks(&context(7, "poetry"), "val", 0, 1).is_err());
+    }
+
+    #[test]
+    fn one_answer_ends_the_episode_and_the_question_carries_no_answer() {
+        for task in tasks(3, "all", "train", 50) {
+            let reference = task.reference.clone().unwrap();
+            let params = Params { task: task.clone(), context: context(3, "all"), max_turns: 1 };
+            let transcript = play_task::<Math>(params, &["\\boxed{1}"]);
+            assert!(transcript.over);
+            assert!(transcript.observations[0].starts_with(&task.input));
+            assert!(!transcript.observations[1].contains(reference.trim_matches('"')));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Recorded episodes, as rewards and reflectors read them.
+
+use crate::bindings::observer::clawhost::episode::view;
+use crate::{Artefact, Message, Signal, Task, ToolSpec};
+
+pub use view::{Ending, Turn};
+
+/// One recorded episode. On the host it is read lazily: only what you ask for crosses the boundary.
+#[derive(Debug)]
+pub struct Episode(Source);
+
+#[derive(Debug)]
+enum Source {
+    Host(view::EpisodeView),
+    Fixture(Box<Fixture>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Fixture {
+    pub(crate) id: String,
+    pub(crate) task: Task,
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) closing: Vec<Message>,
+    pub(crate) ending: Ending,
+}
+
+impl Episode {
+    pub(crate) fn from_host(view: view::EpisodeView) -> Self {
+        Self(Source::Host(view))
+    }
+
+    pub(crate) fn from_fixture(fixture: Fixture) -> Self {
+        Self(Source::Fixture(Box::new(fixture)))
+    }
+
+    /// Unique inside its run.
+    pub fn id(&self) -> String {
+        match &self.0 {
+            Source::Host(view) => view.id(),
+            Source::Fixture(fixture) => fixture.id.clone(),
+        }
+    }
+
+    /// The task as published before the episode began. Rewards see its `reference`.
+    pub fn task(&self) -> Task {
+        match &self.0 {
+            Source::Host(view) => view.task(),
+            Source::Fixture(fixture) => fixture.task.clone(),
+        }
+    }
+
+    /// The tools that were on offer.
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        match &self.0 {
+            Source::Host(view) => view.tools(),
+            Source::Fixture(_) => Vec::new(),
+        }
+    }
+
+    /// The environment's name.
+    pub fn environment(&self) -> String {
+        match &self.0 {
+            Source::Host(view) => view.environment(),
+            Source::Fixture(_) => "fixture".to_owned(),
+        }
+    }
+
+    /// How many turns there are.
+    pub fn turn_count(&self) -> u32 {
+        match &self.0 {
+            Source::Host(view) => view.turn_count(),
+            Source::Fixture(fixture) => fixture.turns.len() as u32,
+        }
+    }
+
+    /// All turns from `start` on, at most `count`.
+    pub fn turns_from(&self, start: u32, count: u32) -> Vec<Turn> {
+        match &self.0 {
+            Source::Host(view) => {
+                // The host hands out at most 64 turns at a time; none means the end.
+                let mut turns = Vec::new();
+                while (turns.len() as u32) < count {
+                    let next = view.turns(start + turns.len() as u32, count - turns.len() as u32);
+                    if next.is_empty() {
+                        break;
+                    }
+                    turns.extend(next);
+                }
+                turns
+            }
+            Source::Fixture(fixture) => {
+                fixture.turns.iter().skip(start as usize).take(count as usize).cloned().collect()
+            }
+        }
+    }
+
+    /// All turns.
+    pub fn turns(&self) -> Vec<Turn> {
+        self.turns_from(0, self.turn_count())
+    }
+
+    /// The last turn, if there is one.
+    pub fn last_turn(&self) -> Option<Turn> {
+        let last = self.turn_count().checked_sub(1)?;
+        self.turns_from(last, 1).pop()
+    }
+
+    /// The text of the policy's last message; empty if it never acted.
+    pub fn last_answer(&self) -> String {
+        self.last_turn().map(|turn| turn.action.plain_text()).unwrap_or_default()
+    }
+
+    /// The environment's messages after the last action.
+    pub fn closing(&self) -> Vec<Message> {
+        match &self.0 {
+            Source::Host(view) => view.closing(),
+            Source::Fixture(fixture) => fixture.closing.clone(),
+        }
+    }
+
+    /// How it ended.
+    pub fn ending(&self) -> Ending {
+        match &self.0 {
+            Source::Host(view) => view.ending(),
+            Source::Fixture(fixture) => fixture.ending.clone(),
+        }
+    }
+
+    /// The last value of every signal.
+    pub fn signals(&self) -> Vec<Signal> {
+        match &self.0 {
+            Source::Host(view) => view.signals(),
+            Source::Fixture(fixture) => fixture.turns.last().map(|turn| turn.signals.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// What the episode left behind under a name.
+    pub fn artefact(&self, name: &str) -> Option<Artefact> {
+        match &self.0 {
+            Source::Host(view) => view.artefact(name),
+            Source::Fixture(_) => None,
+        }
+    }
+}
+
+/// Episodes that are judged together.
+#[derive(Debug)]
+pub struct Group {
+    episodes: Vec<Episode>,
+}
+
+impl Group {
+    pub(crate) fn new(episodes: Vec<Episode>) -> Self {
+        Self { episodes }
+    }
+
+    /// The episodes, in order.
+    pub fn episodes(&self) -> &[Episode] {
+        &self.episodes
+    }
+}

@@ -1,0 +1,47 @@
+//! Models that the operator granted (`--grant llm:ALIAS=MODEL`). For judges, reflectors and simulated users.
+
+use crate::{Message, Result, Role};
+
+pub use crate::bindings::observer::clawhost::llm::llm::{LlmError, Request, Response};
+
+/// A request of one question, at temperature 0.
+pub fn request(alias: &str, question: &str) -> Request {
+    Request {
+        alias: alias.to_owned(),
+        messages: vec![Message::text(Role::User, question)],
+        tools: Vec::new(),
+        max_tokens: 512,
+        temperature: 0.0,
+        seed: None,
+        stop: Vec::new(),
+        extra: Vec::new(),
+    }
+}
+
+/// Asks once.
+///
+/// # Errors
+/// The alias is not granted, its budget is spent, or the model did not answer.
+pub fn complete(request: &Request) -> Result<Response, LlmError> {
+    #[cfg(target_arch = "wasm32")]
+    return crate::bindings::observer::clawhost::llm::llm::complete(request);
+    #[cfg(not(target_arch = "wasm32"))]
+    crate::testing::answer(request)
+}
+
+/// Asks one question and gives back the text.
+///
+/// # Errors
+/// As [`complete`].
+pub fn ask(alias: &str, question: &str) -> Result<String> {
+    match complete(&request(alias, question)) {
+        Ok(response) => Ok(response.message.plain_text()),
+        Err(
+            LlmError::Denied(text)
+            | LlmError::BudgetExhausted(text)
+            | LlmError::InvalidRequest(text)
+            | LlmError::Unavailable(text)
+            | LlmError::Other(text),
+        ) => Err(text.into()),
+    }
+}

@@ -1,0 +1,118 @@
+//! Rewards: how good an episode was.
+
+use crate::{Context, Episode, Group, OptionSpec, Result, Signal};
+
+/// What a verdict depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// On its episode alone.
+    Each,
+    /// On the whole group.
+    Group,
+}
+
+/// What a reward says about one episode.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It has a value.
+    Scored {
+        /// Inside [`Reward::RANGE`]; the host refuses anything else.
+        value: f64,
+        /// What it is made of; distinct names.
+        parts: Vec<(String, f64)>,
+        /// Why, for people.
+        rationale: String,
+        /// One value per turn, or empty.
+        per_turn: Vec<f64>,
+    },
+    /// This reward has nothing to say about it. Never a number.
+    NotApplicable(String),
+    /// It could not be judged. Never a number.
+    Failed(String),
+}
+
+impl Verdict {
+    /// A value.
+    pub fn scored(value: f64) -> Self {
+        Self::Scored { value, parts: Vec::new(), rationale: String::new(), per_turn: Vec::new() }
+    }
+
+    /// With the reason, for people.
+    pub fn because(mut self, text: impl Into<String>) -> Self {
+        if let Self::Scored { rationale, .. } = &mut self {
+            *rationale = text.into();
+        }
+        self
+    }
+
+    /// With a part.
+    pub fn with_part(mut self, name: impl Into<String>, part: f64) -> Self {
+        if let Self::Scored { parts, .. } = &mut self {
+            parts.push((name.into(), part));
+        }
+        self
+    }
+
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<f64> {
+        match self {
+            Self::Scored { value, .. } => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+/// A reward. It runs in an instance of its own, never beside the environment, and reads what the host recorded.
+pub trait Reward: 'static {
+    /// Short name, for example `exact`.
+    const NAME: &'static str;
+    /// Your version.
+    const VERSION: &'static str = "0.1.0";
+    /// One line for people.
+    const SUMMARY: &'static str = "";
+    /// Least and greatest value.
+    const RANGE: (f64, f64) = (0.0, 1.0);
+    /// What a verdict depends on.
+    const SCOPE: Scope = Scope::Each;
+
+    /// Every option this reward reads; the host refuses any other.
+    fn options() -> Vec<OptionSpec> {
+        Vec::new()
+    }
+
+    /// Judges one episode.
+    ///
+    /// # Errors
+    /// It cannot be judged: the verdict is `failed`, and the episode is not scored.
+    fn score(episode: &Episode, context: &Context) -> Result<Verdict>;
+
+    /// Judges a group: exactly one verdict per episode, in order.
+    ///
+    /// # Errors
+    /// None of them can be judged.
+    fn score_group(group: &Group, context: &Context) -> Result<Vec<Verdict>> {
+        let judge = |episode| Self::score(episode, context).unwrap_or_else(|error| Verdict::Failed(error.into_message()));
+        Ok(group.episodes().iter().map(judge).collect())
+    }
+}
+
+pub(crate) fn into_signals(parts: Vec<(String, f64)>) -> Vec<Signal> {
+    parts.into_iter().map(|(name, value)| Signal { name, value }).collect()
+}
+
+/// Exports a [`Reward`] as a plugin. Outside wasm it expands to nothing but a check that the type is one.
+#[macro_export]
+macro_rules! export_reward {
+    ($ty:ty) => {
+        const _: () = {
+            #[cfg(target_arch = "wasm32")]
+            type Exported = $crate::guest::RewardGuest<$ty>;
+            #[cfg(target_arch = "wasm32")]
+            $crate::__export_reward_plugin_impl!(Exported with_types_in $crate::bindings::reward);
+            #[cfg(not(target_arch = "wasm32"))]
+            const fn is_a_reward<R: $crate::Reward>() {}
+            #[cfg(not(target_arch = "wasm32"))]
+            is_a_reward::<$ty>();
+        };
+    };
+}

@@ -1,0 +1,114 @@
+//! The plain data of the contract, with constructors.
+
+pub use crate::bindings::observer::clawhost::types::types::{
+    Artefact, Attributes, Context, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall, ToolSpec, Usage,
+};
+
+impl Message {
+    /// A message of one text.
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self {
+            role,
+            parts: vec![Part::Text(text.into())],
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            origin: Origin::Environment,
+            extra: Vec::new(),
+        }
+    }
+
+    /// Something for the policy to read.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::text(Role::User, text)
+    }
+
+    /// The policy's own words; for tests.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self { origin: Origin::Policy, ..Self::text(Role::Assistant, text) }
+    }
+
+    /// The answer to a tool call.
+    pub fn tool_result(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self { tool_call_id: Some(call.id.clone()), ..Self::text(Role::Tool, text) }
+    }
+
+    /// All text and JSON parts, joined by line ends.
+    pub fn plain_text(&self) -> String {
+        let texts: Vec<&str> = self
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text(text) | Part::Json(text) => Some(text.as_str()),
+                Part::Blob(_) => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+}
+
+impl ToolSpec {
+    /// A tool; `input_schema` is JSON Schema as text.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: impl Into<String>) -> Self {
+        Self { name: name.into(), description: description.into(), input_schema: input_schema.into(), extra: Vec::new() }
+    }
+}
+
+impl Task {
+    /// A task without reference and tags.
+    pub fn new(split: impl Into<String>, id: impl Into<String>, input: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            split: split.into(),
+            input: input.into(),
+            reference: None,
+            tags: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// With a gold answer or checker data, as JSON text. Only rewards see it.
+    pub fn with_reference(mut self, json: impl Into<String>) -> Self {
+        self.reference = Some(json.into());
+        self
+    }
+
+    /// With a tag.
+    pub fn with_tag(mut self, tag: impl Into<String>) -> Self {
+        self.tags.push(tag.into());
+        self
+    }
+}
+
+impl Signal {
+    /// A named number.
+    pub fn new(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value }
+    }
+}
+
+impl OptionSpec {
+    /// An option with its default.
+    pub fn new(name: impl Into<String>, default_value: impl Into<String>, summary: impl Into<String>) -> Self {
+        Self { name: name.into(), summary: summary.into(), default_value: default_value.into(), extra: Vec::new() }
+    }
+}
+
+impl Context {
+    /// The operator's choice for an option, if there is one.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The operator's choice, or the default.
+    ///
+    /// # Errors
+    /// The choice cannot be read as a `T`.
+    pub fn option_or<T: std::str::FromStr>(&self, name: &str, default: T) -> crate::Result<T> {
+        match self.option(name) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|_| {
+                crate::Error::from(format!("option {name}={text} is not a {}", std::any::type_name::<T>()))
+            }),
+        }
+    }
+}

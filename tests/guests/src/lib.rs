@@ -1,0 +1,1 @@
+//! Hostile and odd guests live in `examples`: one program per behaviour.
