@@ -1,1 +1,42 @@
-fn main() {}
+//! The `clawhost` program (floor 5): arguments, terminal, exit codes, and the wiring of adapters to ports.
+//!
+//! Invariant: whatever a machine may read goes to standard output, everything for people's patience (progress, notes)
+//! to standard error.
+
+mod args;
+mod data;
+mod episodes;
+mod exit;
+mod inspect;
+mod plugin;
+mod policy;
+mod progress;
+mod run;
+mod summary;
+
+use clap::Parser as _;
+use exit::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = args::Arguments::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CLAWHOST_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    let done = match arguments.command {
+        args::Command::Run(options) => run::main(&arguments.common, &options),
+        args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
+        args::Command::Episodes(command) => episodes::main(&arguments.common, &command),
+    };
+    match done {
+        Ok(exit) => exit.into(),
+        Err(error) if exit::is_broken_pipe(&error) => Exit::Ok.into(),
+        Err(error) => {
+            let exit = Exit::of(&error);
+            use std::io::Write as _;
+            // Where standard error is gone there is nobody to tell.
+            let _ = writeln!(anstream::stderr(), "\x1b[1;31merror:\x1b[0m {error:#}");
+            exit.into()
+        }
+    }
+}

@@ -1,1 +1,58 @@
-//! stub
+//! Plays and scores episodes over the ports (floor 3). Never sees an adapter: not wasmtime, not SQLite, not HTTP.
+//!
+//! The way of an episode: [`play_run`] fetches tasks and forms groups (members share task and environment seed); `play`
+//! drives one episode turn by turn, asking the policy ([`ChatPolicy`]) and stepping the environment; `score` hands the
+//! complete episodes of a group to every reward; the recorder stores them; [`RunReport`] sums up.
+//!
+//! Invariants:
+//! * The host drives: no guest calls the policy.
+//! * Rewards see only what was recorded. A task's reference never reaches the policy or the environment.
+//! * A failure is counted, never scored. A run whose failures pass its budget stops.
+//! * Equal plan and equal answers of the models give equal reports, whatever the concurrency.
+
+mod interval;
+mod play;
+mod policy;
+mod report;
+mod run;
+mod score;
+mod tasks;
+
+pub use interval::{Interval, mean_interval};
+pub use policy::ChatPolicy;
+pub use report::{EpisodeSummary, RunReport, StopReason};
+pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run};
+
+use clawhost_core::{Failure, StoreError};
+
+/// Why a run could not be played to its end. What was recorded before is safe.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The split is not one of the environment's.
+    #[error("{environment} has no split `{split}`; it has {known}")]
+    UnknownSplit {
+        /// The environment.
+        environment: String,
+        /// What was asked for.
+        split: String,
+        /// What there is.
+        known: String,
+    },
+    /// The split has no tasks.
+    #[error("{environment} gives no tasks in split `{split}`; choose another with --tasks, or other options")]
+    NoTasks {
+        /// The environment.
+        environment: String,
+        /// The split.
+        split: String,
+    },
+    /// The environment does not give its tasks.
+    #[error("the tasks cannot be read: {0}")]
+    Tasks(Failure),
+    /// Nothing can be recorded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A part of the host died.
+    #[error("a task of the host stopped unexpectedly: {0}")]
+    Host(String),
+}

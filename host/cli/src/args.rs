@@ -1,0 +1,192 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Environments, rewards and reflectors as sandboxed WebAssembly plugins: played, scored and recorded.
+#[derive(Debug, Parser)]
+#[command(name = "clawhost", version, max_term_width = 100, after_help = crate::exit::HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Folder for episodes, plugins and compiled code [default: the platform's data folder]
+    #[arg(long, value_name = "DIR", env = "CLAWHOST_HOME", global = true)]
+    pub(crate) data: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Play an environment with a policy, score it with rewards, and record every episode
+    Run(Box<Run>),
+    /// Show what a plugin is and what it asks for, before running it
+    Inspect(Inspect),
+    /// Look at recorded episodes
+    #[command(subcommand)]
+    Episodes(Episodes),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct Run {
+    /// The environment: PLUGIN.wasm, with options as in `PLUGIN.wasm?size=10&guesses=5`
+    #[arg(value_name = "PLUGIN.wasm")]
+    pub(crate) plugin: String,
+    /// A reward that judges the episodes, with options as above; may be repeated
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]")]
+    pub(crate) reward: Vec<String>,
+    /// Who acts: `follower` (built in, no key), `openai:MODEL@http://HOST:PORT/v1`, or `script:FILE`
+    #[arg(long, value_name = "SPEC", default_value = "follower")]
+    pub(crate) policy: String,
+    /// Which tasks: a split of the environment [default: train]
+    #[arg(long, value_name = "SPLIT")]
+    pub(crate) tasks: Option<String>,
+    /// How many episodes to play
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) episodes: u64,
+    /// Episodes per task and seed, judged together
+    #[arg(long, value_name = "G", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) group: u32,
+    /// Episodes at once; never changes a result
+    #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) concurrency: u16,
+    /// Where all chance comes from: equal seeds, equal runs
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Cut an episode short after so many turns
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) max_turns: u32,
+    /// Share of the episodes that may fail before the run stops, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    pub(crate) failure_budget: f64,
+    /// Allow plugins more than computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be repeated
+    #[arg(long, value_name = "GRANT")]
+    pub(crate) grant: Vec<String>,
+    /// What the model is told first [default: the environment's own hint]
+    #[arg(long, value_name = "TEXT", help_heading = "Model")]
+    pub(crate) system_prompt: Option<String>,
+    /// The same, from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "system_prompt", help_heading = "Model")]
+    pub(crate) system_prompt_file: Option<PathBuf>,
+    /// Sampling temperature, 0 to 2
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature, help_heading = "Model")]
+    pub(crate) temperature: f32,
+    /// Most tokens per answer
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    pub(crate) max_tokens: u32,
+    /// Stop asking models after so many tokens in all, read and written
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) max_tokens_total: Option<u64>,
+    /// Stop asking models after so much money; needs --price
+    #[arg(long, value_name = "MONEY", requires = "price", value_parser = money, help_heading = "Model")]
+    pub(crate) max_cost: Option<f64>,
+    /// Price per million tokens, read and written, as `0.15,0.60`
+    #[arg(long, value_name = "IN,OUT", value_parser = prices, help_heading = "Model")]
+    pub(crate) price: Option<(f64, f64)>,
+    /// File that holds the endpoint's key [default: the variable OPENAI_API_KEY, if set]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Longest wait for one answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600), help_heading = "Model")]
+    pub(crate) model_timeout: u64,
+    /// Tries after the first, for endpoints that are down or overloaded
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=20), help_heading = "Model")]
+    pub(crate) retries: u32,
+    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    #[arg(long, help_heading = "Host")]
+    pub(crate) allow_interpreters: bool,
+    /// Instantiate without a reserved pool: for machines with little address space
+    #[arg(long, help_heading = "Host")]
+    pub(crate) on_demand: bool,
+    /// Largest size of the database, in MiB; reaching it ends the run as a full disk would
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Host")]
+    pub(crate) store_limit: Option<u64>,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// The component
+    #[arg(value_name = "PLUGIN.wasm")]
+    pub(crate) plugin: PathBuf,
+    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    #[arg(long)]
+    pub(crate) allow_interpreters: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Episodes {
+    /// List episodes, newest run first
+    List {
+        /// Only of this run
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: u64,
+        /// List runs instead
+        #[arg(long, conflicts_with = "run")]
+        runs: bool,
+    },
+    /// Show one episode: every turn, the verdicts, and what went wrong
+    Show {
+        /// Its id, or RUN/ID
+        #[arg(value_name = "EPISODE")]
+        episode: String,
+    },
+    /// Write episodes as JSON lines
+    Export {
+        /// Only of this run
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// Into this file [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (low..=high).contains(&number) => Ok(number),
+        _ => Err(format!("expected a number between {low} and {high}")),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    in_range(text, 0.0, 1.0)
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    in_range(text, 0.0, 2.0)?;
+    text.parse().map_err(|_| "expected a number".to_owned())
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    in_range(text, 0.0, 1e9)
+}
+
+fn prices(text: &str) -> Result<(f64, f64), String> {
+    let (input, output) = text.split_once(',').ok_or("expected two prices, as in 0.15,0.60")?;
+    Ok((money(input.trim())?, money(output.trim())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,190 @@
+//! `clawhost episodes list|show|export`.
+
+use crate::args::{Common, Episodes};
+use crate::data;
+use crate::exit::{Exit, UsageError};
+use anyhow::Context as _;
+use clawhost_core::{Ending, Episode, Message, Verdict};
+use clawhost_store::{Filter, Reader};
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use std::io::{BufWriter, Write};
+
+pub(crate) fn main(common: &Common, command: &Episodes) -> anyhow::Result<Exit> {
+    let reader = Reader::open(&data::folder(common)?)?;
+    match command {
+        Episodes::List { runs: true, limit, .. } => runs(common, &reader, *limit),
+        Episodes::List { run, limit, .. } => list(common, &reader, run.clone(), *limit),
+        Episodes::Show { episode } => show(common, &reader, episode),
+        Episodes::Export { run, output } => match output {
+            None => export(&reader, run.clone(), &mut std::io::stdout().lock()),
+            Some(path) => {
+                let name = path.display().to_string();
+                let file = std::fs::File::create(path).with_context(|| format!("{name}: cannot be written"))?;
+                export(&reader, run.clone(), &mut BufWriter::new(file))
+            }
+        },
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_header(header.to_vec());
+    table
+}
+
+fn known_run(reader: &Reader, run: Option<&str>) -> anyhow::Result<()> {
+    let Some(run) = run else { return Ok(()) };
+    if reader.runs(None)?.iter().any(|known| known.id == run) {
+        return Ok(());
+    }
+    Err(UsageError(format!("no run `{run}` here; `clawhost episodes list --runs` shows all")).into())
+}
+
+fn list(common: &Common, reader: &Reader, run: Option<String>, limit: u64) -> anyhow::Result<Exit> {
+    known_run(reader, run.as_deref())?;
+    let rows = reader.episodes(&Filter { run, limit: Some(limit) })?;
+    let mut out = anstream::stdout().lock();
+    if common.json {
+        writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "run"]);
+    for row in rows {
+        let reward = row.reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}"));
+        table.add_row([row.id, row.environment, row.task, reward, row.turns.to_string(), row.ending, row.run]);
+    }
+    for column in [3, 4] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    writeln!(out, "{table}")?;
+    Ok(Exit::Ok)
+}
+
+fn runs(common: &Common, reader: &Reader, limit: u64) -> anyhow::Result<Exit> {
+    let rows = reader.runs(Some(limit))?;
+    let mut out = anstream::stdout().lock();
+    if common.json {
+        writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = table(&["run", "begun", "environment", "policy", "reward", "finished"]);
+    for row in rows {
+        let text = |path: &str| row.config.pointer(path).and_then(|value| value.as_str()).unwrap_or("?").to_owned();
+        let reward = row.summary.as_ref().and_then(|summary| summary.get("reward_mean")).and_then(|mean| mean.as_f64());
+        let stopped = row.summary.as_ref().and_then(|summary| summary.get("stopped")).filter(|why| !why.is_null());
+        let finished = match (&row.summary, stopped) {
+            (None, _) => "no",
+            (Some(_), Some(_)) => "stopped",
+            (Some(_), None) => "yes",
+        };
+        table.add_row([
+            row.id.clone(),
+            data::time(row.created_at),
+            text("/environment/name"),
+            text("/policy/model"),
+            reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}")),
+            finished.to_owned(),
+        ]);
+    }
+    writeln!(out, "{table}")?;
+    Ok(Exit::Ok)
+}
+
+fn show(common: &Common, reader: &Reader, name: &str) -> anyhow::Result<Exit> {
+    let Some(episode) = reader.episode(name)? else {
+        return Err(UsageError(format!("no episode `{name}` here; `clawhost episodes list` shows the latest")).into());
+    };
+    let mut out = anstream::stdout().lock();
+    if common.json {
+        writeln!(out, "{:#}", serde_json::to_value(&episode)?)?;
+        return Ok(Exit::Ok);
+    }
+    transcript(&mut out, &episode)?;
+    Ok(Exit::Ok)
+}
+
+/// Text from outside, safe to print: control characters are made visible.
+fn safe(text: &str) -> String {
+    text.chars()
+        .flat_map(|character| {
+            let plain = !character.is_control() || character == '\n';
+            let escaped: Box<dyn Iterator<Item = char>> =
+                if plain { Box::new(std::iter::once(character)) } else { Box::new(character.escape_default()) };
+            escaped
+        })
+        .collect()
+}
+
+fn said(out: &mut impl Write, who: &str, message: &Message) -> std::io::Result<()> {
+    let text = safe(&message.plain_text()).replace('\n', "\n             ");
+    if !text.is_empty() {
+        writeln!(out, "  \x1b[2m{who:<10}\x1b[0m {text}")?;
+    }
+    for call in &message.tool_calls {
+        writeln!(out, "  \x1b[2m{who:<10}\x1b[0m calls {} {}", safe(&call.name), safe(&call.arguments))?;
+    }
+    Ok(())
+}
+
+fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
+    let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
+    writeln!(out, "{}{} of {}", row("episode"), episode.id, episode.run)?;
+    let environment = &episode.environment;
+    writeln!(out, "{}{} {} ({})", row("environment"), environment.name, environment.version, environment.digest.short())?;
+    writeln!(out, "{}{}, seed {}", row("task"), safe(&episode.task.id), episode.seed)?;
+    let model = &episode.policy.model;
+    writeln!(out, "{}{} {} ({})", row("policy"), model.provider, model.model, model.version)?;
+    if let Some(hint) = &episode.system_hint {
+        writeln!(out, "{}{}", row("hint"), safe(hint))?;
+    }
+    for (index, turn) in episode.turns.iter().enumerate() {
+        writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
+        turn.observation.iter().try_for_each(|message| said(out, "observed", message))?;
+        said(out, "answered", &turn.action)?;
+        let signals: Vec<String> = turn.signals.iter().map(|signal| format!("{} {}", safe(&signal.name), signal.value)).collect();
+        if !signals.is_empty() {
+            writeln!(out, "  \x1b[2m{:<10}\x1b[0m {}", "signals", signals.join(", "))?;
+        }
+    }
+    if !episode.closing.is_empty() {
+        writeln!(out, "\x1b[1mafter that\x1b[0m")?;
+        episode.closing.iter().try_for_each(|message| said(out, "observed", message))?;
+    }
+    writeln!(out, "{}{}", row("ending"), episode.ending)?;
+    if let Ending::Failed(failure) = &episode.ending
+        && let Some(report) = &failure.report
+    {
+        writeln!(out, "{report}")?;
+    }
+    for record in &episode.verdicts {
+        let reward = &record.reward.name;
+        match &record.verdict {
+            Verdict::Scored(card) => writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?,
+            Verdict::NotApplicable(why) => writeln!(out, "{}none by {reward}: {}", row("verdict"), safe(why))?,
+            Verdict::Failed(failure) => {
+                writeln!(out, "{}none by {reward}: {failure}", row("verdict"))?;
+                if let Some(report) = &failure.report {
+                    writeln!(out, "{report}")?;
+                }
+            }
+        }
+    }
+    let reward = episode.reward.map_or_else(|| "not scored".to_owned(), |reward| reward.to_string());
+    writeln!(out, "{}{reward}", row("reward"))?;
+    episode.log.iter().try_for_each(|line| writeln!(out, "{}{line}", row("log")))
+}
+
+fn export(reader: &Reader, run: Option<String>, out: &mut impl Write) -> anyhow::Result<Exit> {
+    known_run(reader, run.as_deref())?;
+    let written = reader.export(&Filter { run, limit: None }, |episode| -> anyhow::Result<()> {
+        serde_json::to_writer(&mut *out, &episode)?;
+        out.write_all(b"\n")?;
+        Ok(())
+    })?;
+    written?;
+    out.flush()?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,78 @@
+//! Exit codes: stable, documented, one per kind of trouble.
+
+use clawhost_core::StoreError;
+use clawhost_engine::EngineError;
+use clawhost_providers::ProviderError;
+use clawhost_runtime::RuntimeError;
+use std::process::ExitCode;
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All done.
+    Ok = 0,
+    /// Something else went wrong.
+    Other = 1,
+    /// The command line makes no sense; also what clap uses.
+    Usage = 2,
+    /// A plugin was refused.
+    PluginRefused = 3,
+    /// More episodes failed than allowed.
+    FailureBudget = 4,
+    /// The data folder cannot be used.
+    Store = 5,
+    /// Stopped by Ctrl-C; everything played was recorded.
+    Interrupted = 130,
+}
+
+/// What `--help` says about exit codes.
+pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other trouble, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
+5 data folder unusable, 130 interrupted (everything played is recorded).";
+
+/// The command line asks for something that cannot be.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+impl Exit {
+    /// The code for an error.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        for cause in error.chain() {
+            if cause.is::<EngineError>() {
+                return Self::PluginRefused;
+            }
+            if cause.is::<StoreError>() {
+                return Self::Store;
+            }
+            if cause.is::<ProviderError>() || cause.is::<UsageError>() {
+                return Self::Usage;
+            }
+            match cause.downcast_ref::<RuntimeError>() {
+                Some(RuntimeError::UnknownSplit { .. } | RuntimeError::NoTasks { .. }) => return Self::Usage,
+                Some(RuntimeError::Tasks(_)) => return Self::PluginRefused,
+                Some(RuntimeError::Store(_)) => return Self::Store,
+                _ => {}
+            }
+        }
+        Self::Other
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Whether the reader of our output went away, as `head` does: no error.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(broken))
+}

@@ -1,0 +1,90 @@
+//! Plugins as people name them: a path, perhaps with options.
+
+use crate::exit::UsageError;
+use clawhost_core::{About, Attributes, check_options};
+use std::path::{Path, PathBuf};
+
+/// `PLUGIN.wasm?name=value&name=value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PluginSpec {
+    pub(crate) path: PathBuf,
+    pub(crate) options: Attributes,
+}
+
+impl PluginSpec {
+    pub(crate) fn parse(text: &str) -> Result<Self, UsageError> {
+        // A file may have a question mark in its name.
+        let (path, query) = match text.split_once('?') {
+            Some((path, query)) if !Path::new(text).exists() => (path, query),
+            _ => (text, ""),
+        };
+        let mut options = Attributes::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let Some((name, value)) = pair.split_once('=') else {
+                return Err(UsageError(format!("`{pair}` in `{text}` is no option; write NAME=VALUE")));
+            };
+            if options.iter().any(|(known, _)| known == name) {
+                return Err(UsageError(format!("option `{name}` stands twice in `{text}`")));
+            }
+            options.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(Self { path: path.into(), options })
+    }
+
+    /// The path as text.
+    pub(crate) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Refuses options that the plugin does not read, with the nearest one that it does.
+    pub(crate) fn check(&self, about: &About) -> Result<(), UsageError> {
+        check_options(about, &self.options).map_err(|unknown| {
+            let nearest = nearest(&unknown.option, unknown.known.iter().map(String::as_str));
+            let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+            UsageError(format!("{unknown}{hint}"))
+        })
+    }
+}
+
+/// The known name nearest to what was typed, if any is near.
+pub(crate) fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    /// Below this two words have little in common.
+    const ALIKE: f64 = 0.7;
+    known
+        .map(|name| (strsim::jaro_winkler(typed, name), name))
+        .filter(|(likeness, _)| *likeness > ALIKE)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<(&str, &[(&str, &str)]), &str>) {
+        match (PluginSpec::parse(text), expected) {
+            (Ok(spec), Ok((path, options))) => {
+                assert_eq!(spec.name(), path, "{text}");
+                let got: Vec<_> = spec.options.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+                assert_eq!(got, options, "{text}");
+            }
+            (Err(error), Err(part)) => assert!(error.0.contains(part), "{text}: {error}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn options_follow_a_question_mark() {
+        check("a/b.wasm", Ok(("a/b.wasm", &[])));
+        check("b.wasm?size=10&kind=x=y", Ok(("b.wasm", &[("size", "10"), ("kind", "x=y")])));
+        check("b.wasm?", Ok(("b.wasm", &[])));
+        check("b.wasm?size", Err("write NAME=VALUE"));
+        check("b.wasm?a=1&a=2", Err("twice"));
+    }
+
+    #[test]
+    fn a_typo_finds_its_neighbour() {
+        assert_eq!(nearest("tolerence", ["size", "tolerance"].into_iter()), Some("tolerance"));
+        assert_eq!(nearest("zzz", ["size", "tolerance"].into_iter()), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! `clawhost run`.
+
+use crate::args::{self, Common};
+use crate::data::{self, SystemClock};
+use crate::exit::{Exit, UsageError};
+use crate::plugin::PluginSpec;
+use crate::policy::Models;
+use crate::progress::Progress;
+use crate::summary::{self, Facts};
+use clawhost_core::{Clock as _, Digest, Environment as _, Limits, Reward as _, Sampling, StoreError};
+use clawhost_engine::{Allocation, ComponentOutline, Host, HostConfig, ModelGrants};
+use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, ScoringRule, StopReason, play_run};
+use clawhost_store::{Store, StoreOptions};
+use std::sync::{Arc, PoisonError};
+
+pub(crate) fn main(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(run(common, options));
+    // Episodes that were cancelled may sit in a slow call: they are recorded, nobody waits for them.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Tells what a plugin asks for and does not get. Its calls will be denied by name.
+fn mention_missing_grants(progress: &Progress, name: &str, outline: &ComponentOutline, grants: &ModelGrants) {
+    if outline.wants("clawhost:kv/kv") && !grants.kv {
+        progress.say(&format!("note: {name} asks for kv, which is not granted: its calls are denied (--grant kv)"));
+    }
+    if outline.wants("clawhost:llm/llm") && grants.models.is_empty() {
+        let hint = "its calls are denied (--grant llm:ALIAS=MODEL)";
+        progress.say(&format!("note: {name} asks for models, and none is granted: {hint}"));
+    }
+}
+
+async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
+    let clock = Arc::new(SystemClock::new());
+    let environment_spec = PluginSpec::parse(&options.plugin)?;
+    let reward_specs = options.reward.iter().map(|text| PluginSpec::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let models = Models::new(options);
+    let model = models.model(&options.policy)?;
+    let grants = models.grants()?;
+    let system_prompt = match &options.system_prompt_file {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| UsageError(format!("{}: {error}; --system-prompt-file names a text file", path.display())))?,
+        ),
+        None => options.system_prompt.clone(),
+    };
+
+    let folder = data::folder(common)?;
+    let host = Host::new(HostConfig {
+        limits: Limits::default(),
+        allocation: if options.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
+        cache: Some(data::cache(&folder)?),
+        allow_interpreters: options.allow_interpreters,
+    })?;
+    let progress = Progress::new(options.episodes, options.quiet);
+    let store = Store::open(&folder, StoreOptions { max_bytes: options.store_limit.map(|mib| mib << 20) })?;
+
+    let bytes = host.read(&environment_spec.path)?;
+    let environment = host.environment(&environment_spec.name(), &bytes, grants.clone()).await?;
+    environment_spec.check(&environment.description().about)?;
+    mention_missing_grants(&progress, &environment.identity().name, environment.outline(), &grants);
+    keep(&store, environment.identity(), "environment", bytes).await?;
+    let mut rewards = Vec::new();
+    for spec in &reward_specs {
+        let bytes = host.read(&spec.path)?;
+        let reward = host.reward(&spec.name(), &bytes, grants.clone()).await?;
+        spec.check(&reward.description().about)?;
+        mention_missing_grants(&progress, &reward.identity().name, reward.outline(), &grants);
+        keep(&store, reward.identity(), "reward", bytes).await?;
+        rewards.push(ScoringRule { reward: Arc::new(reward), options: spec.options.clone() });
+    }
+    refuse_twins(&rewards)?;
+
+    let sampling = Sampling { temperature: options.temperature, max_tokens: options.max_tokens };
+    let plan = Plan {
+        episodes: options.episodes,
+        group: options.group,
+        concurrency: usize::from(options.concurrency),
+        seed: options.seed,
+        split: options.tasks.clone(),
+        options: environment_spec.options.clone(),
+        max_turns: options.max_turns,
+        failure_budget: options.failure_budget,
+    };
+    let run = data::run_id(clock.now_ms())?;
+    let facts = Facts {
+        environment: environment.identity().clone(),
+        rewards: rewards.iter().map(|rule| rule.reward.identity().clone()).collect(),
+        policy: model.identity(),
+        plan: plan.clone(),
+        run: run.clone(),
+        database: store.path().to_owned(),
+        step_fuel: host.limits().step.fuel,
+        token_limit: options.max_tokens_total,
+        cost_limit: options.max_cost,
+    };
+    let config = serde_json::json!({
+        "environment": facts.environment, "rewards": facts.rewards, "policy": facts.policy, "plan": plan,
+        "reward_options": reward_specs.iter().map(|spec| spec.options.clone()).collect::<Vec<_>>(),
+        "grants": grants.names(), "system_prompt": system_prompt, "sampling": sampling, "version": env!("CARGO_PKG_VERSION"),
+    });
+    let ports = Ports {
+        environment: Arc::new(environment),
+        rewards,
+        policy: ChatPolicy::new(model, system_prompt, sampling),
+        store: Arc::new(store),
+        clock: clock.clone(),
+    };
+
+    let cancel = Cancel::default();
+    let started = clock.now_ms();
+    let began = std::time::Instant::now();
+    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
+    let report = play_run(run, plan, ports, config, &cancel, &progress).await;
+    stop_on_signal.abort();
+    progress.finish();
+    let report = report?;
+    let wall = began.elapsed();
+    let spent = *models.spent.lock().unwrap_or_else(PoisonError::into_inner);
+    if common.json {
+        summary::json(&facts, &report, &spent, started, wall)?;
+    } else {
+        summary::text(&facts, &report, &spent, wall)?;
+    }
+    Ok(match report.stopped {
+        None if report.failed > allowed(options) => Exit::FailureBudget,
+        None => Exit::Ok,
+        Some(StopReason::FailureBudget { .. }) => Exit::FailureBudget,
+        Some(StopReason::Cancelled) => Exit::Interrupted,
+    })
+}
+
+fn allowed(options: &args::Run) -> u64 {
+    (options.failure_budget * options.episodes as f64).floor() as u64
+}
+
+/// One reward with the same options twice would count twice in every mean.
+fn refuse_twins(rewards: &[ScoringRule]) -> Result<(), UsageError> {
+    let mut seen: Vec<(Digest, _)> = Vec::new();
+    for rule in rewards {
+        let key = (rule.reward.identity().digest, &rule.options);
+        if seen.contains(&key) {
+            return Err(UsageError(format!("{} is given twice with equal options", rule.reward.identity().name)));
+        }
+        seen.push(key);
+    }
+    Ok(())
+}
+
+/// Plugins are kept by digest, so that what was played can be played again.
+async fn keep(
+    store: &Store,
+    plugin: &clawhost_core::PluginIdentity,
+    world: &str,
+    bytes: Vec<u8>,
+) -> Result<(), StoreError> {
+    store.keep_plugin(plugin.digest, &plugin.name, &plugin.version, world, bytes).await
+}
+
+/// The first Ctrl-C (or SIGTERM) ends the run in order; the second ends the process.
+async fn watch_signals(cancel: Cancel) {
+    use std::io::Write as _;
+    wait_for_signal().await;
+    cancel.request();
+    let message = "stopping: what was played is being recorded (press Ctrl-C again to leave at once)";
+    let _ = writeln!(anstream::stderr(), "{message}");
+    wait_for_signal().await;
+    #[allow(clippy::disallowed_methods, reason = "asked for twice; every finished transaction is on disk")]
+    std::process::exit(Exit::Interrupted as i32);
+}
+
+async fn wait_for_signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    // Without a handler the signal ends the process, as it always did.
+    let _ = tokio::signal::ctrl_c().await;
+}

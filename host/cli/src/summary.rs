@@ -1,0 +1,215 @@
+//! What a run came to, for people and for machines.
+
+use clawhost_core::{LlmIdentity, PluginIdentity, RunId};
+use clawhost_providers::Spending;
+use clawhost_runtime::{Plan, RunReport, StopReason};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What was run.
+pub(crate) struct Facts {
+    pub(crate) environment: PluginIdentity,
+    pub(crate) rewards: Vec<PluginIdentity>,
+    pub(crate) policy: LlmIdentity,
+    pub(crate) plan: Plan,
+    pub(crate) run: RunId,
+    pub(crate) database: PathBuf,
+    pub(crate) step_fuel: u64,
+    pub(crate) token_limit: Option<u64>,
+    pub(crate) cost_limit: Option<f64>,
+}
+
+/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+pub(crate) fn json(
+    facts: &Facts,
+    report: &RunReport,
+    spent: &Spending,
+    started_ms: u64,
+    wall: Duration,
+) -> anyhow::Result<()> {
+    let seconds = wall.as_secs_f64();
+    let mut plan = serde_json::to_value(&facts.plan)?;
+    // Never changes a result, so it is no part of what is compared.
+    let concurrency = plan.as_object_mut().and_then(|plan| plan.remove("concurrency"));
+    let document = serde_json::json!({
+        "format": 1,
+        "state_id": report.state_id,
+        "environment": facts.environment,
+        "rewards": facts.rewards,
+        "policy": facts.policy,
+        "plan": plan,
+        "split": report.split,
+        "episodes": report.episodes,
+        "reward_mean": report.reward_mean,
+        "reward_interval": report.reward_interval,
+        "scored": report.scored,
+        "endings": report.endings,
+        "failed": report.failed,
+        "stopped": report.stopped,
+        "steps": report.steps,
+        "peak_step_fuel": report.peak_step_fuel,
+        "usage": report.usage,
+        "cost": facts.cost_limit.is_some().then_some(spent.cost),
+        "timing": {
+            "run": facts.run,
+            "started": crate::data::time(started_ms),
+            "wall_seconds": seconds,
+            "steps_per_second": report.steps as f64 / seconds.max(1e-9),
+            "episodes_per_second": report.episodes.len() as f64 / seconds.max(1e-9),
+            "concurrency": concurrency,
+        },
+    });
+    writeln!(anstream::stdout(), "{document:#}")?;
+    Ok(())
+}
+
+/// Widest bar of the histogram.
+const BAR: usize = 30;
+/// Bins of the histogram where rewards take many values.
+const BINS: usize = 8;
+
+/// How rewards are spread: their values if they are few, else bins.
+fn histogram(rewards: &[f64]) -> Vec<(String, usize)> {
+    let mut values: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
+    for reward in rewards {
+        // Bits as a key: equal values fall together. 0.0 and -0.0 are one.
+        values.entry((reward + 0.0).to_bits()).or_insert((*reward, 0)).1 += 1;
+    }
+    if values.len() <= BINS {
+        let mut rows: Vec<(f64, usize)> = values.into_values().collect();
+        rows.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        return rows.into_iter().map(|(value, count)| (format!("{value:.3}"), count)).collect();
+    }
+    let low = rewards.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = rewards.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let width = (high - low) / BINS as f64;
+    let mut bins = vec![0; BINS];
+    for reward in rewards {
+        let index = (((reward - low) / width) as usize).min(BINS - 1);
+        if let Some(bin) = bins.get_mut(index) {
+            *bin += 1;
+        }
+    }
+    let label = |index: usize| format!("{:.3}..{:.3}", low + width * index as f64, low + width * (index + 1) as f64);
+    bins.into_iter().enumerate().map(|(index, count)| (label(index), count)).collect()
+}
+
+/// A whole number with thousands apart.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Failures shown by their words.
+const SHOWN_FAILURES: usize = 3;
+
+/// Text for people.
+pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Duration) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let name = |plugin: &PluginIdentity| format!("{} {} ({})", plugin.name, plugin.version, plugin.digest.short());
+    let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
+    writeln!(out, "{}{}, split {}", row("environment"), name(&facts.environment), report.split)?;
+    writeln!(out, "{}{} {}", row("policy"), facts.policy.provider, facts.policy.model)?;
+    for reward in &facts.rewards {
+        writeln!(out, "{}{}", row("scored by"), name(reward))?;
+    }
+    let endings: Vec<String> = report.endings.iter().map(|(ending, count)| format!("{count} {ending}")).collect();
+    writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), facts.plan.episodes, endings.join(", "))?;
+    match (report.reward_mean, report.reward_interval) {
+        (Some(mean), interval) => {
+            let interval = interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
+            writeln!(out, "{}\x1b[1m{mean:.3}\x1b[0m{interval}  ({} scored)", row("reward"), report.scored)?;
+            let rewards: Vec<f64> = report.episodes.iter().filter_map(|episode| episode.reward).collect();
+            let rows = histogram(&rewards);
+            let most = rows.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
+            for (label, count) in rows {
+                let bar = "█".repeat((count * BAR).div_ceil(most));
+                writeln!(out, "{}{label:>14} {bar} {count}", row(""))?;
+            }
+        }
+        (None, _) if facts.rewards.is_empty() => {
+            writeln!(out, "{}not scored: name a reward with --reward R.wasm", row("reward"))?;
+        }
+        (None, _) => writeln!(out, "{}not scored: no reward had anything to say", row("reward"))?,
+    }
+    let seconds = wall.as_secs_f64();
+    writeln!(
+        out,
+        "{}{} in {seconds:.2} s: {} steps/s, {} episodes/s",
+        row("steps"),
+        thousands(report.steps),
+        thousands((report.steps as f64 / seconds.max(1e-9)) as u64),
+        thousands((report.episodes.len() as f64 / seconds.max(1e-9)) as u64),
+    )?;
+    let tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens;
+    let of = facts.token_limit.map(|limit| format!(" of {}", thousands(limit))).unwrap_or_default();
+    let cost = match facts.cost_limit {
+        Some(limit) => format!(", cost {:.4} of {limit}", spent.cost),
+        None if spent.cost > 0.0 => format!(", cost {:.4}", spent.cost),
+        None => String::new(),
+    };
+    let fuel = report.peak_step_fuel.map_or_else(String::new, |fuel| {
+        format!(", fuel {:.2} % of a step's budget at most", 100.0 * fuel as f64 / facts.step_fuel.max(1) as f64)
+    });
+    let allowed = (facts.plan.failure_budget * facts.plan.episodes as f64).floor() as u64;
+    writeln!(out, "{}tokens {}{of}{cost}{fuel}, failures {} of {allowed} allowed", row("budgets"), thousands(tokens), report.failed)?;
+    writeln!(out, "{}{}", row("state"), report.state_id)?;
+    writeln!(out, "{}{} in {}", row("recorded"), facts.run, facts.database.display())?;
+    failures(&mut out, report)?;
+    match &report.stopped {
+        Some(StopReason::FailureBudget { failed, allowed }) => writeln!(
+            out,
+            "\x1b[1;31mstopped:\x1b[0m {failed} episodes failed, {allowed} may; mend the cause above, or raise --failure-budget"
+        )?,
+        Some(StopReason::Cancelled) => writeln!(out, "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded")?,
+        None => {}
+    }
+    Ok(())
+}
+
+fn failures(out: &mut impl std::io::Write, report: &RunReport) -> anyhow::Result<()> {
+    let mut kinds: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+    for episode in report.episodes.iter().filter(|episode| episode.failed()) {
+        let failure = episode.failure.as_deref().unwrap_or("?");
+        kinds.entry(failure).or_insert((0, &episode.id.0)).0 += 1;
+    }
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+    for (failure, (count, example)) in kinds.iter().take(SHOWN_FAILURES) {
+        writeln!(out, "\x1b[31mfailed\x1b[0m      {count} x {failure}")?;
+        writeln!(out, "            see `clawhost episodes show {example}`")?;
+    }
+    if kinds.len() > SHOWN_FAILURES {
+        writeln!(out, "            and {} other causes", kinds.len() - SHOWN_FAILURES)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_values_are_shown_as_they_are_and_many_in_bins() {
+        assert_eq!(histogram(&[1.0, 0.0, 1.0, -0.0]), [("0.000".to_owned(), 2), ("1.000".to_owned(), 2)]);
+        let many: Vec<f64> = (0..100).map(f64::from).collect();
+        let bins = histogram(&many);
+        assert_eq!(bins.len(), BINS);
+        assert_eq!(bins.iter().map(|(_, count)| count).sum::<usize>(), 100);
+        assert!(histogram(&[]).is_empty());
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(["7", "999", "1,000", "1,234,567"], [7, 999, 1000, 1_234_567].map(thousands));
+    }
+}

@@ -1,0 +1,89 @@
+//! Budgets: a run's spending in tokens and money ends where the operator says.
+
+use async_trait::async_trait;
+use clawhost_core::{Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Usage};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Prices in the operator's currency per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    /// Tokens read.
+    pub input: f64,
+    /// Tokens written.
+    pub output: f64,
+}
+
+/// What may be spent. None: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Budget {
+    /// Tokens read and written, together.
+    pub tokens: Option<u64>,
+    /// Money, where prices are known.
+    pub cost: Option<f64>,
+}
+
+/// What has been spent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spending {
+    /// Tokens.
+    pub usage: Usage,
+    /// Calls answered.
+    pub calls: u64,
+    /// Money; 0 where prices are unknown.
+    pub cost: f64,
+}
+
+/// A model with a budget around it. Calls in flight when the budget runs out are still paid for: at most as many as run
+/// at once.
+pub struct Metered {
+    model: Arc<dyn Llm>,
+    budget: Budget,
+    prices: Option<Prices>,
+    spent: Arc<Mutex<Spending>>,
+}
+
+impl std::fmt::Debug for Metered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metered").field("model", &self.model.identity()).field("budget", &self.budget).finish()
+    }
+}
+
+impl Metered {
+    /// A budget around a model. Several models of a run share `spent`.
+    pub fn new(model: Arc<dyn Llm>, budget: Budget, prices: Option<Prices>, spent: Arc<Mutex<Spending>>) -> Self {
+        Self { model, budget, prices, spent }
+    }
+
+    fn check(&self) -> Result<(), ModelError> {
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = spent.usage.prompt_tokens.saturating_add(spent.usage.completion_tokens);
+        if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
+            return Err(ModelError::Budget(format!("{tokens} of {limit} tokens; raise --max-tokens-total to go on")));
+        }
+        if let Some(limit) = self.budget.cost.filter(|limit| spent.cost >= *limit) {
+            return Err(ModelError::Budget(format!("{:.4} of {limit} spent; raise --max-cost to go on", spent.cost)));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Llm for Metered {
+    fn identity(&self) -> LlmIdentity {
+        self.model.identity()
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        self.check()?;
+        let response = self.model.complete(request).await?;
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.usage += response.usage;
+        spent.calls += 1;
+        if let Some(prices) = self.prices {
+            spent.cost += (response.usage.prompt_tokens as f64 * prices.input
+                + response.usage.completion_tokens as f64 * prices.output)
+                / 1e6;
+        }
+        Ok(response)
+    }
+}

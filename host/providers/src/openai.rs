@@ -1,0 +1,254 @@
+//! Any server of the OpenAI chat dialect.
+
+use crate::{ProviderError, Secret};
+use async_trait::async_trait;
+use clawhost_core::{Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse};
+use clawhost_wire::{WireError, openai};
+use reqwest::StatusCode;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use url::{Host, Url};
+
+/// How an endpoint is asked.
+#[derive(Debug, Clone)]
+pub struct OpenAiConfig {
+    /// The model's name.
+    pub model: String,
+    /// The address up to and including the version: `http://127.0.0.1:8000/v1`.
+    pub base_url: String,
+    /// The key, if there is one.
+    pub key: Option<Secret>,
+    /// Longest wait for one answer.
+    pub timeout: Duration,
+    /// Tries after the first.
+    pub retries: u32,
+    /// Requests at once.
+    pub concurrency: usize,
+}
+
+impl OpenAiConfig {
+    /// Sensible settings for a model at an address.
+    pub fn new(model: impl Into<String>, base_url: impl Into<String>) -> Self {
+        Self {
+            model: model.into(),
+            base_url: base_url.into(),
+            key: None,
+            // A long answer of a slow local model takes minutes.
+            timeout: Duration::from_secs(120),
+            retries: 4,
+            concurrency: 16,
+        }
+    }
+}
+
+/// First pause before another try; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause, also for a server that asks for more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longest answer that is read: far above what any model writes.
+const ANSWER_BYTES: usize = 10 * 1024 * 1024;
+/// Bytes of an error body that a message shows.
+const SHOWN_BYTES: usize = 300;
+
+/// A client of one endpoint and model.
+#[derive(Debug)]
+pub struct OpenAi {
+    config: OpenAiConfig,
+    url: Url,
+    limit: openai::TokenLimit,
+    client: reqwest::Client,
+    places: Semaphore,
+}
+
+/// Why one try failed.
+enum Attempt {
+    /// Another try may help; the server may say when.
+    Again(ModelError, Option<Duration>),
+    /// It will fail again.
+    Final(ModelError),
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+impl OpenAi {
+    /// A client.
+    ///
+    /// # Errors
+    /// The address is unusable, or a key would travel in the clear.
+    pub fn new(config: OpenAiConfig) -> Result<Self, ProviderError> {
+        let base = config.base_url.trim_end_matches('/');
+        let address = |why: &str| ProviderError::Address(base.to_owned(), why.to_owned());
+        let url = Url::parse(&format!("{base}/chat/completions")).map_err(|error| address(&error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ProviderError::PasswordInAddress);
+        }
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(address("the scheme is neither"));
+        }
+        let host = url.host_str().ok_or_else(|| address("no host"))?.to_owned();
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &config.key {
+            if url.scheme() == "http" && !is_loopback(&url) {
+                return Err(ProviderError::KeyInTheClear(host));
+            }
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
+                .map_err(|_| ProviderError::KeyCharacters)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        // Already installed by an earlier client: as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .default_headers(headers)
+            .timeout(config.timeout)
+            .connect_timeout(config.timeout.min(Duration::from_secs(10)))
+            // A redirect would carry the key to another host.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("clawhost/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ProviderError::Client(error.to_string()))?;
+        let limit = match host.as_str() {
+            "api.openai.com" => openai::TokenLimit::MaxCompletionTokens,
+            _ => openai::TokenLimit::MaxTokens,
+        };
+        let places = Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS));
+        Ok(Self { config, url, limit, client, places })
+    }
+
+    async fn attempt(&self, body: &openai::ChatRequest) -> Result<ModelResponse, Attempt> {
+        let unavailable = |text: String, wait| Attempt::Again(ModelError::Unavailable(text), wait);
+        let sent = self.client.post(self.url.clone()).json(body).send().await;
+        let response = sent.map_err(|error| unavailable(self.describe(&error), None))?;
+        let status = response.status();
+        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let wait = wait.and_then(|text| text.trim().parse::<f64>().ok()).filter(|seconds| *seconds >= 0.0);
+        let wait = wait.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64())));
+        let text = match self.body(response).await {
+            Ok(text) => text,
+            Err(why) => return Err(unavailable(why, wait)),
+        };
+        if status.is_success() {
+            return openai::response(&text).map_err(|error| match error {
+                // The server is there and talks nonsense: another try costs money and seldom helps, except for overload
+                // reported with status 200.
+                WireError::Endpoint(text) => Attempt::Again(ModelError::Unavailable(self.clean(&text)), wait),
+                other => Attempt::Final(ModelError::Garbage(self.clean(&other.to_string()))),
+            });
+        }
+        let said = format!("HTTP {}: {}", status.as_u16(), self.clean(&text));
+        match status {
+            StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
+                Err(unavailable(said, wait))
+            }
+            status if status.is_server_error() => Err(unavailable(said, wait)),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Attempt::Final(ModelError::Refused(format!(
+                "{said}; set OPENAI_API_KEY, or name a key file with --api-key-file"
+            )))),
+            StatusCode::NOT_FOUND => Err(Attempt::Final(ModelError::Refused(format!(
+                "{said}; check the model name `{}` and that the address ends in its version, as in /v1",
+                self.config.model
+            )))),
+            status if status.is_redirection() => Err(Attempt::Final(ModelError::Refused(format!(
+                "{said}; the address redirects elsewhere, which is not followed: name the final address"
+            )))),
+            _ => Err(Attempt::Final(ModelError::Refused(said))),
+        }
+    }
+
+    /// The body, up to a size.
+    async fn body(&self, mut response: reqwest::Response) -> Result<String, String> {
+        let mut bytes = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if bytes.len() + chunk.len() > ANSWER_BYTES => {
+                    return Err(format!("the answer is longer than {ANSWER_BYTES} bytes"));
+                }
+                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                Ok(None) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                Err(error) => return Err(format!("the answer broke off: {}", self.describe(&error))),
+            }
+        }
+    }
+
+    fn describe(&self, error: &reqwest::Error) -> String {
+        let address = format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0));
+        if error.is_timeout() {
+            let seconds = self.config.timeout.as_secs_f64();
+            return format!("no answer from {address} within {seconds} s (raise --model-timeout)");
+        }
+        if error.is_connect() {
+            return format!("cannot connect to {address}; is the server running there?");
+        }
+        // The cause without the address, which stands above.
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(next) = cause.source() {
+            cause = next;
+        }
+        self.clean(&format!("{address}: {cause}"))
+    }
+
+    /// A text from outside, made fit for a message: no key, no control characters, not long.
+    fn clean(&self, text: &str) -> String {
+        let text = self.config.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let mut shown: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((cut, _)) = shown.char_indices().find(|(at, _)| *at >= SHOWN_BYTES) {
+            shown.truncate(cut);
+            shown.push('…');
+        }
+        shown
+    }
+
+    /// The pause before a try: doubled each time, and spread so that clients do not come back in step.
+    fn pause(attempt: u32, spread: u64) -> Duration {
+        let base = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(attempt)).min(LONGEST_PAUSE);
+        let share = 0.5 + (spread % 1000) as f64 / 1000.0;
+        base.mul_f64(share).min(LONGEST_PAUSE)
+    }
+}
+
+#[async_trait]
+impl Llm for OpenAi {
+    fn identity(&self) -> LlmIdentity {
+        let base = self.config.base_url.trim_end_matches('/').to_owned();
+        LlmIdentity { provider: "openai".to_owned(), model: self.config.model.clone(), version: base }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let body = openai::request(&self.config.model, request, self.limit);
+        let spread = Digest::of(serde_json::to_string(&body).unwrap_or_default().as_bytes()).prefix_u64();
+        let mut attempt = 0;
+        loop {
+            let tried = {
+                // The place is given up during pauses.
+                let _place = self.places.acquire().await;
+                self.attempt(&body).await
+            };
+            match tried {
+                Ok(response) => return Ok(response),
+                Err(Attempt::Final(error)) => return Err(error),
+                Err(Attempt::Again(error, _)) if attempt >= self.config.retries => {
+                    let tries = attempt + 1;
+                    return Err(match error {
+                        ModelError::Unavailable(text) => ModelError::Unavailable(format!("{text} ({tries} tries)")),
+                        other => other,
+                    });
+                }
+                Err(Attempt::Again(error, wait)) => {
+                    let pause = wait.unwrap_or_else(|| Self::pause(attempt, spread.rotate_left(attempt)));
+                    tracing::debug!(%error, ?pause, attempt, "asking again");
+                    tokio::time::sleep(pause).await;
+                    attempt += 1;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! One episode, turn by turn.
+
+use crate::policy::ChatPolicy;
+use crate::run::Cancel;
+use clawhost_core::{
+    Artefact, Attributes, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode, EpisodeId,
+    EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, Opening, PolicyRecord, RunId, Signal, StartParams,
+    StateId, Status, Task, Turn, TurnTiming, code,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is to be played.
+pub(crate) struct Assignment {
+    pub(crate) run: RunId,
+    pub(crate) id: EpisodeId,
+    pub(crate) index: u64,
+    pub(crate) group: u64,
+    pub(crate) task: Arc<Task>,
+    pub(crate) task_hash: Digest,
+    pub(crate) environment_seed: u64,
+    pub(crate) policy_seed: u64,
+    pub(crate) options: Attributes,
+    pub(crate) max_turns: u32,
+    pub(crate) state_id: StateId,
+}
+
+/// What was played, and the notes that its instance wrote.
+pub(crate) struct Played {
+    pub(crate) episode: Episode,
+    pub(crate) notes: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+/// Collects what happens, so that whatever ends the episode, everything up to there is kept.
+struct Recording {
+    turns: Vec<Turn>,
+    /// What the policy has not answered yet.
+    pending: Vec<Message>,
+    signals: Vec<Signal>,
+    artefacts: Vec<Artefact>,
+}
+
+pub(crate) async fn play(
+    environment: &dyn Environment,
+    policy: &ChatPolicy,
+    clock: &dyn Clock,
+    cancel: &Cancel,
+    assignment: Assignment,
+) -> Played {
+    let mut recording =
+        Recording { turns: Vec::new(), pending: Vec::new(), signals: Vec::new(), artefacts: Vec::new() };
+    let params = StartParams {
+        // The reference is for rewards.
+        task: assignment.task.without_reference(),
+        context: Context { seed: assignment.environment_seed, options: assignment.options.clone() },
+        max_turns: assignment.max_turns,
+    };
+    let begun = tokio::select! {
+        biased;
+        () = cancel.requested() => Err(cancelled()),
+        begun = environment.start(params) => begun,
+    };
+    let (ending, opening, records, record) = match begun {
+        Err(failure) => (Ending::Failed(failure), None, EpisodeRecords::default(), None),
+        Ok((mut live, opening)) => {
+            let (ending, record) =
+                turns(live.as_mut(), &opening, policy, clock, cancel, &assignment, &mut recording).await;
+            (ending, Some(opening), live.take_records(), Some(record))
+        }
+    };
+    let policy_record =
+        record.unwrap_or_else(|| PolicyRecord { model: policy.identity(), seed: assignment.policy_seed });
+    let (tools, system_hint) = opening.map(|opening| (opening.tools, opening.system_hint)).unwrap_or_default();
+    let episode = Episode {
+        format: EPISODE_FORMAT,
+        id: assignment.id,
+        run: assignment.run,
+        index: assignment.index,
+        group: assignment.group,
+        task: (*assignment.task).clone(),
+        task_hash: assignment.task_hash,
+        environment: environment.identity().clone(),
+        seed: assignment.environment_seed,
+        options: assignment.options,
+        max_turns: assignment.max_turns,
+        state_id: assignment.state_id,
+        policy: policy_record,
+        system_hint,
+        tools,
+        turns: recording.turns,
+        closing: recording.pending,
+        ending,
+        signals: recording.signals,
+        artefacts: recording.artefacts,
+        verdicts: Vec::new(),
+        reward: None,
+        log: records.log,
+        journal: records.journal,
+        created_at: clock.now_ms(),
+    };
+    Played { episode, notes: records.notes }
+}
+
+fn cancelled() -> Failure {
+    Failure::new(FailureKind::Cancelled, code::CANCELLED, "stopped by the operator")
+}
+
+async fn turns(
+    live: &mut dyn LiveEpisode,
+    opening: &Opening,
+    policy: &ChatPolicy,
+    clock: &dyn Clock,
+    cancel: &Cancel,
+    assignment: &Assignment,
+    recording: &mut Recording,
+) -> (Ending, PolicyRecord) {
+    let mut conversation = policy.converse(opening, assignment.policy_seed);
+    recording.pending = opening.observation.clone();
+    for _ in 0..assignment.max_turns {
+        let request = conversation.digest();
+        let asked = clock.monotonic_us();
+        let answer = tokio::select! {
+            biased;
+            () = cancel.requested() => return (Ending::Failed(cancelled()), conversation.record),
+            answer = conversation.act() => answer,
+        };
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) => return (Ending::Failed(error.into_failure()), conversation.record),
+        };
+        let answered = clock.monotonic_us();
+        let step = tokio::select! {
+            biased;
+            () = cancel.requested() => return (Ending::Failed(cancelled()), conversation.record),
+            step = live.step(&response.message, &[]) => step,
+        };
+        let result = match step {
+            Ok(result) => result,
+            Err(failure) => return (Ending::Failed(failure), conversation.record),
+        };
+        let stepped = clock.monotonic_us();
+        conversation.extend(&result.observation);
+        for signal in &result.signals {
+            match recording.signals.iter_mut().find(|known| known.name == signal.name) {
+                Some(known) => known.value = signal.value,
+                None => recording.signals.push(signal.clone()),
+            }
+        }
+        for artefact in result.artefacts {
+            recording.artefacts.retain(|known| known.name != artefact.name);
+            recording.artefacts.push(artefact);
+        }
+        recording.turns.push(Turn {
+            observation: std::mem::replace(&mut recording.pending, result.observation),
+            request,
+            action: response.message,
+            finish: response.finish,
+            tool_results: Vec::new(),
+            signals: result.signals,
+            usage: response.usage,
+            fuel: live.last_fuel(),
+            host_calls: live.host_calls(),
+            extra: Vec::new(),
+            timing: TurnTiming {
+                policy_us: answered.saturating_sub(asked),
+                environment_us: stepped.saturating_sub(answered),
+            },
+        });
+        match result.status {
+            Status::Running => {}
+            Status::Terminated => return (Ending::Terminated, conversation.record),
+            Status::Truncated(why) => return (Ending::Truncated(why), conversation.record),
+        }
+    }
+    (Ending::Truncated(format!("{} turns", assignment.max_turns)), conversation.record)
+}

@@ -1,0 +1,151 @@
+//! What a run came to.
+
+use crate::interval::{Interval, mean_interval};
+use clawhost_core::{Ending, Episode, EpisodeId, FailureKind, StateId, Usage, Verdict};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One line of a report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EpisodeSummary {
+    /// The episode.
+    pub id: EpisodeId,
+    /// Its task.
+    pub task: String,
+    /// None: not scored. Never a stand-in for 0.
+    pub reward: Option<f64>,
+    /// How it ended: `terminated`, `truncated`, or `failed: ...`.
+    pub ending: String,
+    /// Turns played.
+    pub turns: u64,
+    /// Position in the run.
+    #[serde(skip)]
+    pub index: u64,
+    /// Group in the run.
+    #[serde(skip)]
+    pub group: u64,
+    /// What it cost in tokens.
+    #[serde(skip)]
+    pub usage: Usage,
+    /// The first failure, of the episode or of a reward, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Whether it was stopped by the operator, or because the run stopped: that is nobody's failure.
+    #[serde(skip)]
+    pub cancelled: bool,
+    /// Most fuel that one of its steps used.
+    #[serde(skip)]
+    pub peak_step_fuel: Option<u64>,
+}
+
+impl EpisodeSummary {
+    pub(crate) fn of(episode: &Episode) -> Self {
+        let mut usage = Usage::default();
+        episode.turns.iter().for_each(|turn| usage += turn.usage);
+        let own = match &episode.ending {
+            Ending::Failed(failure) => Some(failure.to_string()),
+            _ => None,
+        };
+        let refused = episode.verdicts.iter().find_map(|record| match &record.verdict {
+            Verdict::Failed(failure) => Some(failure.to_string()),
+            _ => None,
+        });
+        Self {
+            id: episode.id.clone(),
+            task: episode.task.id.clone(),
+            reward: episode.reward,
+            ending: episode.ending.label(),
+            turns: episode.turns.len() as u64,
+            index: episode.index,
+            group: episode.group,
+            usage,
+            cancelled: matches!(&episode.ending, Ending::Failed(failure) if failure.kind == FailureKind::Cancelled),
+            peak_step_fuel: episode.turns.iter().filter_map(|turn| turn.fuel).max(),
+            failure: own.or(refused),
+        }
+    }
+
+    /// Whether it counts against the failure budget: it could not be played, or not be judged.
+    pub fn failed(&self) -> bool {
+        self.failure.is_some() && !self.cancelled
+    }
+}
+
+/// Why a run ended before its plan was played.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// More episodes failed than the operator allows.
+    FailureBudget {
+        /// How many failed.
+        failed: u64,
+        /// How many may.
+        allowed: u64,
+    },
+    /// The operator stopped it.
+    Cancelled,
+}
+
+/// What a run came to. Equal plans give equal reports.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The configuration that acted.
+    pub state_id: StateId,
+    /// The split that was played.
+    pub split: String,
+    /// Every recorded episode, in order.
+    pub episodes: Vec<EpisodeSummary>,
+    /// Mean over scored episodes; none if none was scored.
+    pub reward_mean: Option<f64>,
+    /// 95 % interval of the mean, with groups as the unit; none for fewer than two groups.
+    pub reward_interval: Option<Interval>,
+    /// How many episodes were scored.
+    pub scored: u64,
+    /// Endings by kind.
+    pub endings: BTreeMap<String, u64>,
+    /// Episodes that could not be played or judged.
+    pub failed: u64,
+    /// Turns played.
+    pub steps: u64,
+    /// Most fuel that one step used.
+    pub peak_step_fuel: Option<u64>,
+    /// Tokens of the policy.
+    pub usage: Usage,
+    /// Why it ended early.
+    pub stopped: Option<StopReason>,
+}
+
+impl RunReport {
+    pub(crate) fn new(
+        state_id: StateId,
+        split: String,
+        mut episodes: Vec<EpisodeSummary>,
+        stopped: Option<StopReason>,
+    ) -> Self {
+        episodes.sort_by_key(|episode| episode.index);
+        let mut groups: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let mut endings = BTreeMap::new();
+        let mut usage = Usage::default();
+        for episode in &episodes {
+            groups.entry(episode.group).or_default().extend(episode.reward);
+            *endings.entry(episode.ending.clone()).or_insert(0) += 1;
+            usage += episode.usage;
+        }
+        let groups: Vec<Vec<f64>> = groups.into_values().collect();
+        let (reward_mean, reward_interval) = mean_interval(&groups);
+        Self {
+            state_id,
+            split,
+            reward_mean,
+            reward_interval,
+            scored: episodes.iter().filter(|episode| episode.reward.is_some()).count() as u64,
+            failed: episodes.iter().filter(|episode| episode.failed()).count() as u64,
+            peak_step_fuel: episodes.iter().filter_map(|episode| episode.peak_step_fuel).max(),
+            steps: episodes.iter().map(|episode| episode.turns).sum(),
+            endings,
+            usage,
+            stopped,
+            episodes,
+        }
+    }
+}

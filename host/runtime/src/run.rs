@@ -1,0 +1,314 @@
+//! A run: groups of episodes played at once, scored, recorded, and summed up.
+
+use crate::play::{Assignment, play};
+use crate::policy::ChatPolicy;
+use crate::report::{EpisodeSummary, RunReport, StopReason};
+use crate::{RuntimeError, score, tasks};
+use clawhost_core::{
+    Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Reward, RunId, RunRecord, Task,
+    derive_seed,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// A reward with the operator's options for it.
+#[derive(Clone)]
+pub struct ScoringRule {
+    /// The reward.
+    pub reward: Arc<dyn Reward>,
+    /// Its options.
+    pub options: Attributes,
+}
+
+/// Everything a run is made of.
+#[derive(Clone)]
+pub struct Ports {
+    /// Where the policy acts.
+    pub environment: Arc<dyn Environment>,
+    /// Who judges; none: nothing is scored.
+    pub rewards: Vec<ScoringRule>,
+    /// Who acts.
+    pub policy: ChatPolicy,
+    /// Where episodes are kept.
+    pub store: Arc<dyn EpisodeStore>,
+    /// What the time is, for records.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What is to be played.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// How many episodes.
+    pub episodes: u64,
+    /// Episodes per task and environment seed.
+    pub group: u32,
+    /// Episodes at once; never changes a result.
+    pub concurrency: usize,
+    /// Source of every seed.
+    pub seed: u64,
+    /// Which tasks; none: `train`, or the first split.
+    pub split: Option<String>,
+    /// The environment's options.
+    pub options: Attributes,
+    /// An episode is cut short after so many turns.
+    pub max_turns: u32,
+    /// Share of the planned episodes that may fail before the run stops, 0 to 1.
+    pub failure_budget: f64,
+}
+
+/// How the operator stops a run.
+#[derive(Debug, Clone)]
+pub struct Cancel(watch::Sender<bool>);
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Self(watch::Sender::new(false))
+    }
+}
+
+impl Cancel {
+    /// Asks the run to stop: episodes in progress end as cancelled, and everything is recorded.
+    pub fn request(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Whether that was asked.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    pub(crate) async fn requested(&self) {
+        if self.is_requested() {
+            return;
+        }
+        let mut receiver = self.0.subscribe();
+        // The sender lives as long as `self`.
+        let _ = receiver.wait_for(|requested| *requested).await;
+    }
+}
+
+/// Watches a run.
+pub trait Observer: Send + Sync {
+    /// An episode was recorded: it is on disk.
+    fn recorded(&self, episode: &EpisodeSummary, done: u64, total: u64);
+}
+
+/// Episodes written in one transaction at most.
+const BATCH: usize = 512;
+/// Finished groups that may wait for the recorder before playing pauses.
+const WAITING: usize = 1024;
+
+type Finished = (Vec<Arc<Episode>>, Vec<(u64, BTreeMap<String, Option<Vec<u8>>>)>);
+
+/// What every group of a run shares.
+struct Shared {
+    ports: Ports,
+    plan: Plan,
+    run: RunId,
+    split: String,
+    tasks: Vec<(Arc<Task>, Digest)>,
+    config: Digest,
+    state_id: clawhost_core::StateId,
+    cancel: Cancel,
+}
+
+/// Plays a plan to its end, to its failure budget, or until it is cancelled.
+///
+/// # Errors
+/// There is nothing to play, or nothing can be recorded.
+pub async fn play_run(
+    run: RunId,
+    plan: Plan,
+    ports: Ports,
+    config: serde_json::Value,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> Result<RunReport, RuntimeError> {
+    let split = tasks::split(ports.environment.as_ref(), plan.split.as_deref())?;
+    let group = u64::from(plan.group.max(1));
+    let groups = plan.episodes.div_ceil(group);
+    let context = Context { seed: plan.seed, options: plan.options.clone() };
+    let tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups).await?;
+    let tasks = tasks.into_iter().map(|task| (task.clone(), task.digest())).collect();
+    let state_id = ports.policy.state_id();
+    ports
+        .store
+        .begin_run(&RunRecord { id: run.clone(), state_id, config, created_at: ports.clock.now_ms() })
+        .await?;
+    let shared = Arc::new(Shared {
+        config: config_digest(&plan, &ports, &split, &state_id),
+        ports,
+        plan,
+        run: run.clone(),
+        split: split.clone(),
+        tasks,
+        state_id,
+        // Its own, so that a failure budget can stop the run without the operator.
+        cancel: Cancel::default(),
+    });
+    let played = conduct(&shared, groups, cancel, observer).await;
+    let (summaries, stopped, notes) = played?;
+    let report = RunReport::new(state_id, split, summaries, stopped);
+    let summary = serde_json::json!({
+        "reward_mean": report.reward_mean, "reward_interval": report.reward_interval, "scored": report.scored,
+        "endings": report.endings, "failed": report.failed, "steps": report.steps, "stopped": report.stopped,
+    });
+    shared.ports.store.finish_run(&run, &summary, &merge(notes)).await?;
+    Ok(report)
+}
+
+/// Names everything that decides what the episodes of a run are, so that equal runs name their episodes alike.
+fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_core::StateId) -> Digest {
+    let rewards: Vec<_> =
+        ports.rewards.iter().map(|rule| (rule.reward.identity().digest, rule.options.clone())).collect();
+    Digest::of_json(&serde_json::json!({
+        "environment": ports.environment.identity().digest,
+        "options": plan.options,
+        "rewards": rewards,
+        "state_id": state_id,
+        "seed": plan.seed,
+        "split": split,
+        "group": plan.group,
+        "max_turns": plan.max_turns,
+    }))
+}
+
+type Notes = BTreeMap<u64, BTreeMap<String, Option<Vec<u8>>>>;
+
+/// Notes of all episodes, merged in episode order: the last writer wins, whoever ran first.
+fn merge(notes: Notes) -> BTreeMap<String, Vec<u8>> {
+    let mut merged = BTreeMap::new();
+    for (key, value) in notes.into_values().flatten() {
+        match value {
+            Some(value) => merged.insert(key, value),
+            None => merged.remove(&key),
+        };
+    }
+    merged
+}
+
+async fn conduct(
+    shared: &Arc<Shared>,
+    groups: u64,
+    operator: &Cancel,
+    observer: &dyn Observer,
+) -> Result<(Vec<EpisodeSummary>, Option<StopReason>, Notes), RuntimeError> {
+    let (sender, mut finished) = mpsc::channel::<Finished>(WAITING);
+    let total = shared.plan.episodes;
+    let allowed = (shared.plan.failure_budget.clamp(0.0, 1.0) * total as f64).floor() as u64;
+    let at_once = (shared.plan.concurrency / shared.plan.group.max(1) as usize).max(1);
+    let mut waiting: VecDeque<u64> = (0..groups).collect();
+    let mut playing = JoinSet::new();
+    let mut sender = Some(sender);
+    let mut summaries = Vec::new();
+    let mut notes = Notes::new();
+    let mut stopped = None;
+    let mut failed = 0;
+    loop {
+        while playing.len() < at_once && stopped.is_none() {
+            let (Some(index), Some(sender)) = (waiting.pop_front(), &sender) else { break };
+            let (shared, sender) = (shared.clone(), sender.clone());
+            playing.spawn(async move {
+                let done = play_group(&shared, index).await;
+                // The recorder outlives the players; if it failed, nobody wants the group.
+                let _ = sender.send(done).await;
+            });
+        }
+        if playing.is_empty() {
+            // The last sender: the recorder drains what is left, then sees the end.
+            sender = None;
+        }
+        tokio::select! {
+            () = operator.requested(), if stopped.is_none() => {
+                stopped = Some(StopReason::Cancelled);
+                shared.cancel.request();
+            }
+            Some(joined) = playing.join_next() => {
+                joined.map_err(|error| RuntimeError::Host(error.to_string()))?;
+            }
+            first = finished.recv() => {
+                let Some(first) = first else { break };
+                let mut batch = Vec::new();
+                let mut next = Some(first);
+                while let Some((episodes, of_episodes)) = next {
+                    batch.extend(episodes);
+                    notes.extend(of_episodes);
+                    next = if batch.len() < BATCH { finished.try_recv().ok() } else { None };
+                }
+                shared.ports.store.append(batch.clone()).await?;
+                for episode in &batch {
+                    let summary = EpisodeSummary::of(episode);
+                    failed += u64::from(summary.failed());
+                    observer.recorded(&summary, summaries.len() as u64 + 1, total);
+                    summaries.push(summary);
+                }
+                if failed > allowed && stopped.is_none() {
+                    stopped = Some(StopReason::FailureBudget { failed, allowed });
+                    shared.cancel.request();
+                }
+            }
+        }
+    }
+    // What failed after the decision to stop counts too.
+    if let Some(StopReason::FailureBudget { failed: counted, .. }) = &mut stopped {
+        *counted = failed;
+    }
+    Ok((summaries, stopped, notes))
+}
+
+async fn play_group(shared: &Shared, group: u64) -> Finished {
+    let Shared { ports, plan, .. } = shared;
+    let size = u64::from(plan.group.max(1));
+    let first = group * size;
+    let members = first..(first + size).min(plan.episodes);
+    let position = group % (shared.tasks.len() as u64).max(1);
+    let Some((task, task_hash)) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else {
+        return (Vec::new(), Vec::new());
+    };
+    let mut players = JoinSet::new();
+    let mut played = Vec::new();
+    for index in members {
+        let assignment = Assignment {
+            run: shared.run.clone(),
+            id: EpisodeId::new(&shared.config, index),
+            index,
+            group,
+            task: task.clone(),
+            task_hash: *task_hash,
+            // The split is part of the purpose: seeds of the test split are never seen in training.
+            environment_seed: derive_seed(plan.seed, &format!("environment/{}", shared.split), group),
+            policy_seed: derive_seed(plan.seed, "policy", index),
+            options: plan.options.clone(),
+            max_turns: plan.max_turns,
+            state_id: shared.state_id,
+        };
+        let (environment, policy) = (ports.environment.clone(), ports.policy.clone());
+        let (clock, cancel) = (ports.clock.clone(), shared.cancel.clone());
+        if size == 1 {
+            played.push(play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await);
+        } else {
+            players.spawn(async move {
+                play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await
+            });
+        }
+    }
+    while let Some(member) = players.join_next().await {
+        match member {
+            Ok(member) => played.push(member),
+            // A member that panicked is a bug of ours: it surfaces instead of vanishing.
+            Err(error) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+    played.sort_by_key(|member| member.episode.index);
+    let notes = played.iter_mut().map(|member| (member.episode.index, std::mem::take(&mut member.notes))).collect();
+    let episodes = played.into_iter().map(|member| member.episode).collect();
+    let seed = derive_seed(plan.seed, "reward", group);
+    (score::score(&ports.rewards, seed, episodes).await, notes)
+}

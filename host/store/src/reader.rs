@@ -1,0 +1,255 @@
+//! Reading: lists, whole episodes, exports.
+
+use crate::error::{document, explain};
+use crate::schema;
+use clawhost_core::{Digest, EPISODE_FORMAT, Episode, RewardRecord, StoreError};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::{Serialize, Serializer};
+use std::path::{Path, PathBuf};
+
+/// An episode as its row keeps it: without its verdicts, which have rows of their own.
+pub(crate) struct Stored<'a>(pub(crate) &'a Episode);
+
+impl Serialize for Stored<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.verdicts.is_empty() {
+            return self.0.serialize(serializer);
+        }
+        Episode { verdicts: Vec::new(), ..self.0.clone() }.serialize(serializer)
+    }
+}
+
+/// Which episodes.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Of this run; none: of all.
+    pub run: Option<String>,
+    /// At most so many, newest run first; none: all.
+    pub limit: Option<u64>,
+}
+
+/// A line of a list of episodes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EpisodeRow {
+    /// The run.
+    pub run: String,
+    /// The episode.
+    pub id: String,
+    /// The environment's name.
+    pub environment: String,
+    /// The task.
+    pub task: String,
+    /// How it ended.
+    pub ending: String,
+    /// None: not scored.
+    pub reward: Option<f64>,
+    /// How many turns.
+    pub turns: u64,
+    /// Milliseconds since 1970.
+    pub created_at: u64,
+}
+
+/// A line of a list of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunRow {
+    /// The run.
+    pub id: String,
+    /// The configuration that acted.
+    pub state_id: String,
+    /// What was asked for.
+    pub config: serde_json::Value,
+    /// Milliseconds since 1970.
+    pub created_at: u64,
+    /// None: it did not finish.
+    pub summary: Option<serde_json::Value>,
+}
+
+/// A kept plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredPlugin {
+    /// Its own name.
+    pub name: String,
+    /// Its world.
+    pub world: String,
+    /// The component.
+    pub bytes: Vec<u8>,
+}
+
+/// The reader's end of a database.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+const EPISODE_COLUMNS: &str = "run, id, environment, task, ending, reward, turns, created_at";
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn episode_row(row: &Row<'_>) -> rusqlite::Result<EpisodeRow> {
+    Ok(EpisodeRow {
+        run: row.get(0)?,
+        id: row.get(1)?,
+        environment: row.get(2)?,
+        task: row.get(3)?,
+        ending: row.get(4)?,
+        reward: row.get(5)?,
+        turns: unsigned(row.get(6)?),
+        created_at: unsigned(row.get(7)?),
+    })
+}
+
+impl Reader {
+    /// Opens the database of a data folder.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let path = folder.join(crate::FILE);
+        let connection = schema::open_for_reading(&path)?;
+        Ok(Self { path, connection })
+    }
+
+    fn fail(&self, error: &rusqlite::Error) -> StoreError {
+        explain(&self.path, error)
+    }
+
+    /// Runs, newest first.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn runs(&self, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<(String, String, String, i64, Option<String>)>> {
+            let mut statement = self.connection.prepare(
+                "SELECT id, state_id, config, created_at, summary FROM runs ORDER BY created_at DESC, rowid DESC LIMIT ?",
+            )?;
+            let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+            statement.query_map([sql_limit(limit)], columns)?.collect()
+        };
+        let rows = read().map_err(|error| self.fail(&error))?;
+        let json = |text: &str| serde_json::from_str(text).map_err(|error| document(&self.path, "a run", &error));
+        rows.into_iter()
+            .map(|(id, state_id, config, created_at, summary)| {
+                let summary = summary.as_deref().map(json).transpose()?;
+                Ok(RunRow { id, state_id, config: json(&config)?, created_at: unsigned(created_at), summary })
+            })
+            .collect()
+    }
+
+    /// Episodes: newest run first, in order inside a run.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn episodes(&self, filter: &Filter) -> Result<Vec<EpisodeRow>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<EpisodeRow>> {
+            let mut statement = self.connection.prepare(&format!(
+                "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.created_at AS begun, r.rowid AS run_order FROM episodes e
+                 JOIN runs r ON r.id = e.run WHERE ?1 IS NULL OR e.run = ?1)
+                 ORDER BY begun DESC, run_order DESC, position LIMIT ?2"
+            ))?;
+            statement.query_map(params![filter.run, sql_limit(filter.limit)], episode_row)?.collect()
+        };
+        read().map_err(|error| self.fail(&error))
+    }
+
+    /// One episode, by its id or by `RUN/ID`; without a run, of equal ids that of the newest run.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError> {
+        let (run, id) = match name.split_once('/') {
+            Some((run, id)) => (Some(run), id),
+            None => (None, name),
+        };
+        let read = || -> rusqlite::Result<Option<(String, String)>> {
+            self.connection
+                .prepare_cached(
+                    "SELECT e.run, e.document FROM episodes e JOIN runs r ON r.id = e.run
+                     WHERE e.id = ?1 AND (?2 IS NULL OR e.run = ?2) ORDER BY r.created_at DESC, r.rowid DESC LIMIT 1",
+                )?
+                .query_row(params![id, run], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        };
+        match read().map_err(|error| self.fail(&error))? {
+            Some((run, text)) => self.assemble(&run, id, &text).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn assemble(&self, run: &str, id: &str, text: &str) -> Result<Episode, StoreError> {
+        let what = format!("episode {run}/{id}");
+        let mut episode: Episode = serde_json::from_str(text).map_err(|error| document(&self.path, &what, &error))?;
+        if episode.format > EPISODE_FORMAT {
+            return Err(StoreError::Newer(self.path.display().to_string(), episode.format, EPISODE_FORMAT));
+        }
+        let read = || -> rusqlite::Result<Vec<String>> {
+            self.connection
+                .prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?
+                .query_map([run, id], |row| row.get(0))?
+                .collect()
+        };
+        for text in read().map_err(|error| self.fail(&error))? {
+            let record: RewardRecord =
+                serde_json::from_str(&text).map_err(|error| document(&self.path, &what, &error))?;
+            episode.verdicts.push(record);
+        }
+        Ok(episode)
+    }
+
+    /// Hands every matching episode to `each`, one at a time, so that any number fits into memory.
+    ///
+    /// # Errors
+    /// The database cannot be read, or `each` says stop by returning an error.
+    pub fn export<E>(
+        &self,
+        filter: &Filter,
+        mut each: impl FnMut(Episode) -> Result<(), E>,
+    ) -> Result<Result<u64, E>, StoreError> {
+        let mut count = 0;
+        for row in self.episodes(filter)? {
+            if let Some(episode) = self.episode(&format!("{}/{}", row.run, row.id))? {
+                if let Err(stop) = each(episode) {
+                    return Ok(Err(stop));
+                }
+                count += 1;
+            }
+        }
+        Ok(Ok(count))
+    }
+
+    /// A kept plugin.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn plugin(&self, digest: &Digest) -> Result<Option<StoredPlugin>, StoreError> {
+        self.connection
+            .prepare_cached("SELECT name, world, bytes FROM plugins WHERE digest = ?")
+            .and_then(|mut statement| {
+                let columns =
+                    |row: &Row<'_>| Ok(StoredPlugin { name: row.get(0)?, world: row.get(1)?, bytes: row.get(2)? });
+                statement.query_row([digest.to_string()], columns).optional()
+            })
+            .map_err(|error| self.fail(&error))
+    }
+
+    /// Notes that a run left.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn notes(&self, run: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
+            self.connection
+                .prepare_cached("SELECT key, value FROM notes WHERE run = ? ORDER BY key")?
+                .query_map([run], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        };
+        read().map_err(|error| self.fail(&error))
+    }
+}
+
+fn sql_limit(limit: Option<u64>) -> i64 {
+    // A negative limit means none.
+    limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,123 @@
+//! The schema and its migrations. Migrations only go forward; each runs in a transaction with its version number.
+
+use crate::error::explain;
+use clawhost_core::StoreError;
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+use std::time::Duration;
+
+/// Schema version of this program.
+pub const SCHEMA: u32 = 1;
+
+/// How long to wait for another process before saying so.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `MIGRATIONS[n]` leads from version n to n + 1.
+const MIGRATIONS: [&str; SCHEMA as usize] = ["
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY NOT NULL,
+        state_id TEXT NOT NULL,
+        config TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        summary TEXT
+    );
+    CREATE TABLE episodes (
+        run TEXT NOT NULL REFERENCES runs(id),
+        id TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        task TEXT NOT NULL,
+        split TEXT NOT NULL,
+        environment TEXT NOT NULL,
+        environment_digest TEXT NOT NULL,
+        state_id TEXT NOT NULL,
+        ending TEXT NOT NULL,
+        reward REAL,
+        turns INTEGER NOT NULL,
+        format INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        document TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX episodes_by_id ON episodes (run, id);
+    CREATE TABLE verdicts (
+        run TEXT NOT NULL,
+        episode TEXT NOT NULL,
+        reward_digest TEXT NOT NULL,
+        options_digest TEXT NOT NULL,
+        judge TEXT NOT NULL,
+        group_digest TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        document TEXT NOT NULL,
+        PRIMARY KEY (run, episode, reward_digest, options_digest, judge, group_digest)
+    ) WITHOUT ROWID;
+    CREATE TABLE notes (
+        run TEXT NOT NULL REFERENCES runs(id),
+        key TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (run, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE plugins (
+        digest TEXT PRIMARY KEY NOT NULL,
+        name TEXT NOT NULL,
+        version TEXT NOT NULL,
+        world TEXT NOT NULL,
+        bytes BLOB NOT NULL
+    );
+"];
+
+/// Opens the database for writing, creating or migrating it as needed.
+pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let fail = |error: rusqlite::Error| explain(path, &error);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| StoreError::Other(format!("{}: {error}; choose another --data folder", folder.display())))?;
+    }
+    let mut connection = Connection::open(path).map_err(fail)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
+    // WAL: readers and the writer do not wait for each other. FULL: a commit that returned survives a power cut.
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(fail)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
+    migrate(path, &mut connection)?;
+    Ok(connection)
+}
+
+/// Opens an existing database for reading.
+pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
+    let fail = |error: rusqlite::Error| explain(path, &error);
+    if !path.exists() {
+        return Err(StoreError::Other(format!(
+            "{}: no episodes here yet; play some with `clawhost run`, or name another folder with --data",
+            path.display()
+        )));
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
+    connection.pragma_update(None, "query_only", true).map_err(fail)?;
+    let version = version(path, &connection)?;
+    match version {
+        0 => Err(StoreError::Corrupt(path.display().to_string(), "it holds no clawhost tables".into())),
+        known if known <= SCHEMA => Ok(connection),
+        newer => Err(StoreError::Newer(path.display().to_string(), newer, SCHEMA)),
+    }
+}
+
+fn version(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(|error| explain(path, &error))
+}
+
+fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
+    let fail = |error: rusqlite::Error| explain(path, &error);
+    loop {
+        // The version is read under the write lock: two processes may open a new folder at once.
+        let transaction =
+            connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
+        let from = version(path, &transaction)?;
+        if from > SCHEMA {
+            return Err(StoreError::Newer(path.display().to_string(), from, SCHEMA));
+        }
+        let Some(migration) = MIGRATIONS.get(from as usize) else { return Ok(()) };
+        transaction.execute_batch(migration).map_err(fail)?;
+        transaction.pragma_update(None, "user_version", from + 1).map_err(fail)?;
+        transaction.commit().map_err(fail)?;
+    }
+}

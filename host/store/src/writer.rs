@@ -1,0 +1,250 @@
+//! The one writer: a thread that puts everything waiting into one transaction.
+
+use crate::error::explain;
+use crate::schema;
+use async_trait::async_trait;
+use clawhost_core::{Digest, Episode, EpisodeStore, RewardRecord, RunId, RunRecord, StoreError};
+use rusqlite::{Connection, Transaction, params};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use tokio::sync::oneshot;
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreOptions {
+    /// The database never grows past this; reaching it reads as a full disk. None: no limit but the disk.
+    pub max_bytes: Option<u64>,
+}
+
+/// Bytes of a database page: SQLite's default, used to turn a size into pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// Writes that may wait before senders do: enough to keep the thread busy, little enough to bound memory.
+const WAITING: usize = 1024;
+
+/// An episode made ready for its rows, so that the writer thread only writes.
+struct Row {
+    episode: Arc<Episode>,
+    document: String,
+    verdicts: Vec<(RewardRecord, String)>,
+}
+
+enum Write {
+    Begin(Box<RunRecord>, String),
+    Append(Vec<Row>),
+    Finish { run: RunId, summary: String, notes: BTreeMap<String, Vec<u8>> },
+    Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
+}
+
+type Waiting = (Write, oneshot::Sender<Result<(), StoreError>>);
+
+/// The writer's end of a database. Dropping it waits for writes under way.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    sender: Option<mpsc::SyncSender<Waiting>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Store {
+    /// Opens or creates the database in a data folder.
+    ///
+    /// # Errors
+    /// The folder or file cannot be used; the error says what to do.
+    pub fn open(folder: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        let path = folder.join(crate::FILE);
+        let connection = schema::open(&path)?;
+        if let Some(bytes) = options.max_bytes {
+            let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
+            connection
+                .pragma_update(None, "max_page_count", pages)
+                .map_err(|error| explain(&path, &error))?;
+        }
+        let (sender, receiver) = mpsc::sync_channel(WAITING);
+        let name = path.clone();
+        let thread = std::thread::Builder::new()
+            .name("clawhost-store".into())
+            .spawn(move || run(&name, connection, &receiver))
+            .map_err(|error| StoreError::Other(format!("no thread for the store: {error}")))?;
+        Ok(Self { path, sender: Some(sender), thread: Some(thread) })
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps a plugin by its digest.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn keep_plugin(
+        &self,
+        digest: Digest,
+        name: &str,
+        version: &str,
+        world: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let (name, version, world) = (name.to_owned(), version.to_owned(), world.to_owned());
+        self.write(Write::Plugin { digest, name, version, world, bytes }).await
+    }
+
+    async fn write(&self, write: Write) -> Result<(), StoreError> {
+        let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
+        let (reply, answer) = oneshot::channel();
+        let sender = self.sender.as_ref().ok_or_else(stopped)?.clone();
+        // The channel may be full: waiting for it must not hold up the executor.
+        match sender.try_send((write, reply)) {
+            Ok(()) => {}
+            Err(mpsc::TrySendError::Full(waiting)) => {
+                let sent = tokio::task::spawn_blocking(move || sender.send(waiting).is_ok()).await;
+                if !sent.unwrap_or(false) {
+                    return Err(stopped());
+                }
+            }
+            Err(mpsc::TrySendError::Disconnected(_)) => return Err(stopped()),
+        }
+        answer.await.map_err(|_| stopped())?
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has answered nobody, so nobody believes that it wrote.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[async_trait]
+impl EpisodeStore for Store {
+    async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError> {
+        self.write(Write::Begin(Box::new(run.clone()), run.config.to_string())).await
+    }
+
+    async fn append(&self, episodes: Vec<Arc<Episode>>) -> Result<(), StoreError> {
+        let mut rows = Vec::with_capacity(episodes.len());
+        for episode in episodes {
+            let text = |value: serde_json::Result<String>| {
+                value.map_err(|error| StoreError::Other(format!("episode {}: {error}", episode.id)))
+            };
+            let document = text(serde_json::to_string(&crate::reader::Stored(&episode)))?;
+            let mut verdicts = Vec::with_capacity(episode.verdicts.len());
+            for record in &episode.verdicts {
+                verdicts.push((record.clone(), text(serde_json::to_string(record))?));
+            }
+            rows.push(Row { episode, document, verdicts });
+        }
+        self.write(Write::Append(rows)).await
+    }
+
+    async fn finish_run(
+        &self,
+        run: &RunId,
+        summary: &serde_json::Value,
+        notes: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        self.write(Write::Finish { run: run.clone(), summary: summary.to_string(), notes: notes.clone() }).await
+    }
+}
+
+fn run(path: &Path, mut connection: Connection, receiver: &mpsc::Receiver<Waiting>) {
+    while let Ok(first) = receiver.recv() {
+        // Everything that is waiting goes into one transaction.
+        let batch: Vec<Waiting> = std::iter::once(first).chain(receiver.try_iter()).collect();
+        let together = commit(&mut connection, batch.iter().map(|(write, _)| write));
+        if together.is_ok() || batch.len() == 1 {
+            let result = together.map_err(|error| explain(path, &error));
+            batch.into_iter().for_each(|(_, reply)| drop(reply.send(result.clone())));
+        } else {
+            // One bad write must not take its neighbours with it.
+            for (write, reply) in batch {
+                let alone = commit(&mut connection, std::iter::once(&write));
+                drop(reply.send(alone.map_err(|error| explain(path, &error))));
+            }
+        }
+    }
+}
+
+fn commit<'a>(connection: &mut Connection, writes: impl Iterator<Item = &'a Write>) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    for write in writes {
+        apply(&transaction, write)?;
+    }
+    transaction.commit()
+}
+
+fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
+    match write {
+        Write::Begin(run, config) => {
+            transaction
+                .prepare_cached("INSERT INTO runs (id, state_id, config, created_at) VALUES (?, ?, ?, ?)")?
+                .execute(params![run.id.0, run.state_id.to_string(), config, signed(run.created_at)])?;
+        }
+        Write::Append(rows) => {
+            let mut episodes = transaction.prepare_cached(
+                "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
+                 reward, turns, format, created_at, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?;
+            let mut verdicts = transaction.prepare_cached(
+                "INSERT OR REPLACE INTO verdicts (run, episode, reward_digest, options_digest, judge, group_digest, position,
+                 document) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?;
+            for Row { episode, document, verdicts: records } in rows {
+                episodes.execute(params![
+                    episode.run.0,
+                    episode.id.0,
+                    signed(episode.index),
+                    episode.task.id,
+                    episode.task.split,
+                    episode.environment.name,
+                    episode.environment.digest.to_string(),
+                    episode.state_id.to_string(),
+                    episode.ending.label(),
+                    episode.reward,
+                    signed(episode.turns.len() as u64),
+                    episode.format,
+                    signed(episode.created_at),
+                    document,
+                ])?;
+                for (position, (record, document)) in records.iter().enumerate() {
+                    verdicts.execute(params![
+                        episode.run.0,
+                        episode.id.0,
+                        record.reward.digest.to_string(),
+                        record.options_digest.to_string(),
+                        record.judge.as_deref().unwrap_or(""),
+                        record.group_digest.map(|digest| digest.to_string()).unwrap_or_default(),
+                        signed(position as u64),
+                        document,
+                    ])?;
+                }
+            }
+        }
+        Write::Finish { run, summary, notes } => {
+            transaction
+                .prepare_cached("UPDATE runs SET summary = ? WHERE id = ?")?
+                .execute(params![summary, run.0])?;
+            for (key, value) in notes {
+                transaction
+                    .prepare_cached("INSERT OR REPLACE INTO notes (run, key, value) VALUES (?, ?, ?)")?
+                    .execute(params![run.0, key, value])?;
+            }
+        }
+        Write::Plugin { digest, name, version, world, bytes } => {
+            transaction
+                .prepare_cached("INSERT OR IGNORE INTO plugins (digest, name, version, world, bytes) VALUES (?, ?, ?, ?, ?)")?
+                .execute(params![digest.to_string(), name, version, world, bytes])?;
+        }
+    }
+    Ok(())
+}
+
+/// SQLite's integers are signed; none of ours comes near the top bit.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
