@@ -29,7 +29,7 @@ pub(crate) fn main(common: &Common, command: &Episodes) -> anyhow::Result<Exit> 
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(header.to_vec());
+    table.load_style(NOTHING).set_header(header.to_vec());
     table
 }
 
