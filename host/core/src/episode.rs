@@ -194,3 +194,33 @@ pub struct Episode {
     /// When it ended: milliseconds since 1970.
     pub created_at: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A golden file reads, and writes back as it stands.
+    fn check(golden: &str) -> Episode {
+        let value: serde_json::Value = serde_json::from_str(golden).unwrap();
+        let episode: Episode = serde_json::from_str(golden).unwrap();
+        assert_eq!(serde_json::to_value(&episode).unwrap(), value);
+        episode
+    }
+
+    #[test]
+    fn episodes_of_format_1_read_and_write_as_they_stand() {
+        let whole = check(include_str!("../../../tests/golden/episode-1.json"));
+        assert_eq!(whole.reward, Some(1.0));
+        let failed = check(include_str!("../../../tests/golden/episode-1-failed.json"));
+        assert!(!failed.ending.is_complete());
+        assert_eq!(failed.reward, None, "a failure has no number");
+    }
+
+    #[test]
+    fn a_newer_writer_with_more_fields_is_still_read() {
+        let mut value: serde_json::Value =
+            serde_json::from_str(include_str!("../../../tests/golden/episode-1.json")).unwrap();
+        value["a_field_of_tomorrow"] = serde_json::json!([1, 2]);
+        assert!(serde_json::from_value::<Episode>(value).is_ok());
+    }
+}

@@ -85,7 +85,8 @@ pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &
 
 /// A readable function name, with what a hostile name could do to a terminal escaped.
 fn demangled(name: &str) -> String {
-    crate::capability::log::escaped(name, 200)
+    let name = format!("{:#}", rustc_demangle::demangle(name));
+    crate::capability::log::escaped(&name, 200)
 }
 
 /// A failure of the plugin's own making: it answered with an error.

@@ -24,7 +24,7 @@ mod rules;
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, ToolCall, Usage, derive_seed,
+    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, ToolCall, Usage,
 };
 
 /// What it says when its prompt holds nothing that it can follow.
@@ -53,7 +53,7 @@ fn decide(request: &ModelRequest) -> Deed {
     let text = latest.plain_text();
     let conversation = request.messages.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n");
     let seed = if request.temperature > 0.0 { request.seed.unwrap_or(0) } else { 0 };
-    let chance = derive_seed(seed, "follower", Digest::of(conversation.as_bytes()).prefix_u64());
+    let chance = Digest::of(conversation.as_bytes()).extended(&seed.to_be_bytes()).prefix_u64();
     match orders::obey(&text, chance) {
         Some(answer) if text.contains("\\boxed{}") => Deed::Answer(format!("\\boxed{{{answer}}}")),
         Some(answer) => Deed::Answer(answer),

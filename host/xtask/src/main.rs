@@ -1,1 +1,96 @@
-fn main() {}
+//! `cargo xtask`: set-up, guest builds, demo, tests and tidy, with nothing but cargo and rustup.
+
+mod demo;
+mod guests;
+mod tidy;
+mod toolchain;
+
+use anyhow::{Context as _, Result, bail};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "cargo xtask COMMAND
+
+  demo        build guests and program in release, then play and score the built-in environments
+  test        build guests, then run every test, doc tests included; further arguments go to `cargo test`
+  guests      build every guest into target/guests
+  tidy        check floors, dependencies, sizes and names
+
+Guests need a WebAssembly standard library. The first that is there is used:
+  1. the active toolchain's own wasm32-unknown-unknown
+  2. `rustup target add wasm32-unknown-unknown` (run for you; it touches your toolchain only)
+  3. a distribution's rustc with its rust-src, as in /usr/bin
+CLAWHOST_GUEST_ROUTE=installed|rustup|distribution forces one of them.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    let done = match arguments.first().map(String::as_str) {
+        Some("demo") => demo::main(),
+        Some("test") => test(rest),
+        Some("guests") => guests::build().map(|_| ()),
+        Some("tidy") => tidy::main(),
+        None | Some("help" | "--help" | "-h") => {
+            say(HELP);
+            Ok(())
+        }
+        Some(other) => Err(anyhow::anyhow!("no command `{other}`\n\n{HELP}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the person at the keyboard.
+pub(crate) fn say(text: &str) {
+    use std::io::Write as _;
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).map(PathBuf::from).unwrap_or(here)
+}
+
+/// The target folder, wherever the user put it.
+pub(crate) fn target() -> Result<PathBuf> {
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .current_dir(root())
+        .no_deps()
+        .exec()
+        .context("cargo metadata")?;
+    Ok(metadata.target_directory.into_std_path_buf())
+}
+
+/// Cargo, the one that runs us.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command and says what failed.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    let status = command.status().with_context(|| format!("{shown} cannot be started"))?;
+    if !status.success() {
+        bail!("{shown} failed ({status})");
+    }
+    Ok(())
+}
+
+fn test(rest: &[String]) -> Result<()> {
+    let folder = guests::build()?;
+    // With guests at hand no test may skip itself for want of one.
+    run(cargo()
+        .args(["test", "--workspace"])
+        .args(rest)
+        .env("CLAWHOST_GUESTS", folder)
+        .env("CLAWHOST_REQUIRE_GUESTS", "1"))
+}

@@ -11,6 +11,7 @@ pub(crate) struct Log {
     max_lines: usize,
     max_bytes: usize,
     lines: Vec<String>,
+    kept: usize,
     bytes: usize,
     suppressed: u64,
     last_error: Option<String>,
@@ -32,6 +33,7 @@ impl Log {
             max_lines: limits.log_lines,
             max_bytes: limits.log_bytes,
             lines: Vec::new(),
+            kept: 0,
             bytes: 0,
             suppressed: 0,
             last_error: None,
@@ -39,17 +41,24 @@ impl Log {
         }
     }
 
+    /// Counts a line that finds no room; says whether there is none.
+    fn suppress_if_full(&mut self) -> bool {
+        let full = self.kept >= self.max_lines || self.bytes >= self.max_bytes;
+        self.suppressed += u64::from(full);
+        full
+    }
+
     pub(crate) fn line(&mut self, level: &str, text: &str) {
         if level == "error" {
             // Kept even when the quota is spent: a trap report needs it.
             self.last_error = Some(escaped(text, self.line_bytes));
         }
-        if self.lines.len() >= self.max_lines || self.bytes >= self.max_bytes {
-            self.suppressed += 1;
+        if self.suppress_if_full() {
             return;
         }
         let line = format!("{level}: {}", escaped(text, self.line_bytes.min(self.max_bytes - self.bytes)));
         self.bytes += line.len();
+        self.kept += 1;
         self.lines.push(line);
     }
 
@@ -111,6 +120,10 @@ pub(crate) fn escaped(text: &str, limit: usize) -> String {
 
 impl log::Host for State {
     async fn write(&mut self, level: log::Level, text: String) -> wasmtime::Result<()> {
+        if !matches!(level, log::Level::Error) && self.log().suppress_if_full() {
+            // Past the quota a line is counted, not charged: nobody loses an episode for logging too much.
+            return Ok(());
+        }
         self.host_call("log.write", &[text.as_bytes()])?;
         let level = match level {
             log::Level::Trace => "trace",

@@ -1,0 +1,42 @@
+//! `cargo xtask demo`: from a fresh clone to scored and recorded episodes in one command.
+
+use crate::{cargo, guests, run, say, target};
+use anyhow::Result;
+use std::process::Command;
+
+pub(crate) fn main() -> Result<()> {
+    let guests = guests::build()?;
+    say("building clawhost in release (the first time takes minutes)");
+    run(cargo().args(["build", "--release", "--package", "clawhost-cli"]))?;
+    let target = target()?;
+    let program = target.join("release/clawhost");
+    let data = target.join("demo");
+    let guest = |name: &str| guests.join(name).display().to_string();
+
+    let play = |title: &str, arguments: &[&str]| -> Result<()> {
+        say(&format!("\n{title}\n$ clawhost {}", arguments.join(" ")));
+        run(Command::new(&program).args(arguments).arg("--data").arg(&data))
+    };
+    play("What is this plugin, and what does it ask for?", &["inspect", &guest("env_math.wasm")])?;
+    play(
+        "200 word and number problems, scored by a reward in a sandbox of its own.",
+        &["run", &guest("env_math.wasm"), "--reward", &guest("reward_exact.wasm"), "--episodes", "200", "--seed", "7"],
+    )?;
+    play(
+        "A game of several turns, four episodes from the same start.",
+        &["run", &guest("env_guess.wasm"), "--episodes", "40", "--group", "4", "--seed", "7"],
+    )?;
+    play("What was recorded.", &["episodes", "list", "--limit", "5"])?;
+    say(&format!(
+        "\nThe policy was the follower: it does what its prompt says and nothing else, so it solves what it is told to
+calculate and no word problem. Give it a model instead:
+
+  {} run {} --reward {} --policy openai:MODEL@http://127.0.0.1:8000/v1
+
+Write an environment of your own: examples/hello-guess has 24 lines.",
+        program.display(),
+        guest("env_math.wasm"),
+        guest("reward_exact.wasm"),
+    ));
+    Ok(())
+}

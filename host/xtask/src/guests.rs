@@ -1,0 +1,96 @@
+//! Builds every guest of the workspace into `target/guests`.
+
+use crate::toolchain::{self, Route, TARGET};
+use crate::{cargo, root, run, say, target};
+use anyhow::{Context as _, Result, bail};
+use cargo_metadata::{CrateType, MetadataCommand};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// First bytes of a component, which tell it from a core module.
+const COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
+
+/// Guest packages, each with the names of its components.
+fn packages() -> Result<BTreeMap<String, Vec<String>>> {
+    let metadata = MetadataCommand::new().current_dir(root()).no_deps().exec().context("cargo metadata")?;
+    let mut packages = BTreeMap::new();
+    for package in metadata.packages {
+        let components: Vec<String> = package
+            .targets
+            .iter()
+            .filter(|target| target.crate_types.contains(&CrateType::CDyLib))
+            .map(|target| target.name.replace('-', "_"))
+            .collect();
+        if !components.is_empty() {
+            packages.insert(package.name.to_string(), components);
+        }
+    }
+    Ok(packages)
+}
+
+/// Builds all guests; gives back the folder they lie in.
+pub(crate) fn build() -> Result<PathBuf> {
+    let route = toolchain::find()?;
+    let packages = packages()?;
+    let target = target()?;
+    // A folder of its own: the host's build and this one do not wait for each other's lock.
+    let work = target.join(match route {
+        Route::Installed => "guest-build",
+        Route::Distribution { .. } => "guest-build-distribution",
+    });
+    let mut command = cargo();
+    command.args(["build", "--profile", "guest", "--target", TARGET, "--lib", "--examples", "--target-dir"]).arg(&work);
+    for package in packages.keys() {
+        command.args(["--package", package]);
+    }
+    if let Route::Distribution { rustc } = &route {
+        let linkers = toolchain::linkers()?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(
+            [linkers.join("gcc-ld"), linkers.clone()].into_iter().chain(std::env::split_paths(&path)),
+        )?;
+        command
+            .arg("-Zbuild-std=std,panic_abort")
+            .env("RUSTC", rustc)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("PATH", path)
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linkers.join("wasm-component-ld"));
+    }
+    say("building guests");
+    run(&mut command)?;
+    let folder = target.join("guests");
+    collect(&work.join(TARGET).join("guest"), &folder, &packages)?;
+    Ok(folder)
+}
+
+/// Copies what is a component, and removes what no package makes any more.
+fn collect(built: &Path, folder: &Path, packages: &BTreeMap<String, Vec<String>>) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut wanted = Vec::new();
+    for (package, components) in packages {
+        for component in components {
+            let file = format!("{component}.wasm");
+            let candidates = [built.join(&file), built.join("examples").join(&file)];
+            let found = candidates.iter().find(|path| path.exists());
+            let path = found.with_context(|| format!("{package} gave no {file}"))?;
+            let bytes = std::fs::read(path)?;
+            if !bytes.starts_with(&COMPONENT) {
+                bail!("{}: not a component; is wasm-component-ld its linker?", path.display());
+            }
+            // Untouched when equal, so that nothing downstream is made anew.
+            let to = folder.join(&file);
+            if std::fs::read(&to).ok().as_deref() != Some(&bytes[..]) {
+                std::fs::write(&to, &bytes)?;
+            }
+            wanted.push(file);
+        }
+    }
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".wasm") && !wanted.contains(&name) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    say(&format!("{} guests in {}", wanted.len(), folder.display()));
+    Ok(())
+}

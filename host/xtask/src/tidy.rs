@@ -1,0 +1,291 @@
+//! `cargo xtask tidy`: the rules of the house that a compiler does not check. Also run as a test.
+
+use crate::{root, say};
+use anyhow::{Context as _, Result, bail};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Floors of the crates under `host/`. Imports only go down.
+const FLOORS: [(&str, u8); 10] = [
+    ("clawhost-core", 0),
+    ("clawhost-wire", 1),
+    ("clawhost-follower", 1),
+    ("clawhost-bindings", 1),
+    ("clawhost-engine", 2),
+    ("clawhost-store", 2),
+    ("clawhost-providers", 2),
+    ("clawhost-runtime", 3),
+    ("clawhost-cli", 5),
+    ("xtask", 9),
+];
+
+/// "The only crate that sees ...".
+const ONLY: [(&str, &[&str]); 9] = [
+    ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
+    ("wasmtime-wasi", &["clawhost-engine"]),
+    ("wasmparser", &["clawhost-engine"]),
+    ("rusqlite", &["clawhost-store"]),
+    ("reqwest", &["clawhost-providers"]),
+    ("rustls", &["clawhost-providers"]),
+    ("clap", &["clawhost-cli"]),
+    ("indicatif", &["clawhost-cli"]),
+    ("anyhow", &["clawhost-cli", "xtask"]),
+];
+
+/// Crates without I/O: none of these may be reached from them, however indirectly.
+const PURE: [&str; 3] = ["clawhost-core", "clawhost-wire", "clawhost-follower"];
+const IMPURE: [&str; 7] = ["tokio", "mio", "reqwest", "hyper", "rusqlite", "wasmtime", "socket2"];
+
+/// What the pure floor may not even name in its own code.
+const IMPURE_NAMES: [&str; 6] =
+    ["std::fs", "std::net", "std::thread", "std::process", "time::Instant", "time::SystemTime"];
+
+/// What the top level holds; hidden files are free.
+const TOP: [&str; 10] = [
+    "Cargo.toml", "Cargo.lock", "host", "wit", "plugins", "sdk", "examples", "tests", "README.md", "target",
+];
+
+/// Longest source file: past it there is a seam to split along. Generated code is exempt.
+const LINES: usize = 600;
+
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn add(&mut self, finding: impl Into<String>) {
+        self.0.push(finding.into());
+    }
+}
+
+pub(crate) fn main() -> Result<()> {
+    let findings = check()?;
+    if findings.is_empty() {
+        say("tidy");
+        return Ok(());
+    }
+    bail!("{} findings:\n  {}", findings.len(), findings.join("\n  "))
+}
+
+/// Everything that is out of order.
+pub(crate) fn check() -> Result<Vec<String>> {
+    let metadata = MetadataCommand::new().current_dir(root()).exec().context("cargo metadata")?;
+    let mut findings = Findings(Vec::new());
+    floors(&metadata, &mut findings);
+    only(&metadata, &mut findings);
+    pure(&metadata, &mut findings)?;
+    top(&mut findings)?;
+    sources(&mut findings)?;
+    follower(&mut findings)?;
+    architecture(&mut findings)?;
+    reasons(&mut findings)?;
+    Ok(findings.0)
+}
+
+fn floor(name: &str) -> Option<u8> {
+    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+}
+
+fn floors(metadata: &Metadata, findings: &mut Findings) {
+    for package in metadata.workspace_packages() {
+        let Ok(folder) = package.manifest_path.strip_prefix(&metadata.workspace_root) else { continue };
+        let Some(folder) = folder.as_str().strip_prefix("host/").and_then(|rest| rest.split('/').next()) else {
+            continue;
+        };
+        let name = package.name.as_str();
+        if name != format!("clawhost-{folder}") && name != "xtask" {
+            findings.add(format!("host/{folder} holds {name}: crates are named clawhost-<folder>"));
+        }
+        let Some(own) = floor(name) else {
+            findings.add(format!("{name} has no floor: add it to FLOORS in host/xtask/src/tidy.rs and to ARCHITECTURE.md"));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal) {
+            if let Some(other) = floor(&dependency.name)
+                && other >= own
+            {
+                findings.add(format!("{name} (floor {own}) imports {} (floor {other})", dependency.name));
+            }
+            if name == "clawhost-runtime" && floor(&dependency.name).is_some_and(|floor| floor > 0) {
+                findings.add(format!("{name} sees ports, never adapters, but imports {}", dependency.name));
+            }
+        }
+    }
+}
+
+fn only(metadata: &Metadata, findings: &mut Findings) {
+    for package in metadata.workspace_packages() {
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal) {
+            if let Some((library, owners)) = ONLY.iter().find(|(library, _)| *library == dependency.name)
+                && !owners.contains(&package.name.as_str())
+            {
+                findings.add(format!("{} imports {library}: only {} may", package.name, owners.join(", ")));
+            }
+        }
+    }
+}
+
+fn pure(metadata: &Metadata, findings: &mut Findings) -> Result<()> {
+    let resolve = metadata.resolve.as_ref().context("cargo metadata resolved nothing")?;
+    let nodes: BTreeMap<&PackageId, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let names: BTreeMap<&PackageId, &str> =
+        metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    for package in metadata.workspace_packages().into_iter().filter(|package| PURE.contains(&package.name.as_str())) {
+        let mut seen = BTreeSet::new();
+        let mut waiting = vec![&package.id];
+        while let Some(id) = waiting.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let name = names.get(id).copied().unwrap_or_default();
+            if IMPURE.contains(&name) {
+                findings.add(format!("{} is pure, but reaches {name}", package.name));
+            }
+            let Some(node) = nodes.get(id) else { continue };
+            let normal = node.deps.iter().filter(|dependency| {
+                dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+            });
+            waiting.extend(normal.map(|dependency| &dependency.pkg));
+        }
+        let folder = root().join("host").join(package.name.trim_start_matches("clawhost-")).join("src");
+        for (path, text) in files(&folder, "rs")? {
+            for name in IMPURE_NAMES.iter().filter(|name| text.contains(*name)) {
+                findings.add(format!("{}: {} is pure, but names {name}", shown(&path), package.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn top(findings: &mut Findings) -> Result<()> {
+    for entry in std::fs::read_dir(root())?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') && !name.starts_with("LICENSE") && !TOP.contains(&name.as_str()) {
+            findings.add(format!("{name} lies at the top level, which holds {}", TOP.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// All files with an ending below a folder, with their text.
+fn files(folder: &Path, ending: &str) -> Result<Vec<(PathBuf, String)>> {
+    let mut found = Vec::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                let text = std::fs::read_to_string(&path).with_context(|| shown(&path))?;
+                found.push((path, text));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn all_sources() -> Result<Vec<(PathBuf, String)>> {
+    let mut all = Vec::new();
+    for folder in ["host", "sdk", "plugins", "examples", "tests"] {
+        all.extend(files(&root().join(folder), "rs")?);
+    }
+    let generated = root().join("sdk/rust/src/bindings");
+    all.retain(|(path, _)| !path.starts_with(&generated));
+    Ok(all)
+}
+
+fn sources(findings: &mut Findings) -> Result<()> {
+    for (path, text) in all_sources()? {
+        let lines = text.lines().count();
+        if lines > LINES {
+            findings.add(format!("{}: {lines} lines; split it along a seam ({LINES} at most)", shown(&path)));
+        }
+        let is_crate = path.ends_with("src/lib.rs") && path.starts_with(root().join("host"));
+        if is_crate && !text.lines().take(6).any(|line| line.starts_with("//!") && line.contains("floor")) {
+            findings.add(format!("{}: a crate opens with what it is and its floor", shown(&path)));
+        }
+    }
+    Ok(())
+}
+
+/// The follower knows no environment: none of their names occurs in it, and no reference either.
+fn follower(findings: &mut Findings) -> Result<()> {
+    let mut forbidden = BTreeSet::from(["reference".to_owned()]);
+    for entry in std::fs::read_dir(root().join("plugins"))?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(subject) = name.strip_prefix("env-") {
+            forbidden.insert(subject.to_owned());
+            forbidden.insert(name);
+        }
+    }
+    for (path, text) in files(&root().join("host/follower"), "rs")? {
+        let words: BTreeSet<String> = text
+            .split(|character: char| !character.is_alphanumeric() && character != '-')
+            .map(str::to_lowercase)
+            .collect();
+        for word in forbidden.iter().filter(|word| words.contains(*word)) {
+            findings.add(format!("{}: the follower knows no environment, but names `{word}`", shown(&path)));
+        }
+    }
+    Ok(())
+}
+
+/// Every test that ARCHITECTURE.md names as the keeper of an invariant exists, and every crate is on its map.
+fn architecture(findings: &mut Findings) -> Result<()> {
+    let path = root().join("host/ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&path).with_context(|| shown(&path))?;
+    let sources: String = all_sources()?.into_iter().map(|(_, text)| text).collect();
+    let mut kept = 0;
+    for line in text.lines() {
+        let Some((_, keepers)) = line.split_once("held by ") else { continue };
+        for name in keepers.split('`').skip(1).step_by(2) {
+            kept += 1;
+            if !sources.contains(&format!("fn {name}(")) {
+                findings.add(format!("{}: no test `{name}`", shown(&path)));
+            }
+        }
+    }
+    if kept == 0 {
+        findings.add(format!("{}: no invariant names its test", shown(&path)));
+    }
+    for (name, _) in FLOORS {
+        let folder = name.trim_start_matches("clawhost-");
+        if !text.contains(&format!("`{folder}`")) {
+            findings.add(format!("{}: crate `{folder}` is not on the map", shown(&path)));
+        }
+    }
+    Ok(())
+}
+
+/// Every dependency says in one line why it is there.
+fn reasons(findings: &mut Findings) -> Result<()> {
+    let text = std::fs::read_to_string(root().join("Cargo.toml"))?;
+    let table = text.split("[workspace.dependencies]").nth(1).unwrap_or_default();
+    let table = table.split("\n[").next().unwrap_or_default();
+    let mut above = false;
+    for line in table.lines() {
+        let entry = line.split('=').next().unwrap_or_default().trim();
+        let begins = !line.starts_with([' ', ']', '#']) && !entry.is_empty();
+        if begins && !entry.starts_with("clawhost-") && !above && !line.contains(" # ") {
+            findings.add(format!("Cargo.toml: {entry} does not say why it is there"));
+        }
+        // A comment speaks for the entries right below it.
+        above = line.starts_with('#') || (above && !line.is_empty());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_house_is_tidy() {
+        let findings = super::check().unwrap();
+        assert!(findings.is_empty(), "{} findings:\n  {}", findings.len(), findings.join("\n  "));
+    }
+}

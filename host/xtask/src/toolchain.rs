@@ -1,0 +1,130 @@
+//! Finds a toolchain that can build guests. Detects, never assumes; installs nothing but a rustup target.
+
+use crate::say;
+use anyhow::{Context as _, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The target of all guests: a component sees only what its world names.
+pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Longest wait for `rustup target add`: a fast line needs seconds, and a machine without one should learn it soon.
+const RUSTUP_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How guests are built here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The active toolchain has the target's standard library.
+    Installed,
+    /// A distribution's rustc builds the standard library from its own sources.
+    Distribution { rustc: PathBuf },
+}
+
+const NOTHING: &str = "no toolchain here can build WebAssembly guests. Run one of these and try again:
+
+  rustup target add wasm32-unknown-unknown
+  apt-get install --no-install-recommends rustc-web libstd-rust-web-dev rust-web-src   # Debian, as root";
+
+fn output(command: &mut Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.stderr(Stdio::null()).output().with_context(|| format!("{shown} cannot be started"))?;
+    if !output.status.success() {
+        bail!("{shown} failed ({})", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The compiler that cargo would use.
+fn rustc() -> PathBuf {
+    std::env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from)
+}
+
+/// The folder of a compiler's own libraries and tools.
+pub(crate) fn sysroot() -> Result<PathBuf> {
+    Ok(output(Command::new(rustc()).args(["--print", "sysroot"]).current_dir(crate::root()))?.into())
+}
+
+/// Where the toolchain keeps its linkers.
+pub(crate) fn linkers() -> Result<PathBuf> {
+    let host = output(Command::new(rustc()).arg("-vV").current_dir(crate::root()))?;
+    let host = host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?.to_owned();
+    Ok(sysroot()?.join("lib/rustlib").join(host).join("bin"))
+}
+
+fn has_std(sysroot: &Path) -> bool {
+    let folder = sysroot.join("lib/rustlib").join(TARGET).join("lib");
+    std::fs::read_dir(folder).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
+    })
+}
+
+/// Asks rustup for the target, with an end to the patience.
+fn add_target() -> Result<()> {
+    say(&format!("the toolchain has no {TARGET}: asking rustup for it"));
+    let mut child = Command::new("rustup")
+        .args(["target", "add", TARGET])
+        .current_dir(crate::root())
+        .spawn()
+        .context("rustup cannot be started")?;
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if status.success() {
+                return Ok(());
+            }
+            bail!("rustup target add failed ({status})");
+        }
+        if began.elapsed() > RUSTUP_PATIENCE {
+            child.kill().ok();
+            child.wait().ok();
+            bail!("rustup target add took longer than {} s", RUSTUP_PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A distribution's rustc with sources of the same version.
+fn distribution() -> Result<PathBuf> {
+    let rustc = PathBuf::from("/usr/bin/rustc");
+    let version = output(Command::new(&rustc).arg("--version")).context("no rustc in /usr/bin")?;
+    let number = version.split_whitespace().nth(1).unwrap_or_default();
+    let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]))?;
+    let sources = Path::new(&sysroot).join("lib/rustlib/src/rust/library/std/Cargo.toml");
+    let sources = sources.canonicalize().with_context(|| format!("no rust-src beside {version}"))?;
+    // Debian keeps them in a folder that names the version.
+    let named = sources.to_string_lossy().contains(number);
+    if !named && sources.starts_with("/usr/src") {
+        bail!("{} is not of {version}", sources.display());
+    }
+    Ok(rustc)
+}
+
+/// Finds a way, in the documented order.
+pub(crate) fn find() -> Result<Route> {
+    let forced = std::env::var("CLAWHOST_GUEST_ROUTE").unwrap_or_default();
+    let may = |route: &str| forced.is_empty() || forced == route;
+    if !["", "installed", "rustup", "distribution"].contains(&forced.as_str()) {
+        bail!("CLAWHOST_GUEST_ROUTE={forced}: choose installed, rustup or distribution");
+    }
+    if may("installed") && has_std(&sysroot()?) {
+        return Ok(Route::Installed);
+    }
+    if may("rustup") {
+        match add_target() {
+            Ok(()) if has_std(&sysroot()?) => return Ok(Route::Installed),
+            Ok(()) => say("rustup added the target to a toolchain that is not the active one"),
+            Err(error) => say(&format!("{error:#}")),
+        }
+    }
+    if may("distribution") {
+        match distribution() {
+            Ok(rustc) => {
+                say(&format!("guests are built with {} and its sources", rustc.display()));
+                return Ok(Route::Distribution { rustc });
+            }
+            Err(error) => say(&format!("{error:#}")),
+        }
+    }
+    bail!("{NOTHING}")
+}

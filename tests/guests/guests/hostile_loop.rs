@@ -1,0 +1,22 @@
+//! Never comes back from `step`.
+
+use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
+
+struct Guest;
+
+impl Environment for Guest {
+    const NAME: &'static str = "hostile-loop";
+
+    fn start(_task: &str, _seed: u64) -> Result<(Self, String)> {
+        Ok((Guest, "act".into()))
+    }
+
+    fn step(&mut self, _action: &str, _signals: &mut Signals) -> Result<Next> {
+        let mut number = 1u64;
+        loop {
+            number = std::hint::black_box(number.wrapping_mul(3));
+        }
+    }
+}
+
+export_environment!(Guest);

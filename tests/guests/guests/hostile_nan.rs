@@ -1,0 +1,15 @@
+//! Scores with NaN.
+
+use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
+
+struct Guest;
+
+impl Reward for Guest {
+    const NAME: &'static str = "hostile-nan";
+
+    fn score(_: &Episode, _: &Context) -> Result<Verdict> {
+        Ok(Verdict::scored(f64::NAN))
+    }
+}
+
+export_reward!(Guest);

@@ -1,0 +1,17 @@
+//! Proposes one lesson from what it can read.
+
+use clawhost_sdk::{Context, Group, Playbook, Proposal, Reflector, Result, export_reflector};
+
+struct Guest;
+
+impl Reflector for Guest {
+    const NAME: &'static str = "odd-reflector";
+
+    fn reflect(group: &Group, playbook: &Playbook, _: &Context) -> Result<Vec<Proposal>> {
+        let episode = group.episodes().first().ok_or("nothing to reflect on")?;
+        let text = format!("{} entries, reference {:?}", playbook.entries.len(), episode.task().reference);
+        Ok(vec![Proposal::add(text, "less guessing").seen_in(episode.id(), vec![0])])
+    }
+}
+
+export_reflector!(Guest);

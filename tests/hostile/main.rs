@@ -1,0 +1,106 @@
+//! Guests that misbehave: each ends in its named failure, and the next episode works.
+//!
+//! One guest program per behaviour, in `tests/guests`; every one of them stands in a table here, or the suite fails.
+
+#[path = "../common/guests.rs"]
+mod guests;
+mod limits;
+mod load;
+mod refused;
+mod world;
+
+use clawhost_core::{
+    Context, Environment as _, Episode, Failure, Limits, Message, Origin, Role, StartParams, StepResult,
+    Task,
+};
+use clawhost_engine::{Allocation, Host, HostConfig, ModelGrants};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub fn host(limits: Limits, allocation: Allocation) -> Host {
+    // Small: tests run side by side, and each has a host of its own.
+    let limits = Limits { live_instances: 32, ..limits };
+    Host::new(HostConfig { limits, allocation, ..HostConfig::default() }).unwrap()
+}
+
+pub fn pooled() -> Host {
+    host(Limits::default(), Allocation::Pooled)
+}
+
+/// The guests, or a skip.
+pub fn folder(test: &str) -> Option<PathBuf> {
+    guests::folder_or_skip(test)
+}
+
+pub fn task() -> Task {
+    Task {
+        id: "train-0".into(),
+        split: "train".into(),
+        input: String::new(),
+        reference: Some("\"the gold answer\"".into()),
+        tags: vec![],
+        extra: vec![],
+    }
+}
+
+pub fn params(seed: u64) -> StartParams {
+    StartParams { task: task(), context: Context { seed, options: vec![] }, max_turns: 10 }
+}
+
+pub fn action(text: &str) -> Message {
+    Message::text(Role::Assistant, Origin::Policy, text)
+}
+
+/// Starts an environment and takes one step.
+pub async fn one_step(host: &Host, folder: &Path, guest: &str, grants: ModelGrants) -> Result<StepResult, Failure> {
+    one_step_logged(host, folder, guest, grants).await.0
+}
+
+/// The same, with what the guest logged.
+pub async fn one_step_logged(
+    host: &Host,
+    folder: &Path,
+    guest: &str,
+    grants: ModelGrants,
+) -> (Result<StepResult, Failure>, Vec<String>) {
+    let plugin = host.environment(guest, &guests::bytes(folder, guest), grants).await.unwrap();
+    match plugin.start(params(7)).await {
+        Err(failure) => (Err(failure), Vec::new()),
+        Ok((mut live, _)) => {
+            let result = live.step(&action("50"), &[]).await;
+            (result, live.take_records().log)
+        }
+    }
+}
+
+/// The well-behaved neighbour still works on this host.
+pub async fn next_episode_works(host: &Host, folder: &Path) {
+    let result = one_step(host, folder, "env_guess", ModelGrants::default()).await.unwrap();
+    assert!(!result.observation.is_empty());
+}
+
+/// A recorded episode of two turns.
+pub fn recorded() -> Arc<Episode> {
+    let json = include_str!("../golden/episode-1.json");
+    Arc::new(serde_json::from_str(json).unwrap())
+}
+
+pub fn text(result: &StepResult) -> String {
+    result.observation.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_guest_stands_in_a_table() {
+    let Some(folder) = folder("every_guest_stands_in_a_table") else { return };
+    let sources =
+        [include_str!("limits.rs"), include_str!("refused.rs"), include_str!("world.rs"), include_str!("load.rs")].concat();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let name = file.trim_end_matches(".wasm");
+        if name.starts_with("hostile_") || name.starts_with("odd_") {
+            // Used elsewhere: the program's own suite plays it.
+            let elsewhere = ["odd_failing", "odd_no_tasks"].contains(&name);
+            assert!(elsewhere || sources.contains(&format!("\"{name}\"")), "{name} is built, but no test runs it");
+        }
+    }
+}

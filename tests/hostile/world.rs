@@ -1,0 +1,129 @@
+//! What guests find: virtual time, seeded chance, no outside, and only what was granted.
+
+use super::*;
+use clawhost_core::{
+    Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Reward as _, Usage, Verdict, code,
+};
+use std::sync::Mutex;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hour_of_sleep_takes_no_time() {
+    let Some(folder) = folder("an_hour_of_sleep") else { return };
+    let began = std::time::Instant::now();
+    let result = one_step(&pooled(), &folder, "hostile_sleep", ModelGrants::default()).await.unwrap();
+    assert_eq!(text(&result), "slept 3600 s");
+    // Not a measurement: an hour is an hour.
+    assert!(began.elapsed().as_secs() < 600);
+}
+
+/// Two steps of a guest: texts and the rolling digests of its host calls.
+async fn two_steps(host: &Host, folder: &Path, guest: &str, seed: u64) -> Vec<(String, Digest)> {
+    let plugin = host.environment(guest, &guests::bytes(folder, guest), ModelGrants::default()).await.unwrap();
+    let (mut live, _) = plugin.start(params(seed)).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let result = live.step(&action("look"), &[]).await.unwrap();
+        seen.push((text(&result), live.host_calls()));
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_and_chance_follow_from_the_seed_and_the_outside_is_empty() {
+    let Some(folder) = folder("time_and_chance_follow_from_the_seed") else { return };
+    let seen = two_steps(&pooled(), &folder, "odd_wasi", 7).await;
+    assert!(seen[0].0.starts_with("time 1577836801."), "a second per turn: {}", seen[0].0);
+    assert!(seen[1].0.starts_with("time 1577836802."), "a second per turn: {}", seen[1].0);
+    assert!(seen[0].0.ends_with("arguments [] environment [] folders 0"), "{}", seen[0].0);
+    assert_eq!(seen, two_steps(&pooled(), &folder, "odd_wasi", 7).await, "another host");
+    let on_demand = host(Limits::default(), Allocation::OnDemand);
+    assert_eq!(seen, two_steps(&on_demand, &folder, "odd_wasi", 7).await, "without a pool");
+    assert_ne!(seen, two_steps(&pooled(), &folder, "odd_wasi", 8).await, "another seed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn randomness_is_rationed() {
+    let Some(folder) = folder("randomness_is_rationed") else { return };
+    let failure = one_step(&pooled(), &folder, "odd_random", ModelGrants::default()).await.unwrap_err();
+    assert_eq!(failure.code, code::TRAP, "{failure}");
+}
+
+/// A model that remembers what it was asked.
+#[derive(Default)]
+struct Judge(Mutex<Vec<ModelRequest>>);
+
+#[async_trait::async_trait]
+impl Llm for Judge {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity { provider: "test".into(), model: "judge".into(), version: "1".into() }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        self.0.lock().unwrap().push(request.clone());
+        let message = Message::text(Role::Assistant, Origin::Policy, "four");
+        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into() })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_are_refused_by_name_unless_granted() {
+    let Some(folder) = folder("services_are_refused_by_name") else { return };
+    let host = pooled();
+    let denied = text(&one_step(&host, &folder, "odd_services", ModelGrants::default()).await.unwrap());
+    assert!(denied.contains("clawhost:kv is not granted; the operator can add --grant kv"), "{denied}");
+    assert!(denied.contains("no model is granted as `judge`; the operator can add --grant llm:judge=MODEL"), "{denied}");
+
+    let judge = Arc::new(Judge::default());
+    let mut grants = ModelGrants { kv: true, ..ModelGrants::default() };
+    grants.models.insert("jury".into(), judge.clone());
+    let other = text(&one_step(&host, &folder, "odd_services", grants.clone()).await.unwrap());
+    assert!(other.contains("no model is granted as `judge`"), "another alias is no grant: {other}");
+    assert!(judge.0.lock().unwrap().is_empty(), "nothing was sent");
+
+    grants.models.insert("judge".into(), judge.clone());
+    let bytes = guests::bytes(&folder, "odd_services");
+    let plugin = host.environment("odd_services", &bytes, grants).await.unwrap();
+    let (mut live, _) = plugin.start(params(1)).await.unwrap();
+    let granted = text(&live.step(&action("50"), &[]).await.unwrap());
+    assert_eq!(granted, "Ok(()) Ok(Some([53, 48])) Ok(\"four\")");
+    let records = live.take_records();
+    assert_eq!(records.notes.get("seen"), Some(&Some(b"50".to_vec())));
+    assert_eq!(records.journal.len(), 1, "the answer cannot be recomputed, so it is kept");
+    assert_eq!(records.journal[0].import, "llm");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reward_reads_what_was_recorded_and_the_reference() {
+    let Some(folder) = folder("a_reward_reads_what_was_recorded") else { return };
+    let host = pooled();
+    let bytes = guests::bytes(&folder, "odd_reader");
+    let reward = host.reward("odd_reader", &bytes, ModelGrants::default()).await.unwrap();
+    let context = Context { seed: 1, options: vec![("strict".into(), "yes".into())] };
+    let verdicts = reward.score(&context, &[recorded()]).await.unwrap();
+    let Verdict::Scored(card) = &verdicts[0] else { panic!("{verdicts:?}") };
+    for part in [
+        "env-math task \"Calculate 2 + 2.\" reference Some(\"\\\"4\\\"\")",
+        "turns [\"0 [\\\"Calculate 2 + 2.\\\"] -> \\\"4\\\"\"]",
+        "closing [\"Noted.\"]",
+        "ending Ending::Terminated",
+        "(\"strict\", \"yes\")",
+    ] {
+        assert!(card.rationale.contains(part), "{part} in {}", card.rationale);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_episode_never_sees_its_reference() {
+    let Some(folder) = folder("an_episode_never_sees_its_reference") else { return };
+    let host = pooled();
+    let bytes = guests::bytes(&folder, "env_math");
+    let plugin = host.environment("env_math", &bytes, ModelGrants::default()).await.unwrap();
+    let tasks = plugin.tasks(&Context::default(), "train", 0, 4).await.unwrap();
+    assert!(tasks.iter().all(|task| task.reference.is_some()));
+    // env-math would need it to know the answer: the host takes it out, and the opening shows the question alone.
+    let task = Task { reference: Some("\"canary-4711\"".into()), ..tasks[0].clone() };
+    let (mut live, opening) = plugin.start(StartParams { task, ..params(1) }).await.unwrap();
+    let result = live.step(&action("4"), &[]).await.unwrap();
+    let shown = format!("{opening:?} {result:?} {:?}", live.take_records());
+    assert!(!shown.contains("canary-4711"), "{shown}");
+}
