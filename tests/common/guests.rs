@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// The folder of built guests, if there is one.
-pub fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     let folder = match std::env::var_os("CLAWHOST_GUESTS") {
         Some(folder) => PathBuf::from(folder),
         // Tests run from target/<profile>/deps.
@@ -14,7 +14,7 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 /// The folder, or a printed reason for skipping.
-pub fn folder_or_skip(test: &str) -> Option<PathBuf> {
+pub(crate) fn folder_or_skip(test: &str) -> Option<PathBuf> {
     let found = folder();
     if found.is_none() {
         assert!(
@@ -28,7 +28,7 @@ pub fn folder_or_skip(test: &str) -> Option<PathBuf> {
 
 /// A guest's bytes.
 #[allow(dead_code, reason = "not every suite reads bytes")]
-pub fn bytes(folder: &Path, name: &str) -> Vec<u8> {
+pub(crate) fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     let path = folder.join(format!("{name}.wasm"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -17,22 +17,22 @@ use clawhost_engine::{Allocation, Host, HostConfig, ModelGrants};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub fn host(limits: Limits, allocation: Allocation) -> Host {
+pub(crate) fn host(limits: Limits, allocation: Allocation) -> Host {
     // Small: tests run side by side, and each has a host of its own.
     let limits = Limits { live_instances: 32, ..limits };
     Host::new(HostConfig { limits, allocation, ..HostConfig::default() }).unwrap()
 }
 
-pub fn pooled() -> Host {
+pub(crate) fn pooled() -> Host {
     host(Limits::default(), Allocation::Pooled)
 }
 
 /// The guests, or a skip.
-pub fn folder(test: &str) -> Option<PathBuf> {
+pub(crate) fn folder(test: &str) -> Option<PathBuf> {
     guests::folder_or_skip(test)
 }
 
-pub fn task() -> Task {
+pub(crate) fn task() -> Task {
     Task {
         id: "train-0".into(),
         split: "train".into(),
@@ -43,21 +43,21 @@ pub fn task() -> Task {
     }
 }
 
-pub fn params(seed: u64) -> StartParams {
+pub(crate) fn params(seed: u64) -> StartParams {
     StartParams { task: task(), context: Context { seed, options: vec![] }, max_turns: 10 }
 }
 
-pub fn action(text: &str) -> Message {
+pub(crate) fn action(text: &str) -> Message {
     Message::text(Role::Assistant, Origin::Policy, text)
 }
 
 /// Starts an environment and takes one step.
-pub async fn one_step(host: &Host, folder: &Path, guest: &str, grants: ModelGrants) -> Result<StepResult, Failure> {
+pub(crate) async fn one_step(host: &Host, folder: &Path, guest: &str, grants: ModelGrants) -> Result<StepResult, Failure> {
     one_step_logged(host, folder, guest, grants).await.0
 }
 
 /// The same, with what the guest logged.
-pub async fn one_step_logged(
+pub(crate) async fn one_step_logged(
     host: &Host,
     folder: &Path,
     guest: &str,
@@ -74,18 +74,18 @@ pub async fn one_step_logged(
 }
 
 /// The well-behaved neighbour still works on this host.
-pub async fn next_episode_works(host: &Host, folder: &Path) {
+pub(crate) async fn next_episode_works(host: &Host, folder: &Path) {
     let result = one_step(host, folder, "env_guess", ModelGrants::default()).await.unwrap();
     assert!(!result.observation.is_empty());
 }
 
 /// A recorded episode of two turns.
-pub fn recorded() -> Arc<Episode> {
+pub(crate) fn recorded() -> Arc<Episode> {
     let json = include_str!("../golden/episode-1.json");
     Arc::new(serde_json::from_str(json).unwrap())
 }
 
-pub fn text(result: &StepResult) -> String {
+pub(crate) fn text(result: &StepResult) -> String {
     result.observation.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,0 +1,199 @@
+//! The model client against a real HTTP server on loopback: good answers, bad answers, none.
+
+#[path = "../common/stub.rs"]
+mod stub;
+
+use clawhost_core::{Llm as _, Message, ModelError, ModelRequest, Origin, Role};
+use clawhost_providers::{
+    Budget, Metered, OpenAi, OpenAiConfig, Prices, ProviderError, Scripted, Secret, Spending,
+};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stub::{Reply, Stub, chat};
+
+fn request() -> ModelRequest {
+    ModelRequest {
+        messages: vec![Message::text(Role::User, Origin::Environment, "2 + 2?")],
+        tools: vec![],
+        max_tokens: 16,
+        temperature: 0.5,
+        seed: Some(3),
+        stop: vec![],
+    }
+}
+
+fn client(stub: &Stub, change: impl FnOnce(&mut OpenAiConfig)) -> OpenAi {
+    let mut config = OpenAiConfig { retries: 2, ..OpenAiConfig::new("stub", stub.base_url()) };
+    change(&mut config);
+    OpenAi::new(config).unwrap()
+}
+
+async fn ask(stub: &Stub) -> Result<String, ModelError> {
+    client(stub, |_| {}).complete(&request()).await.map(|response| response.message.plain_text())
+}
+
+#[tokio::test]
+async fn a_request_and_its_answer() {
+    let stub = Stub::start(|_, _| chat("4"));
+    let response = client(&stub, |config| config.key = Secret::new("sk-test-1\n")).complete(&request()).await.unwrap();
+    assert_eq!((response.message.plain_text().as_str(), response.usage.prompt_tokens), ("4", 10));
+    let seen = &stub.requests()[0];
+    assert_eq!(seen.path, "/v1/chat/completions");
+    assert!(seen.headers.contains(&("authorization".into(), "Bearer sk-test-1".into())), "{:?}", seen.headers);
+    assert_eq!(seen.body["model"], "stub");
+    assert_eq!(seen.body["messages"][0]["content"], "2 + 2?");
+    assert_eq!((seen.body["max_tokens"].as_u64(), seen.body["temperature"].as_f64()), (Some(16), Some(0.5)));
+}
+
+#[tokio::test]
+async fn trouble_that_passes_is_tried_again() {
+    for trouble in [429, 500, 503] {
+        let stub = Stub::start(move |number, _| match number {
+            0 => Reply::Http(trouble, vec![("retry-after", "0".into())], "busy".into()),
+            1 => Reply::Half,
+            _ => chat("4"),
+        });
+        assert_eq!(ask(&stub).await.unwrap(), "4", "HTTP {trouble}");
+        assert_eq!(stub.requests().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn trouble_that_stays_is_named_and_not_tried_for_ever() {
+    let stub = Stub::start(|_, _| Reply::Http(429, vec![("retry-after", "0".into())], "slow down".into()));
+    let error = ask(&stub).await.unwrap_err();
+    assert!(matches!(error, ModelError::Unavailable(_)));
+    assert!(error.to_string().contains("HTTP 429: slow down (3 tries)"), "{error}");
+    assert_eq!(stub.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn refusals_are_final_and_say_what_to_do() {
+    for (status, hint) in [(400, "HTTP 400"), (401, "OPENAI_API_KEY"), (404, "model name `stub`"), (302, "redirects")] {
+        let stub = Stub::start(move |_, _| Reply::Http(status, vec![], "no".into()));
+        let error = ask(&stub).await.unwrap_err();
+        assert!(matches!(error, ModelError::Refused(_)), "{error}");
+        assert!(error.to_string().contains(hint), "{error}");
+        assert_eq!(stub.requests().len(), 1, "HTTP {status} is not tried again");
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_garbage() {
+    for body in ["<html>hello</html>", "", "{}", "[1]", "{\"choices\": [{\"message\": {\"role\": \"assistant\""] {
+        let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.into()));
+        let error = ask(&stub).await.unwrap_err();
+        assert!(matches!(error, ModelError::Garbage(_)), "{body}: {error}");
+        assert_eq!(stub.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_down_or_slow_is_named() {
+    let port = Stub::start(|_, _| chat("x")).port;
+    let gone = OpenAi::new(OpenAiConfig { retries: 0, ..OpenAiConfig::new("m", format!("http://127.0.0.1:{port}/v1")) });
+    let error = gone.unwrap().complete(&request()).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("cannot connect to 127.0.0.1:{port}; is the server running there?")), "{error}");
+
+    let stub = Stub::start(|_, _| Reply::Stall);
+    let slow = client(&stub, |config| {
+        config.timeout = Duration::from_millis(100);
+        config.retries = 0;
+    });
+    let error = slow.complete(&request()).await.unwrap_err().to_string();
+    assert!(error.contains("within 0.1 s (raise --model-timeout)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_is_shown_to_nobody() {
+    let secret = "sk-very-secret-4711";
+    let stub = Stub::start(|_, request| {
+        let sent = request.headers.iter().find(|(name, _)| name == "authorization").unwrap().1.clone();
+        Reply::Http(401, vec![], format!("bad header: {sent}"))
+    });
+    let client = client(&stub, |config| config.key = Secret::new(secret));
+    let error = client.complete(&request()).await.unwrap_err();
+    for shown in [format!("{error} {error:?}"), format!("{client:?}"), format!("{:?}", client.identity())] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    assert!(error.to_string().contains("[key]"), "{error}");
+}
+
+#[test]
+fn addresses_that_cannot_be_are_refused_before_anything_is_sent() {
+    let refuse = |address: &str, key: Option<&str>| {
+        let config = OpenAiConfig { key: key.and_then(Secret::new), ..OpenAiConfig::new("m", address) };
+        OpenAi::new(config).err().unwrap_or_else(|| panic!("{address} was accepted"))
+    };
+    assert!(matches!(refuse("not an address", None), ProviderError::Address(..)));
+    assert!(matches!(refuse("ftp://127.0.0.1/v1", None), ProviderError::Address(..)));
+    assert!(matches!(refuse("http://me:pw@127.0.0.1/v1", None), ProviderError::PasswordInAddress));
+    assert!(matches!(refuse("http://models.example/v1", Some("k")), ProviderError::KeyInTheClear(_)));
+    assert!(matches!(refuse("http://127.0.0.1/v1", Some("k\u{7}y")), ProviderError::KeyCharacters));
+    for fine in ["http://127.0.0.1:8000/v1", "http://localhost/v1/", "http://[::1]:9/v1", "https://models.example/v1"] {
+        let config = OpenAiConfig { key: Secret::new("k"), ..OpenAiConfig::new("m", fine) };
+        assert!(OpenAi::new(config).is_ok(), "{fine}");
+    }
+}
+
+#[tokio::test]
+async fn spending_ends_at_the_budget() {
+    let stub = Stub::start(|_, _| chat("4"));
+    let model = Arc::new(client(&stub, |_| {}));
+    let spent = Arc::new(Mutex::new(Spending::default()));
+    let budget = Budget { tokens: Some(20), cost: None };
+    let prices = Some(Prices { input: 1.0, output: 10.0 });
+    let metered = Metered::new(model.clone(), budget, prices, spent.clone());
+    metered.complete(&request()).await.unwrap();
+    metered.complete(&request()).await.unwrap();
+    let error = metered.complete(&request()).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Budget(text) if text.contains("24 of 20 tokens")), "{error}");
+    assert_eq!(stub.requests().len(), 2, "nothing was sent after the end");
+    let so_far = *spent.lock().unwrap();
+    assert_eq!(so_far.calls, 2);
+    assert!((so_far.cost - 60e-6).abs() < 1e-12, "{so_far:?}");
+    let poor = Metered::new(model, Budget { tokens: None, cost: Some(50e-6) }, prices, spent);
+    assert!(matches!(poor.complete(&request()).await, Err(ModelError::Budget(_))));
+}
+
+#[tokio::test]
+async fn at_most_so_many_requests_are_under_way() {
+    let now = Arc::new(Mutex::new((0, 0)));
+    let seen = now.clone();
+    let stub = Stub::start(move |_, _| {
+        {
+            let mut now = seen.lock().unwrap();
+            now.0 += 1;
+            now.1 = now.1.max(now.0);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        seen.lock().unwrap().0 -= 1;
+        chat("4")
+    });
+    let client = Arc::new(client(&stub, |config| config.concurrency = 3));
+    let asked: Vec<_> = (0..12)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.complete(&request()).await.unwrap() })
+        })
+        .collect();
+    for one in asked {
+        one.await.unwrap();
+    }
+    assert!((1..=3).contains(&now.lock().unwrap().1), "{:?}", now.lock().unwrap());
+}
+
+#[tokio::test]
+async fn a_script_answers_by_turn() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "one\ntwo\\nlines\n").unwrap();
+    let script = Scripted::from_file(file.path()).unwrap();
+    let mut request = request();
+    for expected in ["one", "two\nlines", "one"] {
+        let answer = script.complete(&request).await.unwrap().message;
+        assert_eq!(answer.plain_text(), expected);
+        request.messages.push(answer);
+    }
+    std::fs::write(file.path(), "").unwrap();
+    assert!(matches!(Scripted::from_file(file.path()), Err(ProviderError::EmptyScript(_))));
+}

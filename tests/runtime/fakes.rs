@@ -1,0 +1,286 @@
+//! Fakes behind the ports: small, deterministic, and strict about what they must not see.
+
+use async_trait::async_trait;
+use clawhost_core::*;
+use clawhost_runtime::{Cancel, EpisodeSummary, Observer};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+pub(crate) struct Still;
+
+impl Clock for Still {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+    fn monotonic_us(&self) -> u64 {
+        0
+    }
+}
+
+pub(crate) struct Silent;
+
+impl Observer for Silent {
+    fn recorded(&self, _: &EpisodeSummary, _: u64, _: u64) {}
+}
+
+/// Ends after so many turns; some episodes fail.
+pub(crate) struct Counting {
+    pub(crate) identity: PluginIdentity,
+    pub(crate) description: EnvironmentDescription,
+    pub(crate) turns: u32,
+    pub(crate) tasks: u64,
+    /// Of ten episodes, so many fail in their first step.
+    pub(crate) failing: u64,
+    /// When so many have begun, the run is stopped.
+    pub(crate) cancel_at: Option<(u64, Cancel)>,
+    pub(crate) begun: AtomicU64,
+}
+
+fn about(name: &str) -> About {
+    About {
+        name: name.into(),
+        version: "1".into(),
+        summary: String::new(),
+        features: vec![],
+        options: vec![],
+        extra: vec![],
+    }
+}
+
+fn identity(name: &str) -> PluginIdentity {
+    PluginIdentity { name: name.into(), version: "1".into(), digest: Digest::of(name.as_bytes()) }
+}
+
+impl Default for Counting {
+    fn default() -> Self {
+        Self {
+            identity: identity("counting"),
+            description: EnvironmentDescription {
+                about: about("counting"),
+                splits: vec![Split { name: "train".into(), tasks: 1000 }],
+            },
+            turns: 3,
+            tasks: 1000,
+            failing: 0,
+            cancel_at: None,
+            begun: AtomicU64::new(0),
+        }
+    }
+}
+
+#[async_trait]
+impl Environment for Counting {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn description(&self) -> &EnvironmentDescription {
+        &self.description
+    }
+
+    async fn tasks(&self, _: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        let end = self.tasks.min(offset + u64::from(limit));
+        let task = |position| Task {
+            id: format!("t{position}"),
+            split: split.into(),
+            input: format!("task {position}"),
+            reference: Some("\"canary-4711\"".into()),
+            tags: vec![],
+            extra: vec![],
+        };
+        Ok((offset..end).map(task).collect())
+    }
+
+    async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
+        assert_eq!(params.task.reference, None, "an environment never sees a reference");
+        let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+        if let Some((at, cancel)) = &self.cancel_at
+            && begun >= *at
+        {
+            cancel.request();
+            // Long enough for the run to notice: this episode is the one that gets cancelled.
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+        let seed = params.context.seed;
+        let fails = derive_seed(seed, "fails", 0) % 10 < self.failing;
+        let observation =
+            vec![Message::text(Role::User, Origin::Environment, format!("{} {seed}", params.task.input))];
+        let live = Counted { turn: 0, turns: self.turns, fails, index: params.task.id.trim_start_matches('t').into() };
+        Ok((Box::new(live), Opening { observation, tools: vec![], system_hint: Some("count".into()) }))
+    }
+}
+
+struct Counted {
+    turn: u32,
+    turns: u32,
+    fails: bool,
+    index: String,
+}
+
+#[async_trait]
+impl LiveEpisode for Counted {
+    async fn step(&mut self, action: &Message, _: &[Message]) -> Result<StepResult, Failure> {
+        if self.fails {
+            return Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "counting in `step`: gave up"));
+        }
+        self.turn += 1;
+        let text = format!("turn {} after {}", self.turn, action.plain_text());
+        Ok(StepResult {
+            observation: vec![Message::text(Role::User, Origin::Environment, text)],
+            status: if self.turn >= self.turns { Status::Terminated } else { Status::Running },
+            signals: vec![Signal { name: "turn".into(), value: f64::from(self.turn) }],
+            artefacts: vec![],
+        })
+    }
+
+    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {
+        Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "no snapshots"))
+    }
+
+    fn last_fuel(&self) -> Option<u64> {
+        Some(u64::from(self.turn))
+    }
+
+    fn host_calls(&self) -> Digest {
+        Digest::of(b"")
+    }
+
+    fn take_records(&mut self) -> EpisodeRecords {
+        let odd = if self.index == "19" { None } else { Some(b"x".to_vec()) };
+        let notes =
+            BTreeMap::from([("last".into(), Some(self.index.clone().into_bytes())), ("odd".into(), odd)]);
+        EpisodeRecords { notes, ..EpisodeRecords::default() }
+    }
+}
+
+/// Says what it was told, and remembers it.
+#[derive(Default)]
+pub(crate) struct Parrot(Mutex<Vec<String>>);
+
+impl Parrot {
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Llm for Parrot {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity { provider: "fake".into(), model: "parrot".into(), version: "1".into() }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        self.0.lock().unwrap().push(serde_json::to_string(request).unwrap());
+        tokio::task::yield_now().await;
+        let text = format!("seed {:?}", request.seed);
+        let message = Message::text(Role::Assistant, Origin::Policy, text);
+        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into() })
+    }
+}
+
+enum Manner {
+    Fixed(f64),
+    BySeed,
+    Broken,
+}
+
+pub(crate) struct Judge {
+    identity: PluginIdentity,
+    description: RewardDescription,
+    manner: Manner,
+}
+
+impl Judge {
+    fn new(name: &str, manner: Manner) -> Self {
+        let description =
+            RewardDescription { about: about(name), minimum: 0.0, maximum: 1.0, scope: RewardScope::Each };
+        Self { identity: identity(name), description, manner }
+    }
+
+    pub(crate) fn giving(value: f64) -> Self {
+        Self::new("fixed", Manner::Fixed(value))
+    }
+
+    pub(crate) fn by_seed() -> Self {
+        Self::new("by-seed", Manner::BySeed)
+    }
+
+    pub(crate) fn broken() -> Self {
+        Self::new("broken", Manner::Broken)
+    }
+}
+
+#[async_trait]
+impl Reward for Judge {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn description(&self) -> &RewardDescription {
+        &self.description
+    }
+
+    fn judge(&self) -> Option<String> {
+        None
+    }
+
+    async fn score(&self, _: &Context, group: &[Arc<Episode>]) -> Result<Vec<Verdict>, Failure> {
+        let card = |value| {
+            Verdict::Scored(ScoreCard { value, parts: vec![], rationale: String::new(), per_turn: vec![], extra: vec![] })
+        };
+        match self.manner {
+            Manner::Fixed(value) => Ok(group.iter().map(|_| card(value)).collect()),
+            Manner::BySeed => Ok(group.iter().map(|episode| card((episode.policy.seed % 2) as f64)).collect()),
+            Manner::Broken => Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "broken in `score`")),
+        }
+    }
+}
+
+/// Keeps everything in memory; may run full.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) episodes: Mutex<Vec<Arc<Episode>>>,
+    pub(crate) finished: Mutex<Option<(serde_json::Value, BTreeMap<String, Vec<u8>>)>>,
+    pub(crate) full_after: Option<usize>,
+}
+
+impl Memory {
+    pub(crate) fn episodes(&self) -> Vec<Arc<Episode>> {
+        self.episodes.lock().unwrap().clone()
+    }
+
+    pub(crate) fn summary(&self) -> Option<serde_json::Value> {
+        self.finished.lock().unwrap().as_ref().map(|(summary, _)| summary.clone())
+    }
+
+    pub(crate) fn notes(&self) -> BTreeMap<String, Vec<u8>> {
+        self.finished.lock().unwrap().as_ref().map(|(_, notes)| notes.clone()).unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl EpisodeStore for Memory {
+    async fn begin_run(&self, _: &RunRecord) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn append(&self, episodes: Vec<Arc<Episode>>) -> Result<(), StoreError> {
+        let mut kept = self.episodes.lock().unwrap();
+        if self.full_after.is_some_and(|most| kept.len() + episodes.len() > most) {
+            return Err(StoreError::Full("memory".into()));
+        }
+        kept.extend(episodes);
+        Ok(())
+    }
+
+    async fn finish_run(
+        &self,
+        _: &RunId,
+        summary: &serde_json::Value,
+        notes: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        *self.finished.lock().unwrap() = Some((summary.clone(), notes.clone()));
+        Ok(())
+    }
+}

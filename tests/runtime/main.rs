@@ -1,0 +1,225 @@
+//! Runs over fakes: what must be true whoever plays, judges and stores.
+
+mod fakes;
+
+use clawhost_core::{FailureKind, Sampling, Verdict};
+use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run};
+use fakes::*;
+use std::sync::Arc;
+
+fn plan(episodes: u64) -> Plan {
+    Plan {
+        episodes,
+        group: 1,
+        concurrency: 4,
+        seed: 7,
+        split: None,
+        options: vec![],
+        max_turns: 8,
+        failure_budget: 0.1,
+    }
+}
+
+struct Played {
+    report: Result<RunReport, RuntimeError>,
+    store: Arc<Memory>,
+    model: Arc<Parrot>,
+}
+
+async fn play(plan: Plan, environment: Counting, rewards: Vec<Judge>) -> Played {
+    play_with(plan, environment, rewards, Arc::new(Memory::default()), &Cancel::default()).await
+}
+
+async fn play_with(
+    plan: Plan,
+    environment: Counting,
+    rewards: Vec<Judge>,
+    store: Arc<Memory>,
+    cancel: &Cancel,
+) -> Played {
+    let model = Arc::new(Parrot::default());
+    let rewards =
+        rewards.into_iter().map(|judge| ScoringRule { reward: Arc::new(judge), options: vec![] }).collect();
+    let ports = Ports {
+        environment: Arc::new(environment),
+        rewards,
+        policy: ChatPolicy::new(model.clone(), None, Sampling::default()),
+        store: store.clone(),
+        clock: Arc::new(Still),
+    };
+    let id = clawhost_core::RunId("run-test".into());
+    let report = play_run(id, plan, ports, serde_json::json!({}), cancel, &Silent).await;
+    Played { report, store, model }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_plays_scores_and_records_every_episode_in_order() {
+    let played = play(plan(10), Counting::default(), vec![Judge::giving(1.0)]).await;
+    let report = played.report.unwrap();
+    assert_eq!(report.episodes.len(), 10);
+    assert_eq!(report.reward_mean, Some(1.0));
+    assert_eq!(report.endings["terminated"], 10);
+    assert_eq!(report.steps, 30, "three turns each");
+    let stored = played.store.episodes();
+    assert_eq!(stored.len(), 10);
+    let by_report: Vec<_> = report.episodes.iter().map(|episode| episode.id.clone()).collect();
+    let mut by_index = stored.clone();
+    by_index.sort_by_key(|episode| episode.index);
+    assert_eq!(by_report, by_index.iter().map(|episode| episode.id.clone()).collect::<Vec<_>>());
+    assert!(played.store.summary().is_some(), "the run is finished");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reference_reaches_the_judge_and_nobody_else() {
+    let played = play(plan(4), Counting::default(), vec![Judge::giving(1.0)]).await;
+    played.report.unwrap();
+    for episode in played.store.episodes() {
+        assert_eq!(episode.task.reference.as_deref(), Some("\"canary-4711\""), "it is recorded");
+    }
+    let asked = played.model.asked();
+    assert!(!asked.is_empty());
+    assert!(!asked.iter().any(|request| request.contains("canary-4711")), "the policy never sees it");
+    // `Counting::start` panics if it is given one.
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_do_not_depend_on_concurrency() {
+    let mut reports = Vec::new();
+    for concurrency in [1, 3, 64] {
+        let plan = Plan { concurrency, group: 3, ..plan(50) };
+        let report = play(plan, Counting::default(), vec![Judge::by_seed()]).await.report.unwrap();
+        reports.push(serde_json::to_value(report).unwrap());
+    }
+    assert_eq!(reports[0], reports[1]);
+    assert_eq!(reports[0], reports[2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_a_group_share_task_and_seed_and_differ_in_the_policys_seed() {
+    let played = play(Plan { group: 4, ..plan(10) }, Counting::default(), vec![]).await;
+    assert_eq!(played.report.unwrap().episodes.len(), 10, "the last group is short");
+    let mut episodes = played.store.episodes();
+    episodes.sort_by_key(|episode| episode.index);
+    for pair in episodes.windows(2) {
+        let together = pair[0].group == pair[1].group;
+        assert_eq!(pair[0].seed == pair[1].seed, together);
+        assert_eq!(pair[0].task.id == pair[1].task.id, together);
+        assert_ne!(pair[0].policy.seed, pair[1].policy.seed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_counted_and_never_becomes_a_number() {
+    let budget = Plan { failure_budget: 1.0, ..plan(40) };
+    let environment = Counting { failing: 9, ..Counting::default() };
+    let played = play(budget, environment, vec![Judge::giving(0.5)]).await;
+    let report = played.report.unwrap();
+    assert!(report.failed > 20, "{}", report.failed);
+    assert_eq!(report.scored + report.failed, 40);
+    assert_eq!(report.reward_mean, Some(0.5), "the mean is over those that were scored");
+    assert_eq!(report.stopped, None);
+    for episode in played.store.episodes() {
+        assert_eq!(episode.reward.is_some(), episode.ending.is_complete());
+        assert!(episode.ending.is_complete() || episode.verdicts.is_empty(), "nobody judged it");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_failures_stop_the_run() {
+    let environment = Counting { failing: 9, ..Counting::default() };
+    let played = play(plan(1000), environment, vec![Judge::giving(0.5)]).await;
+    let report = played.report.unwrap();
+    let Some(StopReason::FailureBudget { failed, allowed: 100 }) = report.stopped else { panic!("{:?}", report.stopped) };
+    assert!(failed > 100 && report.episodes.len() < 1000, "{failed} of {}", report.episodes.len());
+    assert_eq!(played.store.episodes().len(), report.episodes.len(), "what was played is recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reward_that_fails_leaves_episodes_unscored_and_counts_as_failure() {
+    let played = play(plan(10), Counting::default(), vec![Judge::giving(1.0), Judge::broken()]).await;
+    let report = played.report.unwrap();
+    assert_eq!((report.scored, report.reward_mean), (0, None));
+    assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{:?}", report.stopped);
+    for episode in played.store.episodes().iter().filter(|episode| episode.ending.is_complete()) {
+        assert_eq!(episode.reward, None);
+        assert!(matches!(episode.verdicts[0].verdict, Verdict::Scored(_)), "what was said is kept");
+        assert!(matches!(episode.verdicts[1].verdict, Verdict::Failed(_)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_records_what_was_played() {
+    let cancel = Cancel::default();
+    let environment = Counting { cancel_at: Some((5, cancel.clone())), ..Counting::default() };
+    let store = Arc::new(Memory::default());
+    let played = play_with(plan(1000), environment, vec![], store, &cancel).await;
+    let report = played.report.unwrap();
+    assert_eq!(report.stopped, Some(StopReason::Cancelled));
+    assert!(report.episodes.len() < 1000);
+    assert_eq!(report.failed, 0, "being stopped is nobody's failure");
+    let stored = played.store.episodes();
+    assert_eq!(stored.len(), report.episodes.len());
+    let cancelled = |ending: &clawhost_core::Ending| {
+        matches!(ending, clawhost_core::Ending::Failed(failure) if failure.kind == FailureKind::Cancelled)
+    };
+    assert!(stored.iter().any(|episode| cancelled(&episode.ending)));
+    assert!(played.store.summary().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_fails_ends_the_run_with_its_reason() {
+    let store = Arc::new(Memory { full_after: Some(5), ..Memory::default() });
+    let played = play_with(plan(100), Counting::default(), vec![], store, &Cancel::default()).await;
+    let error = played.report.unwrap_err();
+    assert!(matches!(error, RuntimeError::Store(_)), "{error}");
+    assert!(error.to_string().contains("disk is full"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_environment_is_cut_short() {
+    let environment = Counting { turns: u32::MAX, ..Counting::default() };
+    let report = play(Plan { max_turns: 5, ..plan(2) }, environment, vec![Judge::giving(0.0)]).await.report.unwrap();
+    assert_eq!(report.endings["truncated"], 2);
+    assert_eq!((report.steps, report.scored), (10, 2), "a truncated episode is complete");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_run_out_go_round_or_are_missing() {
+    let few = Counting { tasks: 3, ..Counting::default() };
+    let played = play(plan(7), few, vec![]).await;
+    played.report.unwrap();
+    let mut episodes = played.store.episodes();
+    episodes.sort_by_key(|episode| episode.index);
+    let tasks: Vec<_> = episodes.iter().map(|episode| episode.task.id.as_str()).collect();
+    assert_eq!(tasks, ["t0", "t1", "t2", "t0", "t1", "t2", "t0"]);
+    assert_ne!(episodes[0].seed, episodes[3].seed, "the second time round is another game");
+
+    let none = Counting { tasks: 0, ..Counting::default() };
+    let error = play(plan(7), none, vec![]).await.report.unwrap_err();
+    assert!(error.to_string().contains("gives no tasks in split `train`"), "{error}");
+    let split = Plan { split: Some("trial".into()), ..plan(1) };
+    let error = play(split, Counting::default(), vec![]).await.report.unwrap_err();
+    assert!(error.to_string().contains("no split `trial`; it has train"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notes_are_merged_in_episode_order_whoever_ran_first() {
+    for concurrency in [1, 16] {
+        let played = play(Plan { concurrency, ..plan(20) }, Counting::default(), vec![]).await;
+        played.report.unwrap();
+        assert_eq!(played.store.notes().get("last"), Some(&b"19".to_vec()));
+        assert_eq!(played.store.notes().get("odd"), None, "deleted by the last episode");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_named_by_everything_that_was_sent() {
+    let played = play(plan(2), Counting::default(), vec![]).await;
+    played.report.unwrap();
+    let mut digests: Vec<_> =
+        played.store.episodes().iter().flat_map(|episode| episode.turns.iter().map(|turn| turn.request)).collect();
+    let all = digests.len();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), all, "no two requests were alike");
+}
