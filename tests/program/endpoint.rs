@@ -1,0 +1,82 @@
+//! Runs against a model endpoint: a small server on loopback that speaks the OpenAI dialect.
+
+use super::*;
+use stub::{Received, Reply, Stub, chat};
+
+/// Plays the guessing game well: the middle of the range that the last message names.
+fn halve(_: usize, request: &Received) -> Reply {
+    let messages = request.body["messages"].as_array().unwrap();
+    let last = messages.last().unwrap()["content"].as_str().unwrap();
+    let numbers: Vec<i64> = last.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
+    match numbers[..] {
+        [.., low, high] => chat(&format!("I take the middle: {}", (low + high) / 2)),
+        _ => chat("0"),
+    }
+}
+
+#[test]
+fn a_model_behind_http_plays_games_of_several_turns() {
+    let Some(bench) = Bench::new("a_model_behind_http") else { return };
+    let stub = Stub::start(halve);
+    let policy = format!("openai:clever@{}", stub.base_url());
+    let summary =
+        bench.json(&["run", &bench.guest("env_guess"), "--policy", &policy, "--episodes", "20", "--seed", "5"]);
+    assert_eq!(summary["endings"]["terminated"], 20);
+    let turns: Vec<u64> =
+        summary["episodes"].as_array().unwrap().iter().map(|episode| episode["turns"].as_u64().unwrap()).collect();
+    assert!(turns.iter().all(|turns| (1..=7).contains(turns)), "{turns:?}");
+    let requests = stub.requests();
+    assert_eq!(requests.len() as u64, turns.iter().sum::<u64>(), "one request a turn");
+    assert!(requests.iter().all(|request| request.path == "/v1/chat/completions" && request.body["model"] == "clever"));
+    let longest = requests.iter().map(|request| request.body["messages"].as_array().unwrap()).max_by_key(|m| m.len());
+    let roles: Vec<_> = longest.unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(&roles[..4], ["system", "user", "assistant", "user"], "the whole conversation is sent");
+    assert_eq!(summary["usage"]["prompt_tokens"], 10 * requests.len());
+    let none = requests.iter().all(|request| !request.headers.iter().any(|(name, _)| name == "authorization"));
+    assert!(none, "without a key none is sent");
+}
+
+#[test]
+fn a_key_reaches_the_endpoint_and_nothing_else() {
+    let Some(bench) = Bench::new("a_key_reaches_the_endpoint") else { return };
+    let stub = Stub::start(|number, request| match number % 2 {
+        0 => Reply::Http(500, vec![], format!("{:?}", request.headers)),
+        _ => chat("1"),
+    });
+    let policy = format!("openai:m@{}", stub.base_url());
+    let guess = bench.guest("env_guess");
+    let arguments = ["run", &guess, "--policy", &policy, "--episodes", "2", "--max-turns", "2", "--retries", "0", "--json"];
+    let output = bench.command(&arguments).env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace").output();
+    let output = output.unwrap();
+    assert!(stub.requests()[0].headers.contains(&("authorization".into(), "Bearer sk-canary-4711".into())));
+    let everything = [output.stdout, output.stderr, contents(bench.data.path())].concat();
+    assert!(!String::from_utf8_lossy(&everything).contains("sk-canary-4711"), "the key was written down");
+}
+
+#[test]
+fn trouble_with_the_endpoint_is_named_and_counted() {
+    let Some(bench) = Bench::new("trouble_with_the_endpoint") else { return };
+    let check = |stub: &Stub, more: &[&str], says: &str| {
+        let policy = format!("openai:m@{}", stub.base_url());
+        let guess = bench.guest("env_guess");
+        let arguments = ["run", &guess, "--policy", &policy, "--episodes", "4", "--retries", "0"];
+        let output = bench.run(&[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(4), "{says}: {}", stderr(&output));
+        let all = stdout(&output) + &stderr(&output);
+        assert!(all.contains(says), "{says} in {all}");
+        assert!(stdout(&output).contains("not scored"), "a failure is no number: {}", stdout(&output));
+    };
+    check(&Stub::start(|_, _| Reply::Http(200, vec![], "hello".into())), &[], "llm(garbage)");
+    check(&Stub::start(|_, _| Reply::Http(429, vec![], "wait".into())), &[], "HTTP 429");
+    check(&Stub::start(|_, _| Reply::Http(401, vec![], "who?".into())), &[], "set OPENAI_API_KEY");
+    check(&Stub::start(|_, _| Reply::Stall), &["--model-timeout", "1"], "raise --model-timeout");
+    check(&Stub::start(|_, _| Reply::Half), &[], "the answer broke off");
+    let stub = Stub::start(|_, _| chat("1"));
+    check(&stub, &["--max-tokens-total", "30"], "raise --max-tokens-total");
+    let gone = Stub::start(|_, _| chat("1"));
+    let policy = format!("openai:m@{}", gone.base_url());
+    drop(gone);
+    let output = bench.run(&["run", &bench.guest("env_guess"), "--policy", &policy, "--retries", "0"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("is the server running there?"), "{}", stderr(&output));
+}

@@ -1,0 +1,81 @@
+//! Bad input: a clear error that says what to do, the right exit code, and nothing lost.
+
+use super::*;
+
+/// Runs and checks exit code and message.
+fn check(bench: &Bench, arguments: &[&str], code: i32, says: &[&str]) {
+    let output = bench.run(arguments);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    for part in says {
+        assert!(text.contains(part), "{arguments:?}: `{part}` in {text}");
+    }
+    assert!(!text.contains("panicked"), "{text}");
+    assert_eq!(stdout(&output), "", "nothing for machines to misread");
+}
+
+#[test]
+fn files_that_are_no_plugin() {
+    let Some(bench) = Bench::new("files_that_are_no_plugin") else { return };
+    let file = |name: &str, bytes: &[u8]| {
+        let path = bench.data.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    check(&bench, &["run", "missing.wasm"], 3, &["missing.wasm", "check the path"]);
+    check(&bench, &["inspect", "missing.wasm"], 3, &["missing.wasm"]);
+    check(&bench, &["run", &bench.data.path().display().to_string()], 3, &["check the path"]);
+    check(&bench, &["run", &file("core.wasm", b"\0asm\x01\0\0\0")], 3, &["a core module, not a component"]);
+    check(&bench, &["run", &file("text.wasm", b"hello")], 3, &["not a WebAssembly component"]);
+    let whole = std::fs::read(bench.guest("env_guess")).unwrap();
+    check(&bench, &["run", &file("cut.wasm", &whole[..whole.len() / 2])], 3, &["damaged at byte"]);
+    check(&bench, &["run", &bench.guest("reward_exact")], 3, &["is a reward, but an environment is needed"]);
+    let guess = bench.guest("env_guess");
+    check(&bench, &["run", &guess, "--reward", &guess], 3, &["is an environment, but a reward is needed"]);
+    check(&bench, &["run", &bench.guest("hostile_describe")], 3, &["`describe` did not answer", "limit(fuel)"]);
+    check(&bench, &["run", &bench.guest("hostile_describe_trap")], 3, &["I would rather not say"]);
+}
+
+#[test]
+fn words_that_make_no_sense() {
+    let Some(bench) = Bench::new("words_that_make_no_sense") else { return };
+    let guess = bench.guest("env_guess");
+    check(&bench, &["run", &format!("{guess}?sizes=10")], 2, &["no option `sizes`", "did you mean `size`?"]);
+    check(&bench, &["run", &format!("{guess}?size")], 2, &["write NAME=VALUE"]);
+    check(&bench, &["run", &format!("{guess}?size=many")], 3, &["size=many"]);
+    let exact = bench.guest("reward_exact");
+    let typo = format!("{exact}?tolerence=1");
+    check(&bench, &["run", &guess, "--reward", &typo], 2, &["did you mean `tolerance`?"]);
+    check(&bench, &["run", &guess, "--reward", &exact, "--reward", &exact], 2, &["given twice"]);
+    check(&bench, &["run", &guess, "--policy", "folower"], 2, &["is no model", "did you mean `follower`?"]);
+    check(&bench, &["run", &guess, "--policy", "openai:m@nowhere"], 2, &["is not an http or https address"]);
+    check(&bench, &["run", &guess, "--policy", "script:missing.txt"], 2, &["one answer per line"]);
+    check(&bench, &["run", &guess, "--tasks", "trial"], 2, &["no split `trial`; it has train, val, test"]);
+    check(&bench, &["run", &bench.guest("odd_no_tasks")], 2, &["gives no tasks"]);
+    check(&bench, &["run", &guess, "--grant", "files"], 2, &["is no grant; write kv"]);
+    check(&bench, &["run", &guess, "--episods", "3"], 2, &["--episodes"]);
+    check(&bench, &["run", &guess, "--episodes", "0"], 2, &["1..="]);
+    check(&bench, &["run", &guess, "--temperature", "hot"], 2, &["between 0 and 2"]);
+    check(&bench, &["rum"], 2, &["run"]);
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_used() {
+    let Some(bench) = Bench::new("a_data_folder_that_cannot_be_used") else { return };
+    let guess = bench.guest("env_guess");
+    let in_folder = |name: &str| bench.data.path().join(name).display().to_string();
+    std::fs::write(in_folder("file"), "no folder").unwrap();
+    check(&bench, &["run", &guess, "--data", &in_folder("file")], 5, &["choose another --data folder"]);
+    std::fs::create_dir(in_folder("corrupt")).unwrap();
+    std::fs::write(in_folder("corrupt/clawhost.sqlite"), "no database".repeat(1000)).unwrap();
+    check(&bench, &["run", &guess, "--data", &in_folder("corrupt")], 5, &["not a usable database", "move the file away"]);
+    check(&bench, &["episodes", "list", "--data", &in_folder("corrupt")], 5, &["not a usable database"]);
+    check(&bench, &["episodes", "list", "--data", &in_folder("empty")], 5, &["no episodes here yet"]);
+
+    let full = ["run", &guess, "--episodes", "5000", "--store-limit", "1", "--quiet", "--data", &in_folder("full")];
+    check(&bench, &full, 5, &["the disk is full", "what was recorded before is safe"]);
+    let list = bench.json(&["episodes", "list", "--limit", "10000", "--data", &in_folder("full")]);
+    assert!(!list.as_array().unwrap().is_empty(), "what was recorded before is there");
+    check(&bench, &["episodes", "show", "ep-none", "--data", &in_folder("full")], 2, &["no episode `ep-none`"]);
+    check(&bench, &["episodes", "list", "--run", "run-none", "--data", &in_folder("full")], 2, &["no run `run-none`"]);
+}

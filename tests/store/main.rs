@@ -1,0 +1,194 @@
+//! The store on real files: what was appended is there, all or nothing, and trouble has a name.
+
+use clawhost_core::{Episode, EpisodeId, EpisodeStore as _, RunId, RunRecord, StateId, StoreError};
+use clawhost_store::{FILE, Filter, Reader, SCHEMA, Store, StoreOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+fn golden(name: &str) -> Episode {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    serde_json::from_str(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap()
+}
+
+fn episode(run: &str, index: u64) -> Arc<Episode> {
+    let base = golden(if index % 2 == 0 { "episode-1.json" } else { "episode-1-failed.json" });
+    Arc::new(Episode { run: RunId(run.into()), id: EpisodeId(format!("ep-{index:04}")), index, ..base })
+}
+
+fn run(id: &str) -> RunRecord {
+    let state_id: StateId = golden("episode-1.json").state_id;
+    RunRecord { id: RunId(id.into()), state_id, config: serde_json::json!({"seed": 7}), created_at: 1 }
+}
+
+async fn filled(folder: &Path, run_id: &str, count: u64) -> Store {
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    store.begin_run(&run(run_id)).await.unwrap();
+    store.append((0..count).map(|index| episode(run_id, index)).collect()).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn what_was_appended_reads_back_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 4).await;
+    let notes = BTreeMap::from([("key".to_owned(), b"value".to_vec())]);
+    store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0}), &notes).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    for index in 0..4 {
+        let read = reader.episode(&format!("run-a/ep-{index:04}")).unwrap().unwrap();
+        assert_eq!(read, *episode("run-a", index), "verdicts, failures, journal and all");
+    }
+    assert_eq!(reader.episode("ep-9999").unwrap(), None);
+    let rows = reader.episodes(&Filter::default()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.reward).collect::<Vec<_>>(), [Some(1.0), None, Some(1.0), None]);
+    assert_eq!(rows[1].ending, "failed: limit(fuel)");
+    let runs = reader.runs(None).unwrap();
+    assert_eq!(runs[0].summary.as_ref().unwrap()["reward_mean"], 1.0);
+    assert_eq!(reader.notes("run-a").unwrap(), [("key".to_owned(), b"value".to_vec())]);
+}
+
+#[tokio::test]
+async fn equal_ids_of_two_runs_are_told_apart_and_the_newest_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), "run-a", 2).await);
+    drop(filled(folder.path(), "run-b", 2).await);
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.episode("ep-0000").unwrap().unwrap().run.0, "run-b");
+    assert_eq!(reader.episode("run-a/ep-0000").unwrap().unwrap().run.0, "run-a");
+    let of_a = Filter { run: Some("run-a".into()), limit: Some(1) };
+    assert_eq!(reader.episodes(&of_a).unwrap().len(), 1);
+    let mut exported = Vec::new();
+    let count = reader.export(&Filter::default(), |episode| -> Result<(), ()> {
+        exported.push(episode.run.0);
+        Ok(())
+    });
+    assert_eq!(count.unwrap(), Ok(4));
+    assert_eq!(exported, ["run-b", "run-b", "run-a", "run-a"]);
+}
+
+#[tokio::test]
+async fn a_batch_is_recorded_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 2).await;
+    // The second of these is there already.
+    let batch = vec![episode("run-a", 7), episode("run-a", 1), episode("run-a", 8)];
+    store.append(batch).await.unwrap_err();
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.episodes(&Filter::default()).unwrap().len(), 2);
+    store.append(vec![episode("run-a", 7)]).await.unwrap();
+    assert_eq!(reader.episodes(&Filter::default()).unwrap().len(), 3, "the store goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_write_does_not_take_its_neighbours_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(filled(folder.path(), "run-a", 1).await);
+    let writes: Vec<_> = (0..200)
+        .map(|index| {
+            let store = store.clone();
+            tokio::spawn(async move { store.append(vec![episode("run-a", index % 100)]).await.is_ok() })
+        })
+        .collect();
+    let mut done = 0;
+    for write in writes {
+        done += u32::from(write.await.unwrap());
+    }
+    assert_eq!(done, 99, "each new id once, the one that was there never again");
+    assert_eq!(Reader::open(folder.path()).unwrap().episodes(&Filter::default()).unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_named_and_what_was_recorded_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions { max_bytes: Some(256 * 1024) };
+    let store = Store::open(folder.path(), options).unwrap();
+    store.begin_run(&run("run-a")).await.unwrap();
+    let mut recorded = 0;
+    let error = loop {
+        match store.append(vec![episode("run-a", recorded)]).await {
+            Ok(()) => recorded += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Full(_)), "{error}");
+    assert!(error.to_string().contains("free some space"), "{error}");
+    drop(store);
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.episodes(&Filter::default()).unwrap().len() as u64, recorded);
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    store.append(vec![episode("run-a", recorded)]).await.unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "this is no database, but somebody's notes\n".repeat(100);
+    std::fs::write(folder.path().join(FILE), &text).unwrap();
+    for error in [
+        Store::open(folder.path(), StoreOptions::default()).map(|_| ()).unwrap_err(),
+        Reader::open(folder.path()).map(|_| ()).unwrap_err(),
+    ] {
+        assert!(matches!(error, StoreError::Corrupt(..)), "{error}");
+        assert!(error.to_string().contains("move the file away"), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join(FILE)).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_locked_database_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 1).await;
+    let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let error = store.append(vec![episode("run-a", 5)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Locked(_)), "{error}");
+    other.execute_batch("ROLLBACK").unwrap();
+    store.append(vec![episode("run-a", 5)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_writers_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = filled(folder.path(), "run-a", 1).await;
+    let two = filled(folder.path(), "run-b", 1).await;
+    for index in 1..20 {
+        one.append(vec![episode("run-a", index)]).await.unwrap();
+        two.append(vec![episode("run-b", index)]).await.unwrap();
+    }
+    assert_eq!(Reader::open(folder.path()).unwrap().episodes(&Filter::default()).unwrap().len(), 40);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), "run-a", 1).await);
+    let connection = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
+    connection.pragma_update(None, "user_version", SCHEMA + 1).unwrap();
+    for error in [
+        Store::open(folder.path(), StoreOptions::default()).map(|_| ()).unwrap_err(),
+        Reader::open(folder.path()).map(|_| ()).unwrap_err(),
+    ] {
+        assert!(matches!(error, StoreError::Newer(..)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn plugins_are_kept_by_digest_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let digest = clawhost_core::Digest::of(b"component");
+    for _ in 0..2 {
+        store.keep_plugin(digest, "guess", "1", "environment", b"component".to_vec()).await.unwrap();
+    }
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.plugin(&digest).unwrap().unwrap().bytes, b"component");
+    assert_eq!(reader.plugin(&clawhost_core::Digest::of(b"other")).unwrap(), None);
+}
+
+#[test]
+fn an_empty_folder_says_how_to_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Reader::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("no episodes here yet; play some with `clawhost run`"), "{error}");
+}
