@@ -1,6 +1,14 @@
 //! Guests that misbehave: each ends in its named failure, and the next episode works.
 //!
 //! One guest program per behaviour, in `tests/guests`; every one of them stands in a table here, or the suite fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
 
 #[path = "../common/guests.rs"]
 mod guests;
@@ -10,8 +18,7 @@ mod refused;
 mod world;
 
 use clawhost_core::{
-    Context, Environment as _, Episode, Failure, Limits, Message, Origin, Role, StartParams, StepResult,
-    Task,
+    Context, Environment as _, Episode, Failure, Limits, Message, Origin, Role, StartParams, StepResult, Task,
 };
 use clawhost_engine::{Allocation, Host, HostConfig, ModelGrants};
 use std::path::{Path, PathBuf};
@@ -52,7 +59,12 @@ pub(crate) fn action(text: &str) -> Message {
 }
 
 /// Starts an environment and takes one step.
-pub(crate) async fn one_step(host: &Host, folder: &Path, guest: &str, grants: ModelGrants) -> Result<StepResult, Failure> {
+pub(crate) async fn one_step(
+    host: &Host,
+    folder: &Path,
+    guest: &str,
+    grants: ModelGrants,
+) -> Result<StepResult, Failure> {
     one_step_logged(host, folder, guest, grants).await.0
 }
 
@@ -93,7 +105,8 @@ pub(crate) fn text(result: &StepResult) -> String {
 fn every_guest_stands_in_a_table() {
     let Some(folder) = folder("every_guest_stands_in_a_table") else { return };
     let sources =
-        [include_str!("limits.rs"), include_str!("refused.rs"), include_str!("world.rs"), include_str!("load.rs")].concat();
+        [include_str!("limits.rs"), include_str!("refused.rs"), include_str!("world.rs"), include_str!("load.rs")]
+            .concat();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
         let name = file.trim_end_matches(".wasm");

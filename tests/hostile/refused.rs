@@ -8,7 +8,8 @@ async fn judge(folder: &Path, guest: &str) -> Result<Vec<Verdict>, Failure> {
     let reward = host.reward(guest, &guests::bytes(folder, guest), ModelGrants::default()).await.unwrap();
     let verdicts = reward.score(&Context::default(), &[recorded(), recorded()]).await;
     // The next call works: every call has an instance of its own.
-    let calm = host.reward("reward_exact", &guests::bytes(folder, "reward_exact"), ModelGrants::default()).await.unwrap();
+    let calm =
+        host.reward("reward_exact", &guests::bytes(folder, "reward_exact"), ModelGrants::default()).await.unwrap();
     assert_eq!(calm.score(&Context::default(), &[recorded()]).await.unwrap().len(), 1);
     verdicts
 }
@@ -75,9 +76,8 @@ async fn a_reflector_proposes_within_limits_and_sees_no_reference() {
     let load = async |guest: &str| {
         host.reflector(guest, &guests::bytes(&folder, guest), ModelGrants::default()).await.unwrap()
     };
-    let reflect = async |guest: &str| {
-        load(guest).await.reflect(&Context::default(), &Playbook::default(), &[recorded()]).await
-    };
+    let reflect =
+        async |guest: &str| load(guest).await.reflect(&Context::default(), &Playbook::default(), &[recorded()]).await;
     let proposals = reflect("odd_reflector").await.unwrap();
     let clawhost_core::Change::Add(entry) = &proposals[0].change else { panic!("{proposals:?}") };
     assert_eq!(entry.text, "0 entries, reference None");

@@ -71,7 +71,10 @@ async fn services_are_refused_by_name_unless_granted() {
     let host = pooled();
     let denied = text(&one_step(&host, &folder, "odd_services", ModelGrants::default()).await.unwrap());
     assert!(denied.contains("clawhost:kv is not granted; the operator can add --grant kv"), "{denied}");
-    assert!(denied.contains("no model is granted as `judge`; the operator can add --grant llm:judge=MODEL"), "{denied}");
+    assert!(
+        denied.contains("no model is granted as `judge`; the operator can add --grant llm:judge=MODEL"),
+        "{denied}"
+    );
 
     let judge = Arc::new(Judge::default());
     let mut grants = ModelGrants { kv: true, ..ModelGrants::default() };

@@ -45,8 +45,10 @@ fn a_key_reaches_the_endpoint_and_nothing_else() {
     });
     let policy = format!("openai:m@{}", stub.base_url());
     let guess = bench.guest("env_guess");
-    let arguments = ["run", &guess, "--policy", &policy, "--episodes", "2", "--max-turns", "2", "--retries", "0", "--json"];
-    let output = bench.command(&arguments).env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace").output();
+    let arguments =
+        ["run", &guess, "--policy", &policy, "--episodes", "2", "--max-turns", "2", "--retries", "0", "--json"];
+    let output =
+        bench.command(&arguments).env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace").output();
     let output = output.unwrap();
     assert!(stub.requests()[0].headers.contains(&("authorization".into(), "Bearer sk-canary-4711".into())));
     let everything = [output.stdout, output.stderr, contents(bench.data.path())].concat();

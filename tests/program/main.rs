@@ -1,4 +1,12 @@
 //! The program as people use it: real components, a real database, a real endpoint on loopback.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
 
 #[path = "../common/guests.rs"]
 mod guests;
@@ -70,7 +78,8 @@ fn equal_seeds_give_equal_runs_outside_timing() {
     let Some(bench) = Bench::new("equal_seeds_give_equal_runs") else { return };
     let (math, exact) = (bench.guest("env_math"), bench.guest("reward_exact"));
     let play = |seed: &str, concurrency: &str| {
-        let arguments = ["run", &math, "--reward", &exact, "--episodes", "200", "--seed", seed, "--concurrency", concurrency];
+        let arguments =
+            ["run", &math, "--reward", &exact, "--episodes", "200", "--seed", seed, "--concurrency", concurrency];
         let mut summary = bench.json(&arguments);
         let timing = summary.as_object_mut().unwrap().remove("timing").unwrap();
         assert!(timing["run"].as_str().unwrap().starts_with("run-"));
@@ -83,8 +92,7 @@ fn equal_seeds_give_equal_runs_outside_timing() {
     assert_eq!(one["episodes"].as_array().unwrap().len(), 200);
     assert!(one["state_id"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(one["endings"]["terminated"], 200);
-    let (mean, low, high) =
-        (&one["reward_mean"], &one["reward_interval"]["low"], &one["reward_interval"]["high"]);
+    let (mean, low, high) = (&one["reward_mean"], &one["reward_interval"]["low"], &one["reward_interval"]["high"]);
     let (mean, low, high) = (mean.as_f64().unwrap(), low.as_f64().unwrap(), high.as_f64().unwrap());
     // The follower calculates what it is told to calculate, about half of the problems, and nothing else.
     assert!(low < mean && mean < high && (0.25..0.6).contains(&mean), "{low} {mean} {high}");
@@ -112,7 +120,10 @@ fn what_was_played_can_be_listed_shown_and_exported() {
 
     let id = ids[2].as_str().unwrap();
     let shown = stdout(&bench.run(&["episodes", "show", id]));
-    assert!(shown.contains("I picked a number.") && shown.contains("turn 1") && shown.contains("Correct: it was"), "{shown}");
+    assert!(
+        shown.contains("I picked a number.") && shown.contains("turn 1") && shown.contains("Correct: it was"),
+        "{shown}"
+    );
     assert!(!shown.contains('\u{1b}'), "no colours where there is no terminal");
     let episode = bench.json(&["episodes", "show", id]);
     assert_eq!(episode["id"], id);
@@ -165,7 +176,8 @@ fn grants_are_needed_named_and_used() {
 #[test]
 fn failures_stop_the_run_and_are_never_zero() {
     let Some(bench) = Bench::new("failures_stop_the_run") else { return };
-    let run = ["run", &bench.guest("odd_failing"), "--reward", &bench.guest("odd_reader"), "--episodes", "100", "--json"];
+    let run =
+        ["run", &bench.guest("odd_failing"), "--reward", &bench.guest("odd_reader"), "--episodes", "100", "--json"];
     let output = bench.run(&run);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();

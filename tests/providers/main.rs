@@ -1,12 +1,18 @@
 //! The model client against a real HTTP server on loopback: good answers, bad answers, none.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
 
 #[path = "../common/stub.rs"]
 mod stub;
 
 use clawhost_core::{Llm as _, Message, ModelError, ModelRequest, Origin, Role};
-use clawhost_providers::{
-    Budget, Metered, OpenAi, OpenAiConfig, Prices, ProviderError, Scripted, Secret, Spending,
-};
+use clawhost_providers::{Budget, Metered, OpenAi, OpenAiConfig, Prices, ProviderError, Scripted, Secret, Spending};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stub::{Reply, Stub, chat};
@@ -91,7 +97,8 @@ async fn garbage_is_garbage() {
 #[tokio::test]
 async fn an_endpoint_that_is_down_or_slow_is_named() {
     let port = Stub::start(|_, _| chat("x")).port;
-    let gone = OpenAi::new(OpenAiConfig { retries: 0, ..OpenAiConfig::new("m", format!("http://127.0.0.1:{port}/v1")) });
+    let gone =
+        OpenAi::new(OpenAiConfig { retries: 0, ..OpenAiConfig::new("m", format!("http://127.0.0.1:{port}/v1")) });
     let error = gone.unwrap().complete(&request()).await.unwrap_err().to_string();
     assert!(error.contains(&format!("cannot connect to 127.0.0.1:{port}; is the server running there?")), "{error}");
 

@@ -104,8 +104,7 @@ impl Environment for Counting {
         }
         let seed = params.context.seed;
         let fails = derive_seed(seed, "fails", 0) % 10 < self.failing;
-        let observation =
-            vec![Message::text(Role::User, Origin::Environment, format!("{} {seed}", params.task.input))];
+        let observation = vec![Message::text(Role::User, Origin::Environment, format!("{} {seed}", params.task.input))];
         let live = Counted { turn: 0, turns: self.turns, fails, index: params.task.id.trim_start_matches('t').into() };
         Ok((Box::new(live), Opening { observation, tools: vec![], system_hint: Some("count".into()) }))
     }
@@ -148,8 +147,7 @@ impl LiveEpisode for Counted {
 
     fn take_records(&mut self) -> EpisodeRecords {
         let odd = if self.index == "19" { None } else { Some(b"x".to_vec()) };
-        let notes =
-            BTreeMap::from([("last".into(), Some(self.index.clone().into_bytes())), ("odd".into(), odd)]);
+        let notes = BTreeMap::from([("last".into(), Some(self.index.clone().into_bytes())), ("odd".into(), odd)]);
         EpisodeRecords { notes, ..EpisodeRecords::default() }
     }
 }
@@ -227,7 +225,13 @@ impl Reward for Judge {
 
     async fn score(&self, _: &Context, group: &[Arc<Episode>]) -> Result<Vec<Verdict>, Failure> {
         let card = |value| {
-            Verdict::Scored(ScoreCard { value, parts: vec![], rationale: String::new(), per_turn: vec![], extra: vec![] })
+            Verdict::Scored(ScoreCard {
+                value,
+                parts: vec![],
+                rationale: String::new(),
+                per_turn: vec![],
+                extra: vec![],
+            })
         };
         match self.manner {
             Manner::Fixed(value) => Ok(group.iter().map(|_| card(value)).collect()),

@@ -1,4 +1,12 @@
 //! Runs over fakes: what must be true whoever plays, judges and stores.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod fakes;
 
@@ -38,8 +46,7 @@ async fn play_with(
     cancel: &Cancel,
 ) -> Played {
     let model = Arc::new(Parrot::default());
-    let rewards =
-        rewards.into_iter().map(|judge| ScoringRule { reward: Arc::new(judge), options: vec![] }).collect();
+    let rewards = rewards.into_iter().map(|judge| ScoringRule { reward: Arc::new(judge), options: vec![] }).collect();
     let ports = Ports {
         environment: Arc::new(environment),
         rewards,
@@ -129,7 +136,9 @@ async fn too_many_failures_stop_the_run() {
     let environment = Counting { failing: 9, ..Counting::default() };
     let played = play(plan(1000), environment, vec![Judge::giving(0.5)]).await;
     let report = played.report.unwrap();
-    let Some(StopReason::FailureBudget { failed, allowed: 100 }) = report.stopped else { panic!("{:?}", report.stopped) };
+    let Some(StopReason::FailureBudget { failed, allowed: 100 }) = report.stopped else {
+        panic!("{:?}", report.stopped)
+    };
     assert!(failed > 100 && report.episodes.len() < 1000, "{failed} of {}", report.episodes.len());
     assert_eq!(played.store.episodes().len(), report.episodes.len(), "what was played is recorded");
 }
@@ -159,9 +168,7 @@ async fn stopping_records_what_was_played() {
     assert_eq!(report.failed, 0, "being stopped is nobody's failure");
     let stored = played.store.episodes();
     assert_eq!(stored.len(), report.episodes.len());
-    let cancelled = |ending: &clawhost_core::Ending| {
-        matches!(ending, clawhost_core::Ending::Failed(failure) if failure.kind == FailureKind::Cancelled)
-    };
+    let cancelled = |ending: &clawhost_core::Ending| matches!(ending, clawhost_core::Ending::Failed(failure) if failure.kind == FailureKind::Cancelled);
     assert!(stored.iter().any(|episode| cancelled(&episode.ending)));
     assert!(played.store.summary().is_some());
 }

@@ -12,8 +12,7 @@
 )]
 
 use clawhost_core::{
-    Attributes, Clock, Context, Environment, EpisodeStore, LiveEpisode, Message, Origin, Reward, Role, Sampling,
-    StartParams, Task,
+    Attributes, Clock, Context, Environment, EpisodeStore, Message, Origin, Reward, Role, Sampling, StartParams, Task,
 };
 use clawhost_engine::{Allocation, CacheKey, Host, HostConfig, ModelGrants};
 use clawhost_follower::Follower;
@@ -186,7 +185,8 @@ fn main() {
         return;
     }
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("unknown processor").to_owned();
+    let cpu =
+        cpu.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("unknown processor").to_owned();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("{cpu}, {cores} cores; median of {ROUNDS} rounds\n");
     println!("| what | median | least to greatest |\n|---|---|---|");

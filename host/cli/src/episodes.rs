@@ -27,6 +27,11 @@ pub(crate) fn main(common: &Common, command: &Episodes) -> anyhow::Result<Exit> 
     }
 }
 
+/// A table without the spaces that fill its lines.
+fn print(out: &mut impl Write, table: &Table) -> std::io::Result<()> {
+    table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+}
+
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header.to_vec());
@@ -59,7 +64,7 @@ fn list(common: &Common, reader: &Reader, run: Option<String>, limit: u64) -> an
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    writeln!(out, "{table}")?;
+    print(&mut out, &table)?;
     Ok(Exit::Ok)
 }
 
@@ -89,7 +94,7 @@ fn runs(common: &Common, reader: &Reader, limit: u64) -> anyhow::Result<Exit> {
             finished.to_owned(),
         ]);
     }
-    writeln!(out, "{table}")?;
+    print(&mut out, &table)?;
     Ok(Exit::Ok)
 }
 
@@ -133,7 +138,14 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     writeln!(out, "{}{} of {}", row("episode"), episode.id, episode.run)?;
     let environment = &episode.environment;
-    writeln!(out, "{}{} {} ({})", row("environment"), environment.name, environment.version, environment.digest.short())?;
+    writeln!(
+        out,
+        "{}{} {} ({})",
+        row("environment"),
+        environment.name,
+        environment.version,
+        environment.digest.short()
+    )?;
     writeln!(out, "{}{}, seed {}", row("task"), safe(&episode.task.id), episode.seed)?;
     let model = &episode.policy.model;
     writeln!(out, "{}{} {} ({})", row("policy"), model.provider, model.model, model.version)?;
@@ -144,7 +156,8 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
         turn.observation.iter().try_for_each(|message| said(out, "observed", message))?;
         said(out, "answered", &turn.action)?;
-        let signals: Vec<String> = turn.signals.iter().map(|signal| format!("{} {}", safe(&signal.name), signal.value)).collect();
+        let signals: Vec<String> =
+            turn.signals.iter().map(|signal| format!("{} {}", safe(&signal.name), signal.value)).collect();
         if !signals.is_empty() {
             writeln!(out, "  \x1b[2m{:<10}\x1b[0m {}", "signals", signals.join(", "))?;
         }
@@ -162,7 +175,9 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     for record in &episode.verdicts {
         let reward = &record.reward.name;
         match &record.verdict {
-            Verdict::Scored(card) => writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?,
+            Verdict::Scored(card) => {
+                writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?
+            }
             Verdict::NotApplicable(why) => writeln!(out, "{}none by {reward}: {}", row("verdict"), safe(why))?,
             Verdict::Failed(failure) => {
                 writeln!(out, "{}none by {reward}: {failure}", row("verdict"))?;

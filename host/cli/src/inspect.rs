@@ -42,7 +42,8 @@ pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<E
         writeln!(out, "{}{}={}: {}", row("option"), option.name, option.default_value, option.summary)?;
     }
     for permission in &inspection.permissions {
-        let grant = permission.grant.as_ref().map(|grant| format!("  \x1b[33mneeds {grant}\x1b[0m")).unwrap_or_default();
+        let grant =
+            permission.grant.as_ref().map(|grant| format!("  \x1b[33mneeds {grant}\x1b[0m")).unwrap_or_default();
         writeln!(out, "{}{}: {}{grant}", row("imports"), permission.import, permission.allows)?;
     }
     let limits = host.limits();

@@ -79,7 +79,8 @@ impl<'a> Models<'a> {
             } else if let Some((alias, spec)) = grant.strip_prefix("llm:").and_then(|rest| rest.split_once('=')) {
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
                 if alias.is_empty() || !alias.chars().all(plain) {
-                    let message = format!("`{alias}` is no alias: letters, digits, `-` and `_`, as in llm:judge=follower");
+                    let message =
+                        format!("`{alias}` is no alias: letters, digits, `-` and `_`, as in llm:judge=follower");
                     return Err(UsageError(message).into());
                 }
                 grants.models.insert(alias.to_owned(), self.model(spec)?);

@@ -40,10 +40,9 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let model = models.model(&options.policy)?;
     let grants = models.grants()?;
     let system_prompt = match &options.system_prompt_file {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|error| UsageError(format!("{}: {error}; --system-prompt-file names a text file", path.display())))?,
-        ),
+        Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
+            UsageError(format!("{}: {error}; --system-prompt-file names a text file", path.display()))
+        })?),
         None => options.system_prompt.clone(),
     };
 

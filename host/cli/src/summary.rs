@@ -126,7 +126,8 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), facts.plan.episodes, endings.join(", "))?;
     match (report.reward_mean, report.reward_interval) {
         (Some(mean), interval) => {
-            let interval = interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
+            let interval =
+                interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
             writeln!(out, "{}\x1b[1m{mean:.3}\x1b[0m{interval}  ({} scored)", row("reward"), report.scored)?;
             let rewards: Vec<f64> = report.episodes.iter().filter_map(|episode| episode.reward).collect();
             let rows = histogram(&rewards);
@@ -161,7 +162,13 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
         format!(", fuel {:.2} % of a step's budget at most", 100.0 * fuel as f64 / facts.step_fuel.max(1) as f64)
     });
     let allowed = (facts.plan.failure_budget * facts.plan.episodes as f64).floor() as u64;
-    writeln!(out, "{}tokens {}{of}{cost}{fuel}, failures {} of {allowed} allowed", row("budgets"), thousands(tokens), report.failed)?;
+    writeln!(
+        out,
+        "{}tokens {}{of}{cost}{fuel}, failures {} of {allowed} allowed",
+        row("budgets"),
+        thousands(tokens),
+        report.failed
+    )?;
     writeln!(out, "{}{}", row("state"), report.state_id)?;
     writeln!(out, "{}{} in {}", row("recorded"), facts.run, facts.database.display())?;
     failures(&mut out, report)?;

@@ -21,20 +21,18 @@ mod task;
 mod verdict;
 
 pub use digest::{Digest, ParseDigestError, canonical_json};
-pub use episode::{
-    Artefact, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming,
-};
+pub use episode::{Artefact, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming};
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use ids::{EpisodeId, RunId};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
-pub use ports::{
-    Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, LiveEpisode, Llm, LlmIdentity, ModelError,
-    ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RunRecord, StartParams,
-    Status, StepResult, StoreError,
-};
 pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
+pub use ports::{
+    Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, LiveEpisode, Llm, LlmIdentity,
+    ModelError, ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RunRecord,
+    StartParams, Status, StepResult, StoreError,
+};
 pub use seeds::derive_seed;
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};

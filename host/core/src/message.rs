@@ -150,7 +150,8 @@ impl Message {
     /// Bytes of text in parts and tool calls: what a size limit counts.
     pub fn len(&self) -> usize {
         let parts: usize = self.parts.iter().map(Part::len).sum();
-        let calls: usize = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len()).sum();
+        let calls: usize =
+            self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len()).sum();
         let extra: usize = self.extra.iter().map(|(name, value)| name.len() + value.len()).sum();
         parts + calls + extra + self.tool_call_id.as_ref().map_or(0, String::len)
     }

@@ -1,8 +1,8 @@
 //! Ports: what the loop needs from the world.
 
 use crate::{
-    About, Artefact, Attributes, Context, Digest, Episode, Failure, JournalEntry, Message, PluginIdentity, RunId, Signal,
-    Split, StateId, Task, ToolSpec, Usage, Verdict,
+    About, Artefact, Attributes, Context, Digest, Episode, Failure, JournalEntry, Message, PluginIdentity, RunId,
+    Signal, Split, StateId, Task, ToolSpec, Usage, Verdict,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -326,7 +326,9 @@ pub enum StoreError {
     #[error("{0}: not a usable database ({1}); move the file away, or use another --data folder")]
     Corrupt(String, String),
     /// It was written by a newer version.
-    #[error("{0}: written by a newer clawhost (schema {1}, this one knows {2}); use that version, or another --data folder")]
+    #[error(
+        "{0}: written by a newer clawhost (schema {1}, this one knows {2}); use that version, or another --data folder"
+    )]
     Newer(String, u32, u32),
     /// The file cannot be written.
     #[error("{0}: cannot be written; check the folder's permissions, or use another --data folder")]

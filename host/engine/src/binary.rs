@@ -167,7 +167,7 @@ fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), Engi
     let mut depth = 0u32;
     let damaged = |error: wasmparser::BinaryReaderError| EngineError::Damaged {
         name: name.to_owned(),
-        offset: usize::try_from(error.offset()).unwrap_or(usize::MAX),
+        offset: error.offset(),
         message: error.message().to_owned(),
     };
     for payload in Parser::new(0).parse_all(bytes) {

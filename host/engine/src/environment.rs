@@ -77,8 +77,7 @@ impl EnvironmentPlugin {
             grants: Arc::new(grants),
         };
         let description = plugin.describe().await;
-        plugin.description =
-            description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.description = description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
         plugin.identity.name = plugin.description.about.name.clone();
         plugin.identity.version = plugin.description.about.version.clone();
         Ok(plugin)
@@ -101,8 +100,7 @@ impl EnvironmentPlugin {
         seed: u64,
         grants: Arc<ModelGrants>,
     ) -> Result<(Place, Guest), Failure> {
-        let mut place =
-            Place::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
+        let mut place = Place::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
         let guest = self.pre.instantiate_async(&mut place.store).await;
         let guest = call::end(&mut place.store, &self.identity, guest)?;
@@ -148,8 +146,7 @@ impl Environment for EnvironmentPlugin {
 
     async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
         let limit = limit.min(self.host.limits.tasks_per_call);
-        let (mut place, guest) =
-            self.instance("tasks", &self.host.limits.tasks, context.seed, Arc::default()).await?;
+        let (mut place, guest) = self.instance("tasks", &self.host.limits.tasks, context.seed, Arc::default()).await?;
         let context = convert::context_to(context);
         let answer =
             guest.clawhost_environment_environment().call_tasks(&mut place.store, &context, split, offset, limit).await;

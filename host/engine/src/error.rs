@@ -14,7 +14,9 @@ pub enum EngineError {
         source: std::io::Error,
     },
     /// The file is longer than a component may be.
-    #[error("{name}: {size} bytes, but a component may have {limit}; strip it, or allow interpreter guests (--allow-interpreters)")]
+    #[error(
+        "{name}: {size} bytes, but a component may have {limit}; strip it, or allow interpreter guests (--allow-interpreters)"
+    )]
     TooLarge {
         /// The plugin.
         name: String,
@@ -24,7 +26,9 @@ pub enum EngineError {
         limit: usize,
     },
     /// The file is not WebAssembly.
-    #[error("{name}: not a WebAssembly component ({what}); build one with `cargo build --release --target wasm32-unknown-unknown` and linker = \"wasm-component-ld\"")]
+    #[error(
+        "{name}: not a WebAssembly component ({what}); build one with `cargo build --release --target wasm32-unknown-unknown` and linker = \"wasm-component-ld\""
+    )]
     NotWasm {
         /// The plugin.
         name: String,
@@ -32,7 +36,9 @@ pub enum EngineError {
         what: String,
     },
     /// The file is a core module.
-    #[error("{name}: a core module, not a component; link it with wasm-component-ld (see .cargo/config.toml), or wrap it with `wasm-tools component new`")]
+    #[error(
+        "{name}: a core module, not a component; link it with wasm-component-ld (see .cargo/config.toml), or wrap it with `wasm-tools component new`"
+    )]
     CoreModule {
         /// The plugin.
         name: String,
@@ -48,7 +54,9 @@ pub enum EngineError {
         message: String,
     },
     /// The component exports no world of ours.
-    #[error("{name}: exports no clawhost plugin world (it exports {exports}); use export_environment!, export_reward! or export_reflector! of the SDK")]
+    #[error(
+        "{name}: exports no clawhost plugin world (it exports {exports}); use export_environment!, export_reward! or export_reflector! of the SDK"
+    )]
     NoWorld {
         /// The plugin.
         name: String,
@@ -84,7 +92,9 @@ pub enum EngineError {
         interface: String,
     },
     /// The component wants something that no host offers.
-    #[error("{name}: imports {import}, which this host does not offer; plugins may import clawhost:{{types,log,llm,kv,episode}}@0.1 and wasi:{{cli,clocks,filesystem,io,random,sockets}}@0.2")]
+    #[error(
+        "{name}: imports {import}, which this host does not offer; plugins may import clawhost:{{types,log,llm,kv,episode}}@0.1 and wasi:{{cli,clocks,filesystem,io,random,sockets}}@0.2"
+    )]
     UnknownImport {
         /// The plugin.
         name: String,

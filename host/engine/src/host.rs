@@ -186,10 +186,10 @@ impl Host {
             _ => &self.0.on_demand,
         };
         let component = self.component(bench, name, &outline, bytes)?;
-        let pre = bench.linker.instantiate_pre(&component).map_err(|error| EngineError::Misfit {
-            name: name.to_owned(),
-            message: format!("{error:#}"),
-        })?;
+        let pre = bench
+            .linker
+            .instantiate_pre(&component)
+            .map_err(|error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") })?;
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
     }
 

@@ -13,8 +13,8 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reflector::exports::clawhost::reflector::reflector as wit;
 use clawhost_bindings::reflector::{ReflectorPlugin as Guest, ReflectorPluginPre};
 use clawhost_core::{
-    About, CallLimits, Change, Context, Entry, Episode, Evidence, Failure, Playbook, PluginIdentity, Proposal, Reflector,
-    code,
+    About, CallLimits, Change, Context, Entry, Episode, Evidence, Failure, Playbook, PluginIdentity, Proposal,
+    Reflector, code,
 };
 use std::sync::Arc;
 use wasmtime::Engine;
@@ -170,8 +170,7 @@ impl Reflector for ReflectorPlugin {
         if !self.grants.models.is_empty() {
             limits.deadline_ms = limits.deadline_ms.max(self.host.limits.llm_batch_deadline_ms);
         }
-        let (mut place, guest) =
-            self.instance("reflect", &limits, context.seed, self.grants.clone(), group).await?;
+        let (mut place, guest) = self.instance("reflect", &limits, context.seed, self.grants.clone(), group).await?;
         let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
         let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
         let entry = |entry: &Entry| wit::Entry {

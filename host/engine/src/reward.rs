@@ -74,8 +74,7 @@ impl RewardPlugin {
             grants: Arc::new(grants),
         };
         let description = plugin.describe().await;
-        plugin.description =
-            description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.description = description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
         plugin.identity.name = plugin.description.about.name.clone();
         plugin.identity.version = plugin.description.about.version.clone();
         Ok(plugin)
@@ -203,8 +202,7 @@ impl Reward for RewardPlugin {
 
     async fn score(&self, context: &Context, group: &[Arc<Episode>]) -> Result<Vec<Verdict>, Failure> {
         let limits = self.score_limits(group.len());
-        let (mut place, guest) =
-            self.instance("score", &limits, context.seed, self.grants.clone(), group).await?;
+        let (mut place, guest) = self.instance("score", &limits, context.seed, self.grants.clone(), group).await?;
         let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
         let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
         let context = convert::context_to(context);

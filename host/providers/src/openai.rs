@@ -99,8 +99,8 @@ impl OpenAi {
             if url.scheme() == "http" && !is_loopback(&url) {
                 return Err(ProviderError::KeyInTheClear(host));
             }
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-                .map_err(|_| ProviderError::KeyCharacters)?;
+            let mut value =
+                HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| ProviderError::KeyCharacters)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -179,7 +179,8 @@ impl OpenAi {
     }
 
     fn describe(&self, error: &reqwest::Error) -> String {
-        let address = format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0));
+        let address =
+            format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0));
         if error.is_timeout() {
             let seconds = self.config.timeout.as_secs_f64();
             return format!("no answer from {address} within {seconds} s (raise --model-timeout)");

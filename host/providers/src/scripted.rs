@@ -2,9 +2,7 @@
 
 use crate::ProviderError;
 use async_trait::async_trait;
-use clawhost_core::{
-    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage,
-};
+use clawhost_core::{Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
 use std::path::Path;
 
 /// Answers each request with the line at the position of the turn: the first answer of a conversation with the first

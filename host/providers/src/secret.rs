@@ -20,8 +20,8 @@ impl Secret {
     /// # Errors
     /// The file cannot be read.
     pub fn from_file(path: &Path) -> Result<Option<Self>, ProviderError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ProviderError::KeyFile(path.display().to_string(), error))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| ProviderError::KeyFile(path.display().to_string(), error))?;
         Ok(Self::new(&text))
     }
 

@@ -134,10 +134,7 @@ pub async fn play_run(
     let tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups).await?;
     let tasks = tasks.into_iter().map(|task| (task.clone(), task.digest())).collect();
     let state_id = ports.policy.state_id();
-    ports
-        .store
-        .begin_run(&RunRecord { id: run.clone(), state_id, config, created_at: ports.clock.now_ms() })
-        .await?;
+    ports.store.begin_run(&RunRecord { id: run.clone(), state_id, config, created_at: ports.clock.now_ms() }).await?;
     let shared = Arc::new(Shared {
         config: config_digest(&plan, &ports, &split, &state_id),
         ports,
@@ -290,9 +287,8 @@ async fn play_group(shared: &Shared, group: u64) -> Finished {
         if size == 1 {
             played.push(play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await);
         } else {
-            players.spawn(async move {
-                play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await
-            });
+            players
+                .spawn(async move { play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await });
         }
     }
     while let Some(member) = players.join_next().await {

@@ -1,9 +1,7 @@
 //! Scoring: the complete episodes of a group, handed to every reward.
 
 use crate::run::ScoringRule;
-use clawhost_core::{
-    Context, Digest, Episode, RewardRecord, RewardScope, Verdict, effective_reward,
-};
+use clawhost_core::{Context, Digest, Episode, RewardRecord, RewardScope, Verdict, effective_reward};
 use std::sync::Arc;
 
 /// Adds verdicts and the effective reward to the episodes of a group. Failed episodes are not judged: they have no reward.

@@ -82,6 +82,9 @@ pub struct Reader {
     connection: Connection,
 }
 
+/// id, state id, config, time, summary.
+type RunColumns = (String, String, String, i64, Option<String>);
+
 const EPISODE_COLUMNS: &str = "run, id, environment, task, ending, reward, turns, created_at";
 
 fn unsigned(number: i64) -> u64 {
@@ -121,7 +124,7 @@ impl Reader {
     /// # Errors
     /// The database cannot be read.
     pub fn runs(&self, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<(String, String, String, i64, Option<String>)>> {
+        let read = || -> rusqlite::Result<Vec<RunColumns>> {
             let mut statement = self.connection.prepare(
                 "SELECT id, state_id, config, created_at, summary FROM runs ORDER BY created_at DESC, rowid DESC LIMIT ?",
             )?;

@@ -68,8 +68,9 @@ const MIGRATIONS: [&str; SCHEMA as usize] = ["
 pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| StoreError::Other(format!("{}: {error}; choose another --data folder", folder.display())))?;
+        std::fs::create_dir_all(folder).map_err(|error| {
+            StoreError::Other(format!("{}: {error}; choose another --data folder", folder.display()))
+        })?;
     }
     let mut connection = Connection::open(path).map_err(fail)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;

@@ -57,9 +57,7 @@ impl Store {
         let connection = schema::open(&path)?;
         if let Some(bytes) = options.max_bytes {
             let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
-            connection
-                .pragma_update(None, "max_page_count", pages)
-                .map_err(|error| explain(&path, &error))?;
+            connection.pragma_update(None, "max_page_count", pages).map_err(|error| explain(&path, &error))?;
         }
         let (sender, receiver) = mpsc::sync_channel(WAITING);
         let name = path.clone();
@@ -226,9 +224,7 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
             }
         }
         Write::Finish { run, summary, notes } => {
-            transaction
-                .prepare_cached("UPDATE runs SET summary = ? WHERE id = ?")?
-                .execute(params![summary, run.0])?;
+            transaction.prepare_cached("UPDATE runs SET summary = ? WHERE id = ?")?.execute(params![summary, run.0])?;
             for (key, value) in notes {
                 transaction
                     .prepare_cached("INSERT OR REPLACE INTO notes (run, key, value) VALUES (?, ?, ?)")?
@@ -237,7 +233,9 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
         }
         Write::Plugin { digest, name, version, world, bytes } => {
             transaction
-                .prepare_cached("INSERT OR IGNORE INTO plugins (digest, name, version, world, bytes) VALUES (?, ?, ?, ?, ?)")?
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO plugins (digest, name, version, world, bytes) VALUES (?, ?, ?, ?, ?)",
+                )?
                 .execute(params![digest.to_string(), name, version, world, bytes])?;
         }
     }

@@ -250,7 +250,8 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
             .and_then(Value::as_u64)
             .unwrap_or(0),
     });
-    let finish = choice.finish_reason.unwrap_or_else(|| if tool_calls.is_empty() { "stop" } else { "tool_calls" }.into());
+    let finish =
+        choice.finish_reason.unwrap_or_else(|| if tool_calls.is_empty() { "stop" } else { "tool_calls" }.into());
     let message = Message {
         role: Role::Assistant,
         parts,
@@ -304,7 +305,10 @@ mod tests {
     #[test]
     fn a_request_says_what_was_asked_and_unknown_fields_survive() {
         let request_in = ModelRequest {
-            messages: vec![Message::text(Role::System, Origin::Host, "be brief"), Message::text(Role::User, Origin::Environment, "2+2?")],
+            messages: vec![
+                Message::text(Role::System, Origin::Host, "be brief"),
+                Message::text(Role::User, Origin::Environment, "2+2?"),
+            ],
             tools: vec![clawhost_core::ToolSpec {
                 name: "f".into(),
                 description: "does f".into(),

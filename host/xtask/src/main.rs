@@ -60,11 +60,8 @@ pub(crate) fn root() -> PathBuf {
 
 /// The target folder, wherever the user put it.
 pub(crate) fn target() -> Result<PathBuf> {
-    let metadata = cargo_metadata::MetadataCommand::new()
-        .current_dir(root())
-        .no_deps()
-        .exec()
-        .context("cargo metadata")?;
+    let metadata =
+        cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec().context("cargo metadata")?;
     Ok(metadata.target_directory.into_std_path_buf())
 }
 

@@ -42,9 +42,8 @@ const IMPURE_NAMES: [&str; 6] =
     ["std::fs", "std::net", "std::thread", "std::process", "time::Instant", "time::SystemTime"];
 
 /// What the top level holds; hidden files are free.
-const TOP: [&str; 10] = [
-    "Cargo.toml", "Cargo.lock", "host", "wit", "plugins", "sdk", "examples", "tests", "README.md", "target",
-];
+const TOP: [&str; 10] =
+    ["Cargo.toml", "Cargo.lock", "host", "wit", "plugins", "sdk", "examples", "tests", "README.md", "target"];
 
 /// Longest source file: past it there is a seam to split along. Generated code is exempt.
 const LINES: usize = 600;
@@ -96,7 +95,8 @@ fn floors(metadata: &Metadata, findings: &mut Findings) {
             findings.add(format!("host/{folder} holds {name}: crates are named clawhost-<folder>"));
         }
         let Some(own) = floor(name) else {
-            findings.add(format!("{name} has no floor: add it to FLOORS in host/xtask/src/tidy.rs and to ARCHITECTURE.md"));
+            findings
+                .add(format!("{name} has no floor: add it to FLOORS in host/xtask/src/tidy.rs and to ARCHITECTURE.md"));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal) {
@@ -141,9 +141,10 @@ fn pure(metadata: &Metadata, findings: &mut Findings) -> Result<()> {
                 findings.add(format!("{} is pure, but reaches {name}", package.name));
             }
             let Some(node) = nodes.get(id) else { continue };
-            let normal = node.deps.iter().filter(|dependency| {
-                dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
-            });
+            let normal = node
+                .deps
+                .iter()
+                .filter(|dependency| dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
             waiting.extend(normal.map(|dependency| &dependency.pkg));
         }
         let folder = root().join("host").join(package.name.trim_start_matches("clawhost-")).join("src");

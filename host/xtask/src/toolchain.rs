@@ -54,9 +54,8 @@ pub(crate) fn linkers() -> Result<PathBuf> {
 
 fn has_std(sysroot: &Path) -> bool {
     let folder = sysroot.join("lib/rustlib").join(TARGET).join("lib");
-    std::fs::read_dir(folder).is_ok_and(|entries| {
-        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
-    })
+    std::fs::read_dir(folder)
+        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))
 }
 
 /// Asks rustup for the target, with an end to the patience.

@@ -5,8 +5,8 @@
 //! thinks halves the range each time.
 
 use clawhost_sdk::{
-    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step, Task,
-    export_environment,
+    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
+    Task, export_environment,
 };
 
 /// One episode.
@@ -155,7 +155,11 @@ mod tests {
                     break;
                 }
                 let text = step.observation[0].plain_text();
-                if text.contains("higher") { low = guess + 1 } else { high = guess - 1 }
+                if text.contains("higher") {
+                    low = guess + 1
+                } else {
+                    high = guess - 1
+                }
                 assert!(text.contains(&format!("between {low} and {high}")), "{text}");
             }
             assert!(guesses <= 7, "seed {seed} took {guesses}");

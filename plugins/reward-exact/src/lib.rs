@@ -143,8 +143,8 @@ export_reward!(Exact);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_sdk::testing::{episode, judge};
     use clawhost_sdk::Task;
+    use clawhost_sdk::testing::{episode, judge};
 
     fn check(reference: &str, answer: &str, expected: f64) {
         let task = Task::new("train", "t", "").with_reference(reference);
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_tolerance_is_checked_and_used() {
-        let one = || vec![episode(Task::new("train", "t", "").with_reference("3.14"), &[("q", "3.1")], Ending::Terminated)];
+        let one =
+            || vec![episode(Task::new("train", "t", "").with_reference("3.14"), &[("q", "3.1")], Ending::Terminated)];
         assert_eq!(judge::<Exact>(one(), &[("tolerance", "0.1")]).unwrap()[0].value(), Some(1.0));
         assert_eq!(judge::<Exact>(one(), &[]).unwrap()[0].value(), Some(0.0));
         assert!(matches!(&judge::<Exact>(one(), &[("tolerance", "-1")]).unwrap()[0], Verdict::Failed(_)));

@@ -229,7 +229,7 @@ macro_rules! export_environment {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::guest::EnvironmentGuest<$ty>;
             #[cfg(target_arch = "wasm32")]
-            $crate::__export_environment_plugin_impl!(Exported with_types_in $crate::bindings::environment);
+    $crate::__export_environment_plugin_impl!(Exported with_types_in $crate::bindings::environment);
             #[cfg(not(target_arch = "wasm32"))]
             const fn is_an_environment<E: $crate::MessageEnvironment>() {}
             #[cfg(not(target_arch = "wasm32"))]

@@ -7,8 +7,8 @@ use crate::bindings::observer::clawhost::types::types::About;
 use crate::bindings::reflector::exports::clawhost::reflector::reflector as reflector_wit;
 use crate::bindings::reward::exports::clawhost::reward::reward as reward_wit;
 use crate::{
-    Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals, Status,
-    Step, Task, Verdict,
+    Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals, Status, Step,
+    Task, Verdict,
 };
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -75,8 +75,8 @@ impl<E: MessageEnvironment> wit::GuestEpisode for LiveEpisode<E> {
 
     fn restore(wit: wit::Params, state: Vec<u8>) -> Result<wit::Episode, wit::EnvError> {
         install_panic_hook();
-        let episode = E::restore(&params(wit), &state)
-            .map_err(|error| wit::EnvError::InvalidSnapshot(error.into_message()))?;
+        let episode =
+            E::restore(&params(wit), &state).map_err(|error| wit::EnvError::InvalidSnapshot(error.into_message()))?;
         Ok(wit::Episode::new(Self(RefCell::new(episode))))
     }
 
@@ -165,4 +165,3 @@ impl<R: Reflector> reflector_wit::Guest for ReflectorGuest<R> {
             .map_err(|error| reflector_wit::ReflectError::Other(error.into_message()))
     }
 }
-

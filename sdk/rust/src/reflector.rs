@@ -54,7 +54,7 @@ macro_rules! export_reflector {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::guest::ReflectorGuest<$ty>;
             #[cfg(target_arch = "wasm32")]
-            $crate::__export_reflector_plugin_impl!(Exported with_types_in $crate::bindings::reflector);
+    $crate::__export_reflector_plugin_impl!(Exported with_types_in $crate::bindings::reflector);
             #[cfg(not(target_arch = "wasm32"))]
             const fn is_a_reflector<R: $crate::Reflector>() {}
             #[cfg(not(target_arch = "wasm32"))]

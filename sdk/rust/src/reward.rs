@@ -63,6 +63,28 @@ impl Verdict {
 }
 
 /// A reward. It runs in an instance of its own, never beside the environment, and reads what the host recorded.
+///
+/// ```
+/// use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
+///
+/// struct Short;
+///
+/// impl Reward for Short {
+///     const NAME: &'static str = "short";
+///
+///     fn score(episode: &Episode, _: &Context) -> Result<Verdict> {
+///         let turns = episode.turn_count();
+///         Ok(Verdict::scored(1.0 / f64::from(turns.max(1))).because(format!("{turns} turns")))
+///     }
+/// }
+///
+/// export_reward!(Short);
+/// # fn main() {
+/// use clawhost_sdk::{Ending, Task, testing};
+/// let episode = testing::episode(Task::new("train", "t", ""), &[("go", "a"), ("go on", "b")], Ending::Terminated);
+/// assert_eq!(testing::judge::<Short>(vec![episode], &[]).unwrap()[0].value(), Some(0.5));
+/// # }
+/// ```
 pub trait Reward: 'static {
     /// Short name, for example `exact`.
     const NAME: &'static str;
@@ -91,7 +113,8 @@ pub trait Reward: 'static {
     /// # Errors
     /// None of them can be judged.
     fn score_group(group: &Group, context: &Context) -> Result<Vec<Verdict>> {
-        let judge = |episode| Self::score(episode, context).unwrap_or_else(|error| Verdict::Failed(error.into_message()));
+        let judge =
+            |episode| Self::score(episode, context).unwrap_or_else(|error| Verdict::Failed(error.into_message()));
         Ok(group.episodes().iter().map(judge).collect())
     }
 }
@@ -108,7 +131,7 @@ macro_rules! export_reward {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::guest::RewardGuest<$ty>;
             #[cfg(target_arch = "wasm32")]
-            $crate::__export_reward_plugin_impl!(Exported with_types_in $crate::bindings::reward);
+    $crate::__export_reward_plugin_impl!(Exported with_types_in $crate::bindings::reward);
             #[cfg(not(target_arch = "wasm32"))]
             const fn is_a_reward<R: $crate::Reward>() {}
             #[cfg(not(target_arch = "wasm32"))]

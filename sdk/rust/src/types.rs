@@ -49,7 +49,12 @@ impl Message {
 impl ToolSpec {
     /// A tool; `input_schema` is JSON Schema as text.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), input_schema: input_schema.into(), extra: Vec::new() }
+        Self {
+            name: name.into(),
+            description: description.into(),
+            input_schema: input_schema.into(),
+            extra: Vec::new(),
+        }
     }
 }
 

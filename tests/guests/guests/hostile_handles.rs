@@ -1,4 +1,5 @@
 //! Takes handles to episodes and gives none back.
+#![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "exports exist on wasm alone"))]
 
 use clawhost_sdk::bindings::observer::clawhost::episode::view;
 use clawhost_sdk::bindings::observer::clawhost::types::types::Context;

@@ -1,6 +1,8 @@
 //! Speaks as the system and as the policy, and calls tools in its name.
 
-use clawhost_sdk::{Message, MessageEnvironment, Opening, Params, Result, Role, Signals, Step, ToolCall, export_environment};
+use clawhost_sdk::{
+    Message, MessageEnvironment, Opening, Params, Result, Role, Signals, Step, ToolCall, export_environment,
+};
 
 struct Guest;
 

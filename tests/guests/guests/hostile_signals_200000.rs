@@ -1,4 +1,5 @@
 //! Reports 200,000 signals, which fit into its memory.
+#![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "exports exist on wasm alone"))]
 
 use clawhost_sdk::bindings::environment::exports::clawhost::environment::environment as wit;
 use clawhost_sdk::bindings::observer::clawhost::types::types::{Context, Signal, Task};

@@ -114,8 +114,14 @@ impl kv::Host for State {
             return Ok(Err(error));
         }
         let limit = (limit as usize).min(self.notes.max_keys);
-        let keys: Vec<String> =
-            self.notes.all().into_keys().filter(|key| key.starts_with(&prefix)).take(limit).map(str::to_owned).collect();
+        let keys: Vec<String> = self
+            .notes
+            .all()
+            .into_keys()
+            .filter(|key| key.starts_with(&prefix))
+            .take(limit)
+            .map(str::to_owned)
+            .collect();
         self.charge(keys.iter().map(String::len).sum())?;
         Ok(Ok(keys))
     }

@@ -86,10 +86,7 @@ fn detail(request: &llm::Request) -> String {
 }
 
 impl llm::Host for State {
-    async fn complete(
-        &mut self,
-        request: llm::Request,
-    ) -> wasmtime::Result<Result<llm::Response, llm::LlmError>> {
+    async fn complete(&mut self, request: llm::Request) -> wasmtime::Result<Result<llm::Response, llm::LlmError>> {
         self.host_call("llm.complete", &[detail(&request).as_bytes()])?;
         let answer = self.ask(request).await;
         if let Ok(response) = &answer {

@@ -32,7 +32,9 @@ impl view::HostGroup for State {
         let index = index as usize;
         if index >= self.group.len() {
             let size = self.group.len();
-            return Err(wasmtime::Error::msg(format!("episode {index} of a group of {size}: the index is out of range")));
+            return Err(wasmtime::Error::msg(format!(
+                "episode {index} of a group of {size}: the index is out of range"
+            )));
         }
         Ok(self.table.push(EpisodeView { index })?)
     }
@@ -81,7 +83,8 @@ impl view::HostEpisodeView for State {
         let mut bytes = 0usize;
         let mut turns = Vec::new();
         for (index, turn) in (0u32..).zip(&episode.turns).skip(start as usize).take(count.min(TURNS) as usize) {
-            bytes += turn.observation.iter().chain([&turn.action]).chain(&turn.tool_results).map(|m| m.len()).sum::<usize>();
+            bytes +=
+                turn.observation.iter().chain([&turn.action]).chain(&turn.tool_results).map(|m| m.len()).sum::<usize>();
             // At least one, however long: fewer than asked means "ask again", none means the end.
             if bytes > budget && !turns.is_empty() {
                 break;
