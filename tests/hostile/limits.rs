@@ -100,7 +100,11 @@ async fn an_instance_that_failed_is_never_entered_again() {
 async fn a_flood_of_lines_costs_the_log_and_not_the_episode() {
     let Some(folder) = folder("a_flood_of_lines") else { return };
     let host = pooled();
-    for (guest, lines, answer) in [("hostile_log", 1_000_000, "logged"), ("hostile_stdout", 100_000, "printed")] {
+    for (guest, lines, answer) in [
+        ("hostile_log", 1_000_000, "logged"),
+        ("hostile_log_errors", 20_000, "logged"),
+        ("hostile_stdout", 100_000, "printed"),
+    ] {
         let (result, log) = one_step_logged(&host, &folder, guest, ModelGrants::default()).await;
         assert_eq!(text(&result.unwrap()), answer);
         let kept = log.len() - 1;

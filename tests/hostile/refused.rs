@@ -48,6 +48,27 @@ async fn a_reward_that_misbehaves_as_a_whole_fails_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_large_group_is_judged_whole() {
+    let Some(folder) = folder("a_large_group_is_judged_whole") else { return };
+    let host = pooled();
+    let bytes = guests::bytes(&folder, "reward_exact");
+    let reward = host.reward("reward_exact", &bytes, ModelGrants::default()).await.unwrap();
+    // More than the handles that a guest may hoard.
+    let verdicts = reward.score(&Context::default(), &vec![recorded(); 1100]).await.unwrap();
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Scored(card) if card.value == 1.0)));
+    assert_eq!(verdicts.len(), 1100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_hides_in_what_people_read_before_they_trust() {
+    let Some(folder) = folder("nothing_hides_in_what_people_read") else { return };
+    let bytes = guests::bytes(&folder, "hostile_about");
+    let error = pooled().environment("hostile_about", &bytes, ModelGrants::default()).await.unwrap_err().to_string();
+    assert!(error.contains("hidden characters in the summary") && error.contains("\\u{1b}[8m"), "{error}");
+    assert!(!error.contains('\u{1b}'));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_opening_that_breaks_the_rules_is_refused_whole() {
     let Some(folder) = folder("an_opening_that_breaks_the_rules") else { return };
     let host = pooled();

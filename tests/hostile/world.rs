@@ -71,10 +71,7 @@ async fn services_are_refused_by_name_unless_granted() {
     let host = pooled();
     let denied = text(&one_step(&host, &folder, "odd_services", ModelGrants::default()).await.unwrap());
     assert!(denied.contains("clawhost:kv is not granted; the operator can add --grant kv"), "{denied}");
-    assert!(
-        denied.contains("no model is granted as `judge`; the operator can add --grant llm:judge=MODEL"),
-        "{denied}"
-    );
+    assert!(denied.contains("no model is granted as `judge`; the operator can add --grant llm:judge=SPEC"), "{denied}");
 
     let judge = Arc::new(Judge::default());
     let mut grants = ModelGrants { kv: true, ..ModelGrants::default() };
@@ -129,4 +126,26 @@ async fn an_episode_never_sees_its_reference() {
     let result = live.step(&action("4"), &[]).await.unwrap();
     let shown = format!("{opening:?} {result:?} {:?}", live.take_records());
     assert!(!shown.contains("canary-4711"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_with_a_standard_library_lives_in_virtual_time() {
+    let Some(folder) = folder("a_guest_with_a_standard_library") else { return };
+    let without_clock = one_step(&pooled(), &folder, "odd_std", ModelGrants::default()).await.unwrap_err();
+    assert_eq!(without_clock.code, code::UNREACHABLE, "{without_clock}");
+    assert!(without_clock.message.contains("time not implemented"), "{without_clock}");
+
+    let folder = folder.join("wasip2");
+    if !folder.exists() {
+        eprintln!("skipped the wasm32-wasip2 half: that target is not installed (rustup target add wasm32-wasip2)");
+        return;
+    }
+    let host = pooled();
+    let (result, log) = one_step_logged(&host, &folder, "odd_std", ModelGrants::default()).await;
+    let said = text(&result.unwrap());
+    assert!(said.starts_with("3600 s, "), "an hour passed for it: {said}");
+    assert_eq!(log, ["stdout: the policy says 50"]);
+    let on_demand = super::host(Limits::default(), Allocation::OnDemand);
+    let again = one_step(&on_demand, &folder, "odd_std", ModelGrants::default()).await.unwrap();
+    assert_eq!(said, text(&again), "time and hash order repeat");
 }

@@ -47,8 +47,10 @@ fn a_key_reaches_the_endpoint_and_nothing_else() {
     let guess = bench.guest("env_guess");
     let arguments =
         ["run", &guess, "--policy", &policy, "--episodes", "2", "--max-turns", "2", "--retries", "0", "--json"];
-    let output =
-        bench.command(&arguments).env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace").output();
+    let mut command = bench.command(&arguments);
+    command.env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace");
+    // A proxy would see the key in the clear: plain http never goes through one.
+    let output = command.env("HTTP_PROXY", "http://127.0.0.1:9").env("ALL_PROXY", "http://127.0.0.1:9").output();
     let output = output.unwrap();
     assert!(stub.requests()[0].headers.contains(&("authorization".into(), "Bearer sk-canary-4711".into())));
     let everything = [output.stdout, output.stderr, contents(bench.data.path())].concat();
@@ -58,23 +60,23 @@ fn a_key_reaches_the_endpoint_and_nothing_else() {
 #[test]
 fn trouble_with_the_endpoint_is_named_and_counted() {
     let Some(bench) = Bench::new("trouble_with_the_endpoint") else { return };
-    let check = |stub: &Stub, more: &[&str], says: &str| {
+    let check = |stub: &Stub, more: &[&str], code: i32, says: &str| {
         let policy = format!("openai:m@{}", stub.base_url());
         let guess = bench.guest("env_guess");
         let arguments = ["run", &guess, "--policy", &policy, "--episodes", "4", "--retries", "0"];
         let output = bench.run(&[&arguments[..], more].concat());
-        assert_eq!(output.status.code(), Some(4), "{says}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{says}: {}", stderr(&output));
         let all = stdout(&output) + &stderr(&output);
         assert!(all.contains(says), "{says} in {all}");
         assert!(stdout(&output).contains("not scored"), "a failure is no number: {}", stdout(&output));
     };
-    check(&Stub::start(|_, _| Reply::Http(200, vec![], "hello".into())), &[], "llm(garbage)");
-    check(&Stub::start(|_, _| Reply::Http(429, vec![], "wait".into())), &[], "HTTP 429");
-    check(&Stub::start(|_, _| Reply::Http(401, vec![], "who?".into())), &[], "set OPENAI_API_KEY");
-    check(&Stub::start(|_, _| Reply::Stall), &["--model-timeout", "1"], "raise --model-timeout");
-    check(&Stub::start(|_, _| Reply::Half), &[], "the answer broke off");
+    check(&Stub::start(|_, _| Reply::Http(200, vec![], "hello".into())), &[], 4, "llm(garbage)");
+    check(&Stub::start(|_, _| Reply::Http(429, vec![], "wait".into())), &[], 4, "HTTP 429");
+    check(&Stub::start(|_, _| Reply::Http(401, vec![], "who?".into())), &[], 4, "set OPENAI_API_KEY");
+    check(&Stub::start(|_, _| Reply::Stall), &["--model-timeout", "1"], 4, "raise --model-timeout");
+    check(&Stub::start(|_, _| Reply::Half), &[], 4, "the answer broke off");
     let stub = Stub::start(|_, _| chat("1"));
-    check(&stub, &["--max-tokens-total", "30"], "raise --max-tokens-total");
+    check(&stub, &["--max-tokens-total", "30"], 6, "raise --max-tokens-total");
     let gone = Stub::start(|_, _| chat("1"));
     let policy = format!("openai:m@{}", gone.base_url());
     drop(gone);

@@ -141,13 +141,25 @@ fn what_was_played_can_be_listed_shown_and_exported() {
 }
 
 #[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let Some(bench) = Bench::new("a_reader_that_leaves_early") else { return };
+    bench.json(&["run", &bench.guest("env_guess"), "--episodes", "200"]);
+    for arguments in [&["episodes", "export"][..], &["episodes", "list", "--limit", "1000"]] {
+        let mut child = bench.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
 fn inspect_shows_the_permissions_and_leaves_no_trace() {
     let Some(bench) = Bench::new("inspect_shows_the_permissions") else { return };
     let seen = bench.json(&["inspect", &bench.guest("odd_services")]);
     assert_eq!(seen["plugin"]["world"], "environment");
     assert_eq!(seen["plugin"]["interface"], "clawhost:environment/environment@0.1.0");
     let grants: Vec<_> = seen["plugin"]["permissions"].as_array().unwrap().iter().map(|p| p["grant"].clone()).collect();
-    assert!(grants.contains(&Value::from("--grant kv")) && grants.contains(&Value::from("--grant llm:ALIAS=MODEL")));
+    assert!(grants.contains(&Value::from("--grant kv")) && grants.contains(&Value::from("--grant llm:ALIAS=SPEC")));
     assert_eq!(seen["limits"]["memory_bytes"], 64 << 20);
     let text = stdout(&bench.run(&["inspect", &bench.guest("reward_exact")]));
     for part in ["reward-exact 0.1.0", "sha256:", "range       0 to 1", "option      tolerance=0", "imports"] {

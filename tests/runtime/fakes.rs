@@ -173,7 +173,7 @@ impl Llm for Parrot {
         tokio::task::yield_now().await;
         let text = format!("seed {:?}", request.seed);
         let message = Message::text(Role::Assistant, Origin::Policy, text);
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into() })
+        Ok(ModelResponse { message, usage: Usage { prompt_tokens: 3, ..Usage::default() }, finish: "stop".into() })
     }
 }
 

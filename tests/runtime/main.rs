@@ -24,6 +24,7 @@ fn plan(episodes: u64) -> Plan {
         split: None,
         options: vec![],
         max_turns: 8,
+        episode_bytes: 1 << 20,
         failure_budget: 0.1,
     }
 }
@@ -139,8 +140,34 @@ async fn too_many_failures_stop_the_run() {
     let Some(StopReason::FailureBudget { failed, allowed: 100 }) = report.stopped else {
         panic!("{:?}", report.stopped)
     };
-    assert!(failed > 100 && report.episodes.len() < 1000, "{failed} of {}", report.episodes.len());
-    assert_eq!(played.store.episodes().len(), report.episodes.len(), "what was played is recorded");
+    assert_eq!((failed, report.failed), (101, 101), "the one too many is the last");
+    assert!(report.episodes.len() < 1000, "{}", report.episodes.len());
+    assert!(played.store.episodes().len() >= report.episodes.len(), "what was played is recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_run_stops_does_not_depend_on_concurrency() {
+    let mut reports = Vec::new();
+    for concurrency in [1, 5, 64] {
+        let environment = Counting { failing: 3, ..Counting::default() };
+        let plan = Plan { concurrency, ..plan(200) };
+        let report = play(plan, environment, vec![Judge::by_seed()]).await.report.unwrap();
+        assert!(matches!(report.stopped, Some(StopReason::FailureBudget { failed: 21, allowed: 20 })));
+        reports.push(serde_json::to_value(report).unwrap());
+    }
+    assert_eq!(reports[0], reports[1]);
+    assert_eq!(reports[0], reports[2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_that_a_failing_step_was_given_is_kept() {
+    let environment = Counting { failing: 10, ..Counting::default() };
+    let played = play(plan(1), environment, vec![]).await;
+    let report = played.report.unwrap();
+    let episode = &played.store.episodes()[0];
+    let untaken = episode.untaken.as_ref().unwrap();
+    assert!(untaken.action.plain_text().starts_with("seed "), "{untaken:?}");
+    assert_eq!(report.usage.prompt_tokens, 3, "and its cost is counted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +206,7 @@ async fn a_store_that_fails_ends_the_run_with_its_reason() {
     let played = play_with(plan(100), Counting::default(), vec![], store, &Cancel::default()).await;
     let error = played.report.unwrap_err();
     assert!(matches!(error, RuntimeError::Store(_)), "{error}");
-    assert!(error.to_string().contains("disk is full"), "{error}");
+    assert!(error.to_string().contains("no room left"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,6 +215,14 @@ async fn an_endless_environment_is_cut_short() {
     let report = play(Plan { max_turns: 5, ..plan(2) }, environment, vec![Judge::giving(0.0)]).await.report.unwrap();
     assert_eq!(report.endings["truncated"], 2);
     assert_eq!((report.steps, report.scored), (10, 2), "a truncated episode is complete");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_episode_that_grows_without_end_fails_instead_of_filling_the_host() {
+    let environment = Counting { turns: u32::MAX, ..Counting::default() };
+    let plan = Plan { episode_bytes: 2000, max_turns: 10_000, failure_budget: 1.0, ..plan(1) };
+    let report = play(plan, environment, vec![]).await.report.unwrap();
+    assert_eq!(report.endings.keys().collect::<Vec<_>>(), ["failed: limit(length)"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -169,6 +169,7 @@ async fn episodes(name: &str, environment: &str, reward: Option<&str>) {
             split: None,
             options: vec![],
             max_turns: 64,
+            episode_bytes: 1 << 20,
             failure_budget: 0.0,
         };
         let run = clawhost_core::RunId(format!("bench-{round}"));

@@ -43,7 +43,8 @@ pub(crate) struct Run {
     /// A reward that judges the episodes, with options as above; may be repeated
     #[arg(long, value_name = "R.wasm[?OPTION=VALUE]")]
     pub(crate) reward: Vec<String>,
-    /// Who acts: `follower` (built in, no key), `openai:MODEL@http://HOST:PORT/v1`, or `script:FILE`
+    /// Who acts: `follower` (built in, no key), `openai:MODEL@http://HOST:PORT/v1` (without an address: OpenAI's own), or
+    /// `script:FILE` (one answer per line)
     #[arg(long, value_name = "SPEC", default_value = "follower")]
     pub(crate) policy: String,
     /// Which tasks: a split of the environment [default: train]
@@ -118,7 +119,7 @@ pub(crate) struct Run {
 pub(crate) struct Inspect {
     /// The component
     #[arg(value_name = "PLUGIN.wasm")]
-    pub(crate) plugin: PathBuf,
+    pub(crate) plugin: String,
     /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
     #[arg(long)]
     pub(crate) allow_interpreters: bool,

@@ -4,7 +4,7 @@ use crate::args::{Common, Episodes};
 use crate::data;
 use crate::exit::{Exit, UsageError};
 use anyhow::Context as _;
-use clawhost_core::{Ending, Episode, Message, Verdict};
+use clawhost_core::{Ending, Episode, Message, Verdict, escaped};
 use clawhost_store::{Filter, Reader};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -17,7 +17,7 @@ pub(crate) fn main(common: &Common, command: &Episodes) -> anyhow::Result<Exit> 
         Episodes::List { run, limit, .. } => list(common, &reader, run.clone(), *limit),
         Episodes::Show { episode } => show(common, &reader, episode),
         Episodes::Export { run, output } => match output {
-            None => export(&reader, run.clone(), &mut std::io::stdout().lock()),
+            None => export(&reader, run.clone(), &mut BufWriter::new(std::io::stdout().lock())),
             Some(path) => {
                 let name = path.display().to_string();
                 let file = std::fs::File::create(path).with_context(|| format!("{name}: cannot be written"))?;
@@ -57,7 +57,15 @@ fn list(common: &Common, reader: &Reader, run: Option<String>, limit: u64) -> an
     let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "run"]);
     for row in rows {
         let reward = row.reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}"));
-        table.add_row([row.id, row.environment, row.task, reward, row.turns.to_string(), row.ending, row.run]);
+        table.add_row([
+            row.id,
+            row.environment,
+            escaped(&row.task, 60),
+            reward,
+            row.turns.to_string(),
+            row.ending,
+            row.run,
+        ]);
     }
     for column in [3, 4] {
         if let Some(column) = table.column_mut(column) {
@@ -111,16 +119,9 @@ fn show(common: &Common, reader: &Reader, name: &str) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Text from outside, safe to print: control characters are made visible.
+/// Text from outside, safe to print: whatever could hide or move text is made visible; line ends stay.
 fn safe(text: &str) -> String {
-    text.chars()
-        .flat_map(|character| {
-            let plain = !character.is_control() || character == '\n';
-            let escaped: Box<dyn Iterator<Item = char>> =
-                if plain { Box::new(std::iter::once(character)) } else { Box::new(character.escape_default()) };
-            escaped
-        })
-        .collect()
+    text.split('\n').map(|line| escaped(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
 fn said(out: &mut impl Write, who: &str, message: &Message) -> std::io::Result<()> {
@@ -166,7 +167,11 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         writeln!(out, "\x1b[1mafter that\x1b[0m")?;
         episode.closing.iter().try_for_each(|message| said(out, "observed", message))?;
     }
-    writeln!(out, "{}{}", row("ending"), episode.ending)?;
+    if let Some(untaken) = &episode.untaken {
+        writeln!(out, "\x1b[1mnot taken\x1b[0m (the step failed)")?;
+        said(out, "answered", &untaken.action)?;
+    }
+    writeln!(out, "{}{}", row("ending"), safe(&episode.ending.to_string()))?;
     if let Ending::Failed(failure) = &episode.ending
         && let Some(report) = &failure.report
     {

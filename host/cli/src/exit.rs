@@ -21,13 +21,15 @@ pub(crate) enum Exit {
     FailureBudget = 4,
     /// The data folder cannot be used.
     Store = 5,
+    /// The token or cost budget is spent.
+    ModelBudget = 6,
     /// Stopped by Ctrl-C; everything played was recorded.
     Interrupted = 130,
 }
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other trouble, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
-5 data folder unusable, 130 interrupted (everything played is recorded).";
+5 data folder unusable, 6 token or cost budget spent, 130 interrupted (everything played is recorded).";
 
 /// The command line asks for something that cannot be.
 #[derive(Debug)]
@@ -58,6 +60,7 @@ impl Exit {
                 Some(RuntimeError::UnknownSplit { .. } | RuntimeError::NoTasks { .. }) => return Self::Usage,
                 Some(RuntimeError::Tasks(_)) => return Self::PluginRefused,
                 Some(RuntimeError::Store(_)) => return Self::Store,
+                Some(RuntimeError::Cancelled) => return Self::Interrupted,
                 _ => {}
             }
         }
@@ -73,6 +76,10 @@ impl From<Exit> for ExitCode {
 
 /// Whether the reader of our output went away, as `head` does: no error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let broken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(broken))
+    let broken = std::io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == broken)
+            // serde_json keeps the cause to itself.
+            || cause.downcast_ref::<serde_json::Error>().is_some_and(|error| error.io_error_kind() == Some(broken))
+    })
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{self, Common};
 use crate::exit::Exit;
+use crate::plugin::PluginSpec;
 use clawhost_engine::{Allocation, Host, HostConfig};
 use std::io::Write as _;
 
@@ -13,8 +14,8 @@ pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<E
         allow_interpreters: options.allow_interpreters,
         ..HostConfig::default()
     })?;
-    let bytes = host.read(&options.plugin)?;
-    let name = options.plugin.display().to_string();
+    let spec = PluginSpec::parse(&options.plugin)?;
+    let (name, bytes) = (spec.name(), host.read(&spec.path)?);
     let inspection = runtime.block_on(host.inspect(&name, &bytes))?;
     let mut out = anstream::stdout().lock();
     if common.json {
@@ -24,7 +25,8 @@ pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<E
     }
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     let about = &inspection.about;
-    writeln!(out, "{}\x1b[1m{}\x1b[0m {}: {}", row(inspection.world), about.name, about.version, about.summary)?;
+    let summary = if about.summary.is_empty() { String::new() } else { format!(": {}", about.summary) };
+    writeln!(out, "{}\x1b[1m{}\x1b[0m {}{summary}", row(inspection.world), about.name, about.version)?;
     writeln!(out, "{}{}", row("track"), inspection.interface)?;
     writeln!(out, "{}{}", row("digest"), inspection.digest)?;
     writeln!(out, "{}{} KiB", row("size"), inspection.size.div_ceil(1024))?;

@@ -69,7 +69,11 @@ impl Observer for Progress {
         tally.failed += u64::from(episode.failed());
         if episode.failed() && !tally.told && (self.bar.is_some() || self.lines) {
             tally.told = true;
-            self.say(&format!("first failure, {}: {}", episode.id, episode.failure.as_deref().unwrap_or("?")));
+            self.say(&format!(
+                "first failure, {}: {}",
+                episode.id,
+                clawhost_core::escaped(episode.failure.as_deref().unwrap_or("?"), 1000)
+            ));
         }
         let reward = match tally.scored {
             0 => "not scored".to_owned(),

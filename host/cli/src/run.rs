@@ -27,7 +27,7 @@ fn mention_missing_grants(progress: &Progress, name: &str, outline: &ComponentOu
         progress.say(&format!("note: {name} asks for kv, which is not granted: its calls are denied (--grant kv)"));
     }
     if outline.wants("clawhost:llm/llm") && grants.models.is_empty() {
-        let hint = "its calls are denied (--grant llm:ALIAS=MODEL)";
+        let hint = "its calls are denied (--grant llm:ALIAS=SPEC)";
         progress.say(&format!("note: {name} asks for models, and none is granted: {hint}"));
     }
 }
@@ -81,12 +81,13 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         split: options.tasks.clone(),
         options: environment_spec.options.clone(),
         max_turns: options.max_turns,
+        episode_bytes: host.limits().episode_bytes,
         failure_budget: options.failure_budget,
     };
     let run = data::run_id(clock.now_ms())?;
     let facts = Facts {
         environment: environment.identity().clone(),
-        rewards: rewards.iter().map(|rule| rule.reward.identity().clone()).collect(),
+        rewards: rewards.iter().map(|rule| (rule.reward.identity().clone(), rule.options.clone())).collect(),
         policy: model.identity(),
         plan: plan.clone(),
         run: run.clone(),
@@ -94,9 +95,11 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         step_fuel: host.limits().step.fuel,
         token_limit: options.max_tokens_total,
         cost_limit: options.max_cost,
+        priced: options.price.is_some(),
     };
     let config = serde_json::json!({
-        "environment": facts.environment, "rewards": facts.rewards, "policy": facts.policy, "plan": plan,
+        "environment": facts.environment, "rewards": rewards.iter().map(|rule| rule.reward.identity()).collect::<Vec<_>>(),
+        "policy": facts.policy, "plan": plan,
         "reward_options": reward_specs.iter().map(|spec| spec.options.clone()).collect::<Vec<_>>(),
         "grants": grants.names(), "system_prompt": system_prompt, "sampling": sampling, "version": env!("CARGO_PKG_VERSION"),
     });
@@ -124,22 +127,20 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         summary::text(&facts, &report, &spent, wall)?;
     }
     Ok(match report.stopped {
-        None if report.failed > allowed(options) => Exit::FailureBudget,
         None => Exit::Ok,
+        Some(StopReason::ModelBudget) => Exit::ModelBudget,
         Some(StopReason::FailureBudget { .. }) => Exit::FailureBudget,
         Some(StopReason::Cancelled) => Exit::Interrupted,
     })
-}
-
-fn allowed(options: &args::Run) -> u64 {
-    (options.failure_budget * options.episodes as f64).floor() as u64
 }
 
 /// One reward with the same options twice would count twice in every mean.
 fn refuse_twins(rewards: &[ScoringRule]) -> Result<(), UsageError> {
     let mut seen: Vec<(Digest, _)> = Vec::new();
     for rule in rewards {
-        let key = (rule.reward.identity().digest, &rule.options);
+        let mut options = rule.options.clone();
+        options.sort();
+        let key = (rule.reward.identity().digest, options);
         if seen.contains(&key) {
             return Err(UsageError(format!("{} is given twice with equal options", rule.reward.identity().name)));
         }

@@ -1,6 +1,6 @@
 //! What a run came to, for people and for machines.
 
-use clawhost_core::{LlmIdentity, PluginIdentity, RunId};
+use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped};
 use clawhost_providers::Spending;
 use clawhost_runtime::{Plan, RunReport, StopReason};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What was run.
 pub(crate) struct Facts {
     pub(crate) environment: PluginIdentity,
-    pub(crate) rewards: Vec<PluginIdentity>,
+    pub(crate) rewards: Vec<(PluginIdentity, Attributes)>,
     pub(crate) policy: LlmIdentity,
     pub(crate) plan: Plan,
     pub(crate) run: RunId,
@@ -19,6 +19,13 @@ pub(crate) struct Facts {
     pub(crate) step_fuel: u64,
     pub(crate) token_limit: Option<u64>,
     pub(crate) cost_limit: Option<f64>,
+    pub(crate) priced: bool,
+}
+
+/// `?name=value&...`, or nothing.
+fn query(options: &Attributes) -> String {
+    let pairs: Vec<String> = options.iter().map(|(name, value)| format!("{name}={}", escaped(value, 80))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
 /// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
@@ -33,11 +40,13 @@ pub(crate) fn json(
     let mut plan = serde_json::to_value(&facts.plan)?;
     // Never changes a result, so it is no part of what is compared.
     let concurrency = plan.as_object_mut().and_then(|plan| plan.remove("concurrency"));
+    let reward = |(reward, options): &(PluginIdentity, Attributes)| serde_json::json!({ "name": reward.name, "version": reward.version, "digest": reward.digest, "options": options });
+    let rewards: Vec<_> = facts.rewards.iter().map(reward).collect();
     let document = serde_json::json!({
         "format": 1,
         "state_id": report.state_id,
         "environment": facts.environment,
-        "rewards": facts.rewards,
+        "rewards": rewards,
         "policy": facts.policy,
         "plan": plan,
         "split": report.split,
@@ -51,7 +60,6 @@ pub(crate) fn json(
         "steps": report.steps,
         "peak_step_fuel": report.peak_step_fuel,
         "usage": report.usage,
-        "cost": facts.cost_limit.is_some().then_some(spent.cost),
         "timing": {
             "run": facts.run,
             "started": crate::data::time(started_ms),
@@ -59,6 +67,11 @@ pub(crate) fn json(
             "steps_per_second": report.steps as f64 / seconds.max(1e-9),
             "episodes_per_second": report.episodes.len() as f64 / seconds.max(1e-9),
             "concurrency": concurrency,
+            // All model calls, those of plugins and of abandoned episodes included.
+            "spent": {
+                "calls": spent.calls, "prompt_tokens": spent.usage.prompt_tokens,
+                "completion_tokens": spent.usage.completion_tokens, "cost": facts.priced.then_some(spent.cost),
+            },
         },
     });
     writeln!(anstream::stdout(), "{document:#}")?;
@@ -117,10 +130,13 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     let mut out = anstream::stdout().lock();
     let name = |plugin: &PluginIdentity| format!("{} {} ({})", plugin.name, plugin.version, plugin.digest.short());
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
-    writeln!(out, "{}{}, split {}", row("environment"), name(&facts.environment), report.split)?;
-    writeln!(out, "{}{} {}", row("policy"), facts.policy.provider, facts.policy.model)?;
-    for reward in &facts.rewards {
-        writeln!(out, "{}{}", row("scored by"), name(reward))?;
+    let environment = name(&facts.environment) + &query(&facts.plan.options);
+    writeln!(out, "{}{environment}, split {}", row("environment"), escaped(&report.split, 80))?;
+    let LlmIdentity { provider, model, version } = &facts.policy;
+    let policy = if provider == model { provider.clone() } else { format!("{provider} {model} at {version}") };
+    writeln!(out, "{}{policy}", row("policy"))?;
+    for (reward, options) in &facts.rewards {
+        writeln!(out, "{}{}{}", row("scored by"), name(reward), query(options))?;
     }
     let endings: Vec<String> = report.endings.iter().map(|(ending, count)| format!("{count} {ending}")).collect();
     writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), facts.plan.episodes, endings.join(", "))?;
@@ -140,6 +156,7 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
         (None, _) if facts.rewards.is_empty() => {
             writeln!(out, "{}not scored: name a reward with --reward R.wasm", row("reward"))?;
         }
+        (None, _) if report.failed > 0 => writeln!(out, "{}not scored: see the failures below", row("reward"))?,
         (None, _) => writeln!(out, "{}not scored: no reward had anything to say", row("reward"))?,
     }
     let seconds = wall.as_secs_f64();
@@ -151,17 +168,17 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
         thousands((report.steps as f64 / seconds.max(1e-9)) as u64),
         thousands((report.episodes.len() as f64 / seconds.max(1e-9)) as u64),
     )?;
-    let tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens;
+    let tokens = spent.usage.prompt_tokens.saturating_add(spent.usage.completion_tokens);
     let of = facts.token_limit.map(|limit| format!(" of {}", thousands(limit))).unwrap_or_default();
     let cost = match facts.cost_limit {
-        Some(limit) => format!(", cost {:.4} of {limit}", spent.cost),
-        None if spent.cost > 0.0 => format!(", cost {:.4}", spent.cost),
+        Some(limit) => format!(", cost {:.6} of {limit}", spent.cost),
+        None if facts.priced => format!(", cost {:.6}", spent.cost),
         None => String::new(),
     };
     let fuel = report.peak_step_fuel.map_or_else(String::new, |fuel| {
-        format!(", fuel {:.2} % of a step's budget at most", 100.0 * fuel as f64 / facts.step_fuel.max(1) as f64)
+        format!(", fuel {} of {} in the longest step", thousands(fuel), thousands(facts.step_fuel))
     });
-    let allowed = (facts.plan.failure_budget * facts.plan.episodes as f64).floor() as u64;
+    let allowed = facts.plan.failures_allowed();
     writeln!(
         out,
         "{}tokens {}{of}{cost}{fuel}, failures {} of {allowed} allowed",
@@ -175,7 +192,11 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     match &report.stopped {
         Some(StopReason::FailureBudget { failed, allowed }) => writeln!(
             out,
-            "\x1b[1;31mstopped:\x1b[0m {failed} episodes failed, {allowed} may; mend the cause above, or raise --failure-budget"
+            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above, or raise --failure-budget"
+        )?,
+        Some(StopReason::ModelBudget) => writeln!(
+            out,
+            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost to go on"
         )?,
         Some(StopReason::Cancelled) => writeln!(out, "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded")?,
         None => {}
@@ -183,16 +204,21 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     Ok(())
 }
 
+/// A failure's words without its numbers: what differs by a count or an address is one cause.
+fn cause(failure: &str) -> String {
+    failure.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
+}
+
 fn failures(out: &mut impl std::io::Write, report: &RunReport) -> anyhow::Result<()> {
-    let mut kinds: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, (u64, &str, &str)> = BTreeMap::new();
     for episode in report.episodes.iter().filter(|episode| episode.failed()) {
         let failure = episode.failure.as_deref().unwrap_or("?");
-        kinds.entry(failure).or_insert((0, &episode.id.0)).0 += 1;
+        kinds.entry(cause(failure)).or_insert((0, failure, &episode.id.0)).0 += 1;
     }
-    let mut kinds: Vec<_> = kinds.into_iter().collect();
-    kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
-    for (failure, (count, example)) in kinds.iter().take(SHOWN_FAILURES) {
-        writeln!(out, "\x1b[31mfailed\x1b[0m      {count} x {failure}")?;
+    let mut kinds: Vec<_> = kinds.into_values().collect();
+    kinds.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
+    for (count, failure, example) in kinds.iter().take(SHOWN_FAILURES) {
+        writeln!(out, "\x1b[31mfailed\x1b[0m      {count} x {}", escaped(failure, 1000))?;
         writeln!(out, "            see `clawhost episodes show {example}`")?;
     }
     if kinds.len() > SHOWN_FAILURES {

@@ -27,8 +27,23 @@ pub struct Artefact {
     pub name: String,
     /// For example `text/plain`.
     pub media_type: String,
-    /// The content.
+    /// The content; in JSON as base64.
+    #[serde(with = "base64_text")]
     pub bytes: Vec<u8>,
+}
+
+mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
 }
 
 /// How an episode ended.
@@ -109,6 +124,19 @@ pub struct Turn {
     pub timing: TurnTiming,
 }
 
+/// An answer that led to no turn: the step that should have taken it failed. Whoever looks for the cause needs it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Untaken {
+    /// Digest of the whole request that the model was sent.
+    pub request: Digest,
+    /// The policy's message.
+    pub action: Message,
+    /// Why the model stopped.
+    pub finish: String,
+    /// What the model call cost.
+    pub usage: Usage,
+}
+
 /// Who acted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyRecord {
@@ -172,6 +200,9 @@ pub struct Episode {
     /// The environment's messages after the last action.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closing: Vec<Message>,
+    /// The answer that a failing step was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untaken: Option<Untaken>,
     /// How it ended.
     pub ending: Ending,
     /// The last value of every signal.

@@ -97,7 +97,7 @@ impl fmt::Display for FailureKind {
 
 /// Why something could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{kind}({code}): {message}")]
+#[error("{}: {message}", self.label())]
 pub struct Failure {
     /// Whose fault.
     pub kind: FailureKind,
@@ -118,7 +118,10 @@ impl Failure {
 
     /// Kind and code as one word, for counting: `limit(fuel)`.
     pub fn label(&self) -> String {
-        format!("{}({})", self.kind, self.code)
+        match self.kind.to_string() {
+            kind if kind == self.code => kind,
+            kind => format!("{kind}({})", self.code),
+        }
     }
 }
 

@@ -15,13 +15,16 @@ mod limits;
 mod message;
 mod plugin;
 mod ports;
+mod safe_text;
 mod seeds;
 mod state_id;
 mod task;
 mod verdict;
 
 pub use digest::{Digest, ParseDigestError, canonical_json};
-pub use episode::{Artefact, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming};
+pub use episode::{
+    Artefact, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming, Untaken,
+};
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use ids::{EpisodeId, RunId};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits};
@@ -33,6 +36,7 @@ pub use ports::{
     ModelError, ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RunRecord,
     StartParams, Status, StepResult, StoreError,
 };
+pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};

@@ -83,6 +83,8 @@ pub struct Limits {
     /// Guest memory of all instances on this host.
     pub host_memory_bytes: usize,
 
+    /// Everything recorded of one episode: what it said, was told, measured and left behind.
+    pub episode_bytes: usize,
     /// An observation: a page of a novel is 2 KiB.
     pub observation_bytes: usize,
     /// Messages in an observation.
@@ -167,6 +169,7 @@ impl Default for Limits {
             pooled_component_bytes: 2 * MIB,
             live_instances: 10_000,
             host_memory_bytes: 2048 * MIB,
+            episode_bytes: 16 * MIB,
             observation_bytes: MIB,
             messages: 64,
             parts: 64,

@@ -317,7 +317,9 @@ pub struct RunRecord {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full.
-    #[error("{0}: the disk is full; free some space and run again, what was recorded before is safe")]
+    #[error(
+        "{0}: no room left: the disk is full, or --store-limit is reached; make room and run again, what was recorded before is safe"
+    )]
     Full(String),
     /// Another process holds the database.
     #[error("{0}: another process is writing to this database; wait for it, or use another --data folder")]

@@ -45,6 +45,9 @@ impl World {
     }
 }
 
+/// Longest name of an import or export that is looked at; ours have under 60 bytes.
+const NAME_BYTES: usize = 256;
+
 /// The release track this host speaks. The version of the exported interface tells a plugin's track.
 const TRACK: &str = "0.1.";
 
@@ -179,12 +182,12 @@ fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), Engi
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
-                    imports.push(import.map_err(damaged)?.name.name.to_owned());
+                    imports.push(clawhost_core::escaped(import.map_err(damaged)?.name.name, NAME_BYTES));
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
                 for export in section {
-                    exports.push(export.map_err(damaged)?.name.name.to_owned());
+                    exports.push(clawhost_core::escaped(export.map_err(damaged)?.name.name, NAME_BYTES));
                 }
             }
             _ => {}

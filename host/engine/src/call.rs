@@ -1,9 +1,9 @@
 //! One call into a guest: budgets before, verdict after.
 
 use crate::failure;
-use crate::state::State;
+use crate::state::{LimitHit, State};
 use crate::ticker::TICK;
-use clawhost_core::{CallLimits, Failure, PluginIdentity};
+use clawhost_core::{CallLimits, Failure, PluginIdentity, code};
 use std::time::{Duration, Instant};
 use wasmtime::Store;
 
@@ -23,7 +23,23 @@ pub(crate) fn begin(store: &mut Store<State>, export: &'static str, limits: &Cal
     call.deadline = Instant::now() + Duration::from_millis(limits.deadline_ms);
     call.host_calls = 0;
     call.host_bytes = 0;
+    call.abandoned = false;
     Ok(())
+}
+
+/// Runs the call under its deadline, which covers computing (the guest yields at every tick) and waiting alike. The
+/// timer is only set when the call does not finish at once.
+///
+/// # Errors
+/// As the call, or the deadline passed: the call was abandoned half-way, and its fuel is unknown.
+pub(crate) async fn within<T>(
+    deadline: Instant,
+    call: impl Future<Output = wasmtime::Result<T>>,
+) -> wasmtime::Result<T> {
+    match tokio::time::timeout_at(tokio::time::Instant::from_std(deadline), call).await {
+        Ok(result) => result,
+        Err(_) => Err(LimitHit::new(code::DEADLINE, "took longer than its deadline").into()),
+    }
 }
 
 /// What came of the call.
@@ -35,10 +51,17 @@ pub(crate) fn end<T>(
     plugin: &PluginIdentity,
     result: wasmtime::Result<T>,
 ) -> Result<T, Failure> {
-    result.map_err(|error| failure::from_error(store, plugin, &error))
+    result.map_err(|error| {
+        let abandoned = error.downcast_ref::<LimitHit>().is_some_and(|hit| hit.code == code::DEADLINE);
+        store.data_mut().call.abandoned = abandoned;
+        failure::from_error(store, plugin, &error)
+    })
 }
 
-/// Fuel the call has used so far.
+/// Fuel the call has used; unknown if it was abandoned half-way.
 pub(crate) fn fuel_used(store: &Store<State>) -> Option<u64> {
+    if store.data().call.abandoned {
+        return None;
+    }
     store.get_fuel().ok().map(|left| store.data().call.fuel.saturating_sub(left))
 }

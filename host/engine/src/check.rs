@@ -34,7 +34,17 @@ impl Check<'_> {
         if name.is_empty() {
             return self.refuse(code::MALFORMED, format!("{what} without a name"));
         }
+        self.shown(&format!("the name of {what}"), name)?;
         self.at_most(&format!("bytes in the name of {what}"), name.len(), self.limits.name_bytes)
+    }
+
+    /// Text that people see when they decide what to trust: nothing in it may hide or move other text.
+    fn shown(&self, what: &str, text: &str) -> Result<(), Failure> {
+        if text.chars().any(clawhost_core::is_hidden) {
+            let text = clawhost_core::escaped(text, self.limits.name_bytes);
+            return self.refuse(code::MALFORMED, format!("hidden characters in {what}: `{text}`"));
+        }
+        Ok(())
     }
 
     pub(crate) fn text(&self, what: &str, text: &str) -> Result<(), Failure> {
@@ -53,7 +63,7 @@ impl Check<'_> {
         let mut seen = BTreeSet::new();
         for name in names {
             if !seen.insert(name) {
-                let name = crate::capability::log::escaped(name, self.limits.name_bytes);
+                let name = clawhost_core::escaped(name, self.limits.name_bytes);
                 return self.refuse(code::DUPLICATE, format!("two {what} named `{name}`"));
             }
         }
@@ -64,7 +74,7 @@ impl Check<'_> {
         if value.is_finite() {
             return Ok(());
         }
-        let what = crate::capability::log::escaped(what, self.limits.name_bytes);
+        let what = clawhost_core::escaped(what, self.limits.name_bytes);
         self.refuse(code::NOT_FINITE, format!("{what} is {value}, not a finite number"))
     }
 
@@ -105,7 +115,7 @@ impl Check<'_> {
             self.attributes(&tool.extra)?;
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
             if tool.name.is_empty() || tool.name.len() > TOOL_NAME_BYTES || !tool.name.bytes().all(plain) {
-                let name = crate::capability::log::escaped(&tool.name, TOOL_NAME_BYTES);
+                let name = clawhost_core::escaped(&tool.name, TOOL_NAME_BYTES);
                 let rule = "letters, digits, `_` and `-`, at most 64 bytes";
                 return self.refuse(code::MALFORMED, format!("a tool named `{name}`; a tool's name has {rule}"));
             }
@@ -134,18 +144,22 @@ impl Check<'_> {
         self.name("a plugin", &about.name)?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if !about.name.bytes().all(plain) {
-            let name = crate::capability::log::escaped(&about.name, self.limits.name_bytes);
+            let name = clawhost_core::escaped(&about.name, self.limits.name_bytes);
             return self.refuse(code::MALFORMED, format!("a plugin named `{name}`: letters, digits, `_`, `-` and `.`"));
         }
-        self.text("the version", &about.version)?;
-        self.text("the summary", &about.summary)?;
+        for (what, text) in [("the version", &about.version), ("the summary", &about.summary)] {
+            self.text(what, text)?;
+            self.shown(what, text)?;
+        }
         self.at_most("features", about.features.len(), self.limits.attributes)?;
         self.at_most("options", about.options.len(), self.limits.attributes)?;
         about.features.iter().try_for_each(|feature| self.name("a feature", feature))?;
         about.options.iter().try_for_each(|option| {
             self.name("an option", &option.name)?;
             self.text("an option's summary", &option.summary)?;
-            self.text("an option's default", &option.default_value)
+            self.shown("an option's summary", &option.summary)?;
+            self.text("an option's default", &option.default_value)?;
+            self.shown("an option's default", &option.default_value)
         })?;
         self.distinct("options", about.options.iter().map(|option| option.name.as_str()))?;
         self.attributes(&about.extra)

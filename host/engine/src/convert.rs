@@ -83,19 +83,6 @@ pub(crate) fn message_to(message: &Message) -> wit::Message {
     }
 }
 
-/// Bytes of text in a message that goes to the guest.
-pub(crate) fn message_len(message: &wit::Message) -> usize {
-    let parts: usize = message
-        .parts
-        .iter()
-        .map(|part| match part {
-            wit::Part::Text(text) | wit::Part::Json(text) => text.len(),
-            wit::Part::Blob(blob) => blob.digest.len(),
-        })
-        .sum();
-    parts + message.tool_calls.iter().map(|call| call.arguments.len() + call.name.len()).sum::<usize>()
-}
-
 pub(crate) fn tool_from(tool: wit::ToolSpec) -> ToolSpec {
     ToolSpec { name: tool.name, description: tool.description, input_schema: tool.input_schema, extra: tool.extra }
 }

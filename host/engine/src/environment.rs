@@ -102,7 +102,8 @@ impl EnvironmentPlugin {
     ) -> Result<(Place, Guest), Failure> {
         let mut place = Place::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
-        let guest = self.pre.instantiate_async(&mut place.store).await;
+        let deadline = place.deadline();
+        let guest = call::within(deadline, self.pre.instantiate_async(&mut place.store)).await;
         let guest = call::end(&mut place.store, &self.identity, guest)?;
         Ok((place, guest))
     }
@@ -111,7 +112,9 @@ impl EnvironmentPlugin {
         // A throw-away instance without grants: what a plugin is must not depend on what it may do.
         let limits = &self.host.limits.describe;
         let (mut place, guest) = self.instance("describe", limits, 0, Arc::default()).await?;
-        let answer = guest.clawhost_environment_environment().call_describe(&mut place.store).await;
+        let deadline = place.deadline();
+        let call = guest.clawhost_environment_environment().call_describe(&mut place.store);
+        let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let wit = answer.map_err(|error| env_error(&self.identity, "describe", error))?;
         let check = self.check("describe");
@@ -148,8 +151,10 @@ impl Environment for EnvironmentPlugin {
         let limit = limit.min(self.host.limits.tasks_per_call);
         let (mut place, guest) = self.instance("tasks", &self.host.limits.tasks, context.seed, Arc::default()).await?;
         let context = convert::context_to(context);
-        let answer =
-            guest.clawhost_environment_environment().call_tasks(&mut place.store, &context, split, offset, limit).await;
+        let deadline = place.deadline();
+        let interface = guest.clawhost_environment_environment();
+        let call = interface.call_tasks(&mut place.store, &context, split, offset, limit);
+        let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let tasks = answer.map_err(|error| env_error(&self.identity, "tasks", error))?;
         let tasks: Vec<Task> = tasks.into_iter().map(convert::task_from).collect();
@@ -167,7 +172,9 @@ impl Environment for EnvironmentPlugin {
             extra: Vec::new(),
         };
         let interface = guest.clawhost_environment_environment();
-        let answer = interface.episode().call_start(&mut place.store, &wit_params).await;
+        let deadline = place.deadline();
+        let episodes = interface.episode();
+        let answer = call::within(deadline, episodes.call_start(&mut place.store, &wit_params)).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let (episode, opening) = answer.map_err(|error| env_error(&self.identity, "start", error))?;
         let check = self.check("start");
@@ -225,8 +232,9 @@ impl Live {
     }
 
     fn end<T>(&mut self, result: wasmtime::Result<T>) -> Result<T, Failure> {
+        let ended = call::end(&mut self.place.store, &self.identity, result);
         self.fuel = call::fuel_used(&self.place.store);
-        let value = call::end(&mut self.place.store, &self.identity, result)?;
+        let value = ended?;
         self.dead = false;
         Ok(value)
     }
@@ -245,7 +253,10 @@ impl LiveEpisode for Live {
             extra: Vec::new(),
         };
         let interface = self.guest.clawhost_environment_environment();
-        let answer = interface.episode().call_step(&mut self.place.store, self.episode, &action).await;
+        let deadline = self.place.deadline();
+        let episodes = interface.episode();
+        let call = episodes.call_step(&mut self.place.store, self.episode, &action);
+        let answer = call::within(deadline, call).await;
         let result = self.end(answer)?.map_err(|error| env_error(&self.identity, "step", error))?;
         let limits = self.place.store.data().limits.clone();
         let check = Check { plugin: &self.identity, export: "step", limits: &limits };
@@ -263,7 +274,7 @@ impl LiveEpisode for Live {
                 Status::Truncated(why)
             }
             wit::Status::Other(text) => {
-                let text = crate::capability::log::escaped(&text, check.limits.name_bytes);
+                let text = clawhost_core::escaped(&text, check.limits.name_bytes);
                 return check.refuse(code::UNKNOWN_CASE, format!("status `{text}`, which this host does not know"));
             }
         };
@@ -274,7 +285,10 @@ impl LiveEpisode for Live {
         let limits = self.place.store.data().limits.snapshot;
         self.begin("snapshot", &limits)?;
         let interface = self.guest.clawhost_environment_environment();
-        let answer = interface.episode().call_snapshot(&mut self.place.store, self.episode).await;
+        let deadline = self.place.deadline();
+        let episodes = interface.episode();
+        let call = episodes.call_snapshot(&mut self.place.store, self.episode);
+        let answer = call::within(deadline, call).await;
         let bytes = self.end(answer)?.map_err(|error| env_error(&self.identity, "snapshot", error))?;
         let limits = self.place.store.data().limits.clone();
         let check = Check { plugin: &self.identity, export: "snapshot", limits: &limits };

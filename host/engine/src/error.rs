@@ -6,12 +6,12 @@ use clawhost_core::Failure;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The file cannot be read.
-    #[error("{path}: {source}; check the path (guests built here lie in target/guests)")]
+    #[error("{path}: {reason}; check the path (guests built here lie in target/guests)")]
     Read {
         /// The file.
         path: String,
         /// What the system said.
-        source: std::io::Error,
+        reason: String,
     },
     /// The file is longer than a component may be.
     #[error(

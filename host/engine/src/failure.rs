@@ -86,12 +86,12 @@ pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &
 /// A readable function name, with what a hostile name could do to a terminal escaped.
 fn demangled(name: &str) -> String {
     let name = format!("{:#}", rustc_demangle::demangle(name));
-    crate::capability::log::escaped(&name, 200)
+    clawhost_core::escaped(&name, 200)
 }
 
 /// A failure of the plugin's own making: it answered with an error.
 pub(crate) fn plugin_error(plugin: &PluginIdentity, export: &str, case: &str, text: &str) -> Failure {
-    let text = crate::capability::log::escaped(text, 2000);
+    let text = clawhost_core::escaped(text, 2000);
     let message = format!("{} {} answered `{export}` with {case}: {text}", plugin.name, plugin.digest.short());
     Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, message)
 }

@@ -125,7 +125,7 @@ impl Host {
     /// The file cannot be read, or is larger than any component may be.
     pub fn read(&self, path: &Path) -> Result<Vec<u8>, EngineError> {
         let name = path.display().to_string();
-        let fail = |source| EngineError::Read { path: name.clone(), source };
+        let fail = |error: std::io::Error| EngineError::Read { path: name.clone(), reason: error.to_string() };
         let size = std::fs::metadata(path).map_err(fail)?.len();
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let limit = self.0.limits.interpreter_component_bytes;
@@ -181,11 +181,13 @@ impl Host {
         let outline = self.outline(name, bytes)?;
         outline.expect(name, wanted)?;
         let small = bytes.len() <= self.0.limits.pooled_component_bytes;
-        let bench = match &self.0.pooled {
-            Some(pooled) if small => pooled,
-            _ => &self.0.on_demand,
+        let pooled = self.0.pooled.as_ref().filter(|_| small);
+        // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
+        let fits = pooled.and_then(|pooled| Some((pooled, self.component(pooled, name, &outline, bytes).ok()?)));
+        let (bench, component) = match fits {
+            Some(fits) => fits,
+            None => (&self.0.on_demand, self.component(&self.0.on_demand, name, &outline, bytes)?),
         };
-        let component = self.component(bench, name, &outline, bytes)?;
         let pre = bench
             .linker
             .instantiate_pre(&component)

@@ -46,8 +46,8 @@ fn permission(import: &str) -> Permission {
     let (allows, grant) = match name {
         "clawhost:types/types" => ("plain data", None),
         "clawhost:log/log" => ("write log lines, within a quota", None),
-        "clawhost:llm/llm" => ("ask models that you name", Some("--grant llm:ALIAS=MODEL")),
-        "clawhost:kv/kv" => ("keep notes, private to the episode", Some("--grant kv")),
+        "clawhost:llm/llm" => ("ask models that you name", Some("--grant llm:ALIAS=SPEC")),
+        "clawhost:kv/kv" => ("keep notes, which are kept with the run", Some("--grant kv")),
         "clawhost:episode/view" => ("read the episodes it is asked about", None),
         _ if name.starts_with("wasi:clocks/") => ("read a virtual clock", None),
         _ if name.starts_with("wasi:random/") => ("draw numbers from the episode's seed", None),

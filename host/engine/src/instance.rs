@@ -6,6 +6,7 @@ use crate::host::HostInner;
 use crate::state::{Memory, State, on_tick};
 use clawhost_core::Failure;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::{Engine, Store};
 
@@ -16,6 +17,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// When the call in progress must be over.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.store.data().call.deadline
+    }
+
     /// Waits for a free place, then makes a store. Nothing waits while it holds a place, so no two can wait for each
     /// other.
     pub(crate) async fn take(

@@ -96,8 +96,12 @@ impl ReflectorPlugin {
         let memory = self.host.limits.memory_bytes;
         let mut place = Place::take(&self.host, &self.engine, memory, seed, grants).await?;
         place.store.data_mut().group = group.to_vec();
+        // The handle of the group and one for each of its episodes are no hoarding.
+        let handles = self.host.limits.handles.saturating_add(group.len()).saturating_add(1);
+        place.store.data_mut().table.set_max_capacity(handles);
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
-        let guest = self.pre.instantiate_async(&mut place.store).await;
+        let deadline = place.deadline();
+        let guest = call::within(deadline, self.pre.instantiate_async(&mut place.store)).await;
         let guest = call::end(&mut place.store, &self.identity, guest)?;
         Ok((place, guest))
     }
@@ -105,7 +109,9 @@ impl ReflectorPlugin {
     async fn describe(&self) -> Result<About, Failure> {
         let limits = &self.host.limits.describe;
         let (mut place, guest) = self.instance("describe", limits, 0, Arc::default(), &[]).await?;
-        let answer = guest.clawhost_reflector_reflector().call_describe(&mut place.store).await;
+        let deadline = place.deadline();
+        let call = guest.clawhost_reflector_reflector().call_describe(&mut place.store);
+        let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let about = convert::about_from(answer.map_err(|error| reflect_error(&self.identity, "describe", error))?);
         Check { plugin: &self.identity, export: "describe", limits: &self.host.limits }.about(&about)?;
@@ -134,7 +140,7 @@ impl ReflectorPlugin {
                 Change::RewriteSection(name, text)
             }
             wit::Change::Other(text) => {
-                let text = crate::capability::log::escaped(&text, check.limits.name_bytes);
+                let text = clawhost_core::escaped(&text, check.limits.name_bytes);
                 return check.refuse(code::UNKNOWN_CASE, format!("change `{text}`, which this host does not know"));
             }
         };
@@ -187,7 +193,9 @@ impl Reflector for ReflectorPlugin {
         };
         let context = convert::context_to(context);
         let reflector = guest.clawhost_reflector_reflector();
-        let answer = reflector.call_reflect(&mut place.store, &context, &playbook, borrow).await;
+        let deadline = place.deadline();
+        let call = reflector.call_reflect(&mut place.store, &context, &playbook, borrow);
+        let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let proposals = answer.map_err(|error| reflect_error(&self.identity, "reflect", error))?;
         let check = Check { plugin: &self.identity, export: "reflect", limits: &self.host.limits };

@@ -18,6 +18,9 @@ use clawhost_core::{
 use std::sync::Arc;
 use wasmtime::Engine;
 
+/// Largest bound of a range: sums of squares of such values stay finite.
+const LARGEST_BOUND: f64 = 1e100;
+
 /// A reward plugin.
 pub struct RewardPlugin {
     host: Arc<HostInner>,
@@ -96,9 +99,13 @@ impl RewardPlugin {
         let memory = self.host.limits.reward_memory_bytes;
         let mut place = Place::take(&self.host, &self.engine, memory, seed, grants).await?;
         place.store.data_mut().group = group.to_vec();
+        // The handle of the group and one for each of its episodes are no hoarding.
+        let handles = self.host.limits.handles.saturating_add(group.len()).saturating_add(1);
+        place.store.data_mut().table.set_max_capacity(handles);
         place.store.data_mut().shows_reference = true;
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
-        let guest = self.pre.instantiate_async(&mut place.store).await;
+        let deadline = place.deadline();
+        let guest = call::within(deadline, self.pre.instantiate_async(&mut place.store)).await;
         let guest = call::end(&mut place.store, &self.identity, guest)?;
         Ok((place, guest))
     }
@@ -106,7 +113,9 @@ impl RewardPlugin {
     async fn describe(&self) -> Result<RewardDescription, Failure> {
         let limits = &self.host.limits.describe;
         let (mut place, guest) = self.instance("describe", limits, 0, Arc::default(), &[]).await?;
-        let answer = guest.clawhost_reward_reward().call_describe(&mut place.store).await;
+        let deadline = place.deadline();
+        let call = guest.clawhost_reward_reward().call_describe(&mut place.store);
+        let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let wit = answer.map_err(|error| reward_error(&self.identity, "describe", error))?;
         let check = Check { plugin: &self.identity, export: "describe", limits: &self.host.limits };
@@ -115,6 +124,10 @@ impl RewardPlugin {
         check.attributes(&wit.extra)?;
         check.finite("minimum", wit.minimum)?;
         check.finite("maximum", wit.maximum)?;
+        if wit.minimum.abs().max(wit.maximum.abs()) > LARGEST_BOUND {
+            return check
+                .refuse(code::OUT_OF_RANGE, format!("a range beyond {LARGEST_BOUND:e}: its mean would overflow"));
+        }
         if wit.minimum >= wit.maximum {
             return check.refuse(code::OUT_OF_RANGE, format!("a range from {} to {}", wit.minimum, wit.maximum));
         }
@@ -174,7 +187,7 @@ impl RewardPlugin {
             }
             wit::Verdict::Failed(why) => Err(failure::plugin_error(&self.identity, "score", "failed", &why)),
             wit::Verdict::Other(text) => {
-                let text = crate::capability::log::escaped(&text, check.limits.name_bytes);
+                let text = clawhost_core::escaped(&text, check.limits.name_bytes);
                 check.refuse(code::UNKNOWN_CASE, format!("verdict `{text}`, which this host does not know"))
             }
         }
@@ -206,7 +219,9 @@ impl Reward for RewardPlugin {
         let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
         let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
         let context = convert::context_to(context);
-        let answer = guest.clawhost_reward_reward().call_score(&mut place.store, &context, borrow).await;
+        let deadline = place.deadline();
+        let call = guest.clawhost_reward_reward().call_score(&mut place.store, &context, borrow);
+        let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let verdicts = answer.map_err(|error| reward_error(&self.identity, "score", error))?;
         if verdicts.len() != group.len() {

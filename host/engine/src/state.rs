@@ -61,12 +61,13 @@ pub(crate) struct Memory {
     table_limit: usize,
     per_component: usize,
     held: usize,
+    last_growth: usize,
 }
 
 impl Memory {
     pub(crate) fn new(host: Arc<HostMemory>, limit: usize, limits: &Limits) -> Self {
         let (table_limit, per_component) = (limits.table_elements, limits.core_instances);
-        Self { host, limit, table_limit, per_component, held: 0 }
+        Self { host, limit, table_limit, per_component, held: 0, last_growth: 0 }
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -96,7 +97,16 @@ impl ResourceLimiter for Memory {
             return Err(LimitHit::new(code::HOST_MEMORY, "the host's guest memory is used up").into());
         }
         self.held = total;
+        self.last_growth = more;
         Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        // The engine refused it after all, for instance because the memory declares a maximum: nothing is held.
+        let more = std::mem::take(&mut self.last_growth);
+        self.held = self.held.saturating_sub(more);
+        self.host.give_back(more);
+        Ok(())
     }
 
     fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
@@ -133,6 +143,8 @@ pub(crate) struct CallState {
     pub(crate) deadline: Instant,
     pub(crate) host_calls: u32,
     pub(crate) host_bytes: usize,
+    /// The deadline passed while the call was under way: counters of the engine are stale.
+    pub(crate) abandoned: bool,
 }
 
 /// What a store carries.
@@ -185,6 +197,7 @@ impl State {
                 deadline: Instant::now(),
                 host_calls: 0,
                 host_bytes: 0,
+                abandoned: false,
             },
             host_digest: Digest::of(b""),
             recent: VecDeque::new(),
@@ -202,6 +215,13 @@ impl State {
             let message = format!("more than {} calls to the host in one call", self.limits.host_calls);
             return Err(LimitHit::new(code::HOST_CALLS, message).into());
         }
+        self.note(name, detail);
+        Ok(())
+    }
+
+    /// Notes a host call for replay and reports, without charging it.
+    pub(crate) fn note(&mut self, name: &'static str, detail: &[&[u8]]) {
+        let bytes: usize = detail.iter().map(|part| part.len()).sum();
         self.host_digest = self.host_digest.extended(name.as_bytes());
         for part in detail {
             self.host_digest = self.host_digest.extended(part);
@@ -210,7 +230,6 @@ impl State {
             self.recent.pop_front();
         }
         self.recent.push_back(format!("{name}({bytes} B)"));
-        Ok(())
     }
 
     /// Charges bytes that the host gives to the guest.
@@ -237,9 +256,6 @@ pub(crate) fn on_tick(mut store: StoreContextMut<'_, State>) -> wasmtime::Result
     if call.ticks > call.ticks_limit {
         let message = format!("kept a processor busy for {} ms", call.ticks * crate::ticker::TICK.as_millis() as u64);
         return Err(LimitHit::new(code::BUSY, message).into());
-    }
-    if Instant::now() > call.deadline {
-        return Err(LimitHit::new(code::DEADLINE, "took longer than its deadline").into());
     }
     Ok(UpdateDeadline::Yield(1))
 }

@@ -84,7 +84,8 @@ impl OpenAi {
     /// # Errors
     /// The address is unusable, or a key would travel in the clear.
     pub fn new(config: OpenAiConfig) -> Result<Self, ProviderError> {
-        let base = config.base_url.trim_end_matches('/');
+        // People copy whole addresses: what is added below is taken off first.
+        let base = config.base_url.trim_end_matches('/').trim_end_matches("/chat/completions").trim_end_matches('/');
         let address = |why: &str| ProviderError::Address(base.to_owned(), why.to_owned());
         let url = Url::parse(&format!("{base}/chat/completions")).map_err(|error| address(&error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -106,7 +107,10 @@ impl OpenAi {
         }
         // Already installed by an earlier client: as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
+        let builder = reqwest::Client::builder();
+        // Plain http is for this machine and its neighbours: through a proxy, a key would travel in the clear.
+        let builder = if url.scheme() == "http" { builder.no_proxy() } else { builder };
+        let client = builder
             .default_headers(headers)
             .timeout(config.timeout)
             .connect_timeout(config.timeout.min(Duration::from_secs(10)))
@@ -172,7 +176,11 @@ impl OpenAi {
                     return Err(format!("the answer is longer than {ANSWER_BYTES} bytes"));
                 }
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-                Ok(None) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                Ok(None) => {
+                    // An endpoint may quote what it was sent: the key goes out before anything else is done with it.
+                    let text = String::from_utf8_lossy(&bytes);
+                    return Ok(self.config.key.as_ref().map_or_else(|| text.to_string(), |key| key.scrub(&text)));
+                }
                 Err(error) => return Err(format!("the answer broke off: {}", self.describe(&error))),
             }
         }

@@ -52,6 +52,9 @@ pub enum RuntimeError {
     /// Nothing can be recorded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The operator stopped it before anything was played.
+    #[error("stopped before the first episode")]
+    Cancelled,
     /// A part of the host died.
     #[error("a task of the host stopped unexpectedly: {0}")]
     Host(String),

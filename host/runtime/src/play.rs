@@ -4,8 +4,8 @@ use crate::policy::ChatPolicy;
 use crate::run::Cancel;
 use clawhost_core::{
     Artefact, Attributes, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode, EpisodeId,
-    EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, Opening, PolicyRecord, RunId, Signal, StartParams,
-    StateId, Status, Task, Turn, TurnTiming, code,
+    EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, PolicyRecord, RunId, Signal,
+    StartParams, StateId, Status, StepResult, Task, Turn, TurnTiming, Untaken, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub(crate) struct Assignment {
     pub(crate) policy_seed: u64,
     pub(crate) options: Attributes,
     pub(crate) max_turns: u32,
+    pub(crate) episode_bytes: usize,
     pub(crate) state_id: StateId,
 }
 
@@ -32,12 +33,15 @@ pub(crate) struct Played {
 }
 
 /// Collects what happens, so that whatever ends the episode, everything up to there is kept.
+#[derive(Default)]
 struct Recording {
     turns: Vec<Turn>,
     /// What the policy has not answered yet.
     pending: Vec<Message>,
     signals: Vec<Signal>,
     artefacts: Vec<Artefact>,
+    untaken: Option<Untaken>,
+    bytes: usize,
 }
 
 pub(crate) async fn play(
@@ -47,8 +51,7 @@ pub(crate) async fn play(
     cancel: &Cancel,
     assignment: Assignment,
 ) -> Played {
-    let mut recording =
-        Recording { turns: Vec::new(), pending: Vec::new(), signals: Vec::new(), artefacts: Vec::new() };
+    let mut recording = Recording::default();
     let params = StartParams {
         // The reference is for rewards.
         task: assignment.task.without_reference(),
@@ -89,6 +92,7 @@ pub(crate) async fn play(
         tools,
         turns: recording.turns,
         closing: recording.pending,
+        untaken: recording.untaken,
         ending,
         signals: recording.signals,
         artefacts: recording.artefacts,
@@ -101,7 +105,7 @@ pub(crate) async fn play(
     Played { episode, notes: records.notes }
 }
 
-fn cancelled() -> Failure {
+pub(crate) fn cancelled() -> Failure {
     Failure::new(FailureKind::Cancelled, code::CANCELLED, "stopped by the operator")
 }
 
@@ -131,14 +135,25 @@ async fn turns(
         let answered = clock.monotonic_us();
         let step = tokio::select! {
             biased;
-            () = cancel.requested() => return (Ending::Failed(cancelled()), conversation.record),
+            () = cancel.requested() => Err(cancelled()),
             step = live.step(&response.message, &[]) => step,
         };
         let result = match step {
             Ok(result) => result,
-            Err(failure) => return (Ending::Failed(failure), conversation.record),
+            Err(failure) => {
+                let ModelResponse { message, usage, finish } = response;
+                recording.untaken = Some(Untaken { request, action: message, finish, usage });
+                return (Ending::Failed(failure), conversation.record);
+            }
         };
         let stepped = clock.monotonic_us();
+        recording.bytes = recording.bytes.saturating_add(size(&response.message, &result));
+        if recording.bytes > assignment.episode_bytes {
+            let message =
+                format!("the episode is longer than the {} bytes that are recorded", assignment.episode_bytes);
+            let failure = Failure::new(FailureKind::Limit, code::LENGTH, message);
+            return (Ending::Failed(failure), conversation.record);
+        }
         conversation.extend(&result.observation);
         for signal in &result.signals {
             match recording.signals.iter_mut().find(|known| known.name == signal.name) {
@@ -173,4 +188,19 @@ async fn turns(
         }
     }
     (Ending::Truncated(format!("{} turns", assignment.max_turns)), conversation.record)
+}
+
+/// Bytes that a turn adds to the record, about.
+fn size(action: &Message, result: &StepResult) -> usize {
+    /// What a signal, a part or an artefact costs beside its text.
+    const OVERHEAD: usize = 64;
+    let said: usize = result
+        .observation
+        .iter()
+        .chain([action])
+        .map(|message| message.len() + OVERHEAD * (1 + message.parts.len() + message.extra.len()))
+        .sum();
+    let signals: usize = result.signals.iter().map(|signal| signal.name.len() + OVERHEAD).sum();
+    let artefacts: usize = result.artefacts.iter().map(|artefact| artefact.bytes.len() + OVERHEAD).sum();
+    said + signals + artefacts
 }

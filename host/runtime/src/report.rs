@@ -1,7 +1,7 @@
 //! What a run came to.
 
 use crate::interval::{Interval, mean_interval};
-use clawhost_core::{Ending, Episode, EpisodeId, FailureKind, StateId, Usage, Verdict};
+use clawhost_core::{Ending, Episode, EpisodeId, FailureKind, StateId, Usage, Verdict, code};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,9 @@ pub struct EpisodeSummary {
     /// Whether it was stopped by the operator, or because the run stopped: that is nobody's failure.
     #[serde(skip)]
     pub cancelled: bool,
+    /// Whether the operator's token or cost budget ended it: no failure of anybody's either.
+    #[serde(skip)]
+    pub out_of_budget: bool,
     /// Most fuel that one of its steps used.
     #[serde(skip)]
     pub peak_step_fuel: Option<u64>,
@@ -42,6 +45,7 @@ impl EpisodeSummary {
     pub(crate) fn of(episode: &Episode) -> Self {
         let mut usage = Usage::default();
         episode.turns.iter().for_each(|turn| usage += turn.usage);
+        episode.untaken.iter().for_each(|answer| usage += answer.usage);
         let own = match &episode.ending {
             Ending::Failed(failure) => Some(failure.to_string()),
             _ => None,
@@ -59,7 +63,9 @@ impl EpisodeSummary {
             index: episode.index,
             group: episode.group,
             usage,
-            cancelled: matches!(&episode.ending, Ending::Failed(failure) if failure.kind == FailureKind::Cancelled),
+            cancelled: was_cancelled(episode),
+            out_of_budget: matches!(&episode.ending, Ending::Failed(failure)
+                if failure.kind == FailureKind::Llm && failure.code == code::BUDGET),
             peak_step_fuel: episode.turns.iter().filter_map(|turn| turn.fuel).max(),
             failure: own.or(refused),
         }
@@ -67,7 +73,16 @@ impl EpisodeSummary {
 
     /// Whether it counts against the failure budget: it could not be played, or not be judged.
     pub fn failed(&self) -> bool {
-        self.failure.is_some() && !self.cancelled
+        self.failure.is_some() && !self.cancelled && !self.out_of_budget
+    }
+}
+
+/// Whether it, or its judgement, was stopped.
+fn was_cancelled(episode: &Episode) -> bool {
+    let stopped = |failure: &clawhost_core::Failure| failure.kind == FailureKind::Cancelled;
+    match &episode.ending {
+        Ending::Failed(failure) => stopped(failure),
+        _ => episode.verdicts.iter().any(|record| matches!(&record.verdict, Verdict::Failed(why) if stopped(why))),
     }
 }
 
@@ -82,6 +97,8 @@ pub enum StopReason {
         /// How many may.
         allowed: u64,
     },
+    /// The operator's token or cost budget is spent.
+    ModelBudget,
     /// The operator stopped it.
     Cancelled,
 }
@@ -121,6 +138,7 @@ impl RunReport {
         split: String,
         mut episodes: Vec<EpisodeSummary>,
         stopped: Option<StopReason>,
+        range: Option<(f64, f64)>,
     ) -> Self {
         episodes.sort_by_key(|episode| episode.index);
         let mut groups: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
@@ -133,6 +151,13 @@ impl RunReport {
         }
         let groups: Vec<Vec<f64>> = groups.into_values().collect();
         let (reward_mean, reward_interval) = mean_interval(&groups);
+        // A mean of bounded values is bounded too: with few groups the plain interval reaches past that.
+        let reward_interval = match (reward_interval, range) {
+            (Some(interval), Some((least, most))) => {
+                Some(Interval { low: interval.low.max(least), high: interval.high.min(most) })
+            }
+            (interval, _) => interval,
+        };
         Self {
             state_id,
             split,

@@ -9,9 +9,9 @@ use clawhost_core::{
     derive_seed,
 };
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 /// A reward with the operator's options for it.
@@ -55,8 +55,18 @@ pub struct Plan {
     pub options: Attributes,
     /// An episode is cut short after so many turns.
     pub max_turns: u32,
+    /// An episode fails when more than so many bytes of it would be recorded.
+    pub episode_bytes: usize,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
     pub failure_budget: f64,
+}
+
+impl Plan {
+    /// How many episodes may fail before the run stops.
+    pub fn failures_allowed(&self) -> u64 {
+        // A share like 0.29 of 100 is meant as 29, though its product is a little less.
+        (self.failure_budget.clamp(0.0, 1.0) * self.episodes as f64 + 1e-9).floor() as u64
+    }
 }
 
 /// How the operator stops a run.
@@ -113,6 +123,7 @@ struct Shared {
     config: Digest,
     state_id: clawhost_core::StateId,
     cancel: Cancel,
+    places: Arc<Semaphore>,
 }
 
 /// Plays a plan to its end, to its failure budget, or until it is cancelled.
@@ -131,10 +142,15 @@ pub async fn play_run(
     let group = u64::from(plan.group.max(1));
     let groups = plan.episodes.div_ceil(group);
     let context = Context { seed: plan.seed, options: plan.options.clone() };
-    let tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups).await?;
+    let tasks = tokio::select! {
+        biased;
+        () = cancel.requested() => return Err(RuntimeError::Cancelled),
+        tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups) => tasks?,
+    };
     let tasks = tasks.into_iter().map(|task| (task.clone(), task.digest())).collect();
     let state_id = ports.policy.state_id();
     ports.store.begin_run(&RunRecord { id: run.clone(), state_id, config, created_at: ports.clock.now_ms() }).await?;
+    let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
     let shared = Arc::new(Shared {
         config: config_digest(&plan, &ports, &split, &state_id),
         ports,
@@ -145,16 +161,25 @@ pub async fn play_run(
         state_id,
         // Its own, so that a failure budget can stop the run without the operator.
         cancel: Cancel::default(),
+        places,
     });
     let played = conduct(&shared, groups, cancel, observer).await;
     let (summaries, stopped, notes) = played?;
-    let report = RunReport::new(state_id, split, summaries, stopped);
+    let report = RunReport::new(state_id, split, summaries, stopped, range(&shared.ports.rewards));
     let summary = serde_json::json!({
         "reward_mean": report.reward_mean, "reward_interval": report.reward_interval, "scored": report.scored,
         "endings": report.endings, "failed": report.failed, "steps": report.steps, "stopped": report.stopped,
     });
     shared.ports.store.finish_run(&run, &summary, &merge(notes)).await?;
     Ok(report)
+}
+
+/// Least and greatest value that a mean over these rewards can take.
+fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
+    let descriptions = || rewards.iter().map(|rule| rule.reward.description());
+    let least = descriptions().map(|description| description.minimum).reduce(f64::min)?;
+    let most = descriptions().map(|description| description.maximum).reduce(f64::max)?;
+    Some((least, most))
 }
 
 /// Names everything that decides what the episodes of a run are, so that equal runs name their episodes alike.
@@ -187,6 +212,45 @@ fn merge(notes: Notes) -> BTreeMap<String, Vec<u8>> {
     merged
 }
 
+/// What has been recorded, and what follows from it.
+struct Progress {
+    summaries: BTreeMap<u64, EpisodeSummary>,
+    notes: Notes,
+    /// Episodes from the first on without a gap, and how many of them failed.
+    counted: u64,
+    failed: u64,
+    allowed: u64,
+    stopped: Option<StopReason>,
+}
+
+impl Progress {
+    /// Counts failures in the order of the plan, not of finishing: where a run stops must not depend on who was faster.
+    fn count(&mut self) {
+        while self.stopped.is_none() {
+            let Some(next) = self.summaries.get(&self.counted) else { return };
+            self.counted += 1;
+            self.failed += u64::from(next.failed());
+            if self.failed > self.allowed {
+                self.stopped = Some(StopReason::FailureBudget { failed: self.failed, allowed: self.allowed });
+            }
+        }
+    }
+
+    /// The episodes that the report is about. After a stop by the failure budget these are the ones up to the failure
+    /// that was one too many; others that were under way are recorded, but not reported.
+    fn reported(self) -> (Vec<EpisodeSummary>, Option<StopReason>, Notes) {
+        let end = match self.stopped {
+            Some(StopReason::FailureBudget { .. }) => self.counted,
+            _ => u64::MAX,
+        };
+        (
+            self.summaries.into_iter().take_while(|(index, _)| *index < end).map(|(_, s)| s).collect(),
+            self.stopped,
+            self.notes,
+        )
+    }
+}
+
 async fn conduct(
     shared: &Arc<Shared>,
     groups: u64,
@@ -195,18 +259,22 @@ async fn conduct(
 ) -> Result<(Vec<EpisodeSummary>, Option<StopReason>, Notes), RuntimeError> {
     let (sender, mut finished) = mpsc::channel::<Finished>(WAITING);
     let total = shared.plan.episodes;
-    let allowed = (shared.plan.failure_budget.clamp(0.0, 1.0) * total as f64).floor() as u64;
     let at_once = (shared.plan.concurrency / shared.plan.group.max(1) as usize).max(1);
-    let mut waiting: VecDeque<u64> = (0..groups).collect();
+    let mut waiting = 0..groups;
     let mut playing = JoinSet::new();
     let mut sender = Some(sender);
-    let mut summaries = Vec::new();
-    let mut notes = Notes::new();
-    let mut stopped = None;
-    let mut failed = 0;
+    let mut progress = Progress {
+        summaries: BTreeMap::new(),
+        notes: Notes::new(),
+        counted: 0,
+        failed: 0,
+        allowed: shared.plan.failures_allowed(),
+        stopped: None,
+    };
     loop {
-        while playing.len() < at_once && stopped.is_none() {
-            let (Some(index), Some(sender)) = (waiting.pop_front(), &sender) else { break };
+        while playing.len() < at_once && progress.stopped.is_none() {
+            let Some(sender) = &sender else { break };
+            let Some(index) = waiting.next() else { break };
             let (shared, sender) = (shared.clone(), sender.clone());
             playing.spawn(async move {
                 let done = play_group(&shared, index).await;
@@ -219,41 +287,41 @@ async fn conduct(
             sender = None;
         }
         tokio::select! {
-            () = operator.requested(), if stopped.is_none() => {
-                stopped = Some(StopReason::Cancelled);
+            biased;
+            () = operator.requested(), if progress.stopped.is_none() => {
+                progress.stopped = Some(StopReason::Cancelled);
                 shared.cancel.request();
             }
-            Some(joined) = playing.join_next() => {
-                joined.map_err(|error| RuntimeError::Host(error.to_string()))?;
-            }
+            // Before players are joined: what a group came to is known before the next one begins.
             first = finished.recv() => {
                 let Some(first) = first else { break };
                 let mut batch = Vec::new();
                 let mut next = Some(first);
                 while let Some((episodes, of_episodes)) = next {
                     batch.extend(episodes);
-                    notes.extend(of_episodes);
+                    progress.notes.extend(of_episodes);
                     next = if batch.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
                 shared.ports.store.append(batch.clone()).await?;
                 for episode in &batch {
                     let summary = EpisodeSummary::of(episode);
-                    failed += u64::from(summary.failed());
-                    observer.recorded(&summary, summaries.len() as u64 + 1, total);
-                    summaries.push(summary);
+                    observer.recorded(&summary, progress.summaries.len() as u64 + 1, total);
+                    if summary.out_of_budget && progress.stopped.is_none() {
+                        progress.stopped = Some(StopReason::ModelBudget);
+                    }
+                    progress.summaries.insert(summary.index, summary);
                 }
-                if failed > allowed && stopped.is_none() {
-                    stopped = Some(StopReason::FailureBudget { failed, allowed });
+                progress.count();
+                if progress.stopped.is_some() {
                     shared.cancel.request();
                 }
             }
+            Some(joined) = playing.join_next() => {
+                joined.map_err(|error| RuntimeError::Host(error.to_string()))?;
+            }
         }
     }
-    // What failed after the decision to stop counts too.
-    if let Some(StopReason::FailureBudget { failed: counted, .. }) = &mut stopped {
-        *counted = failed;
-    }
-    Ok((summaries, stopped, notes))
+    Ok(progress.reported())
 }
 
 async fn play_group(shared: &Shared, group: u64) -> Finished {
@@ -280,15 +348,21 @@ async fn play_group(shared: &Shared, group: u64) -> Finished {
             policy_seed: derive_seed(plan.seed, "policy", index),
             options: plan.options.clone(),
             max_turns: plan.max_turns,
+            episode_bytes: plan.episode_bytes,
             state_id: shared.state_id,
         };
         let (environment, policy) = (ports.environment.clone(), ports.policy.clone());
         let (clock, cancel) = (ports.clock.clone(), shared.cancel.clone());
+        // Groups wait for each other by the number of their episodes: at most `concurrency` are played at once.
+        let Ok(place) = shared.places.clone().acquire_owned().await else { break };
         if size == 1 {
             played.push(play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await);
+            drop(place);
         } else {
-            players
-                .spawn(async move { play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await });
+            players.spawn(async move {
+                let _place = place;
+                play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await
+            });
         }
     }
     while let Some(member) = players.join_next().await {
@@ -306,5 +380,5 @@ async fn play_group(shared: &Shared, group: u64) -> Finished {
     let notes = played.iter_mut().map(|member| (member.episode.index, std::mem::take(&mut member.notes))).collect();
     let episodes = played.into_iter().map(|member| member.episode).collect();
     let seed = derive_seed(plan.seed, "reward", group);
-    (score::score(&ports.rewards, seed, episodes).await, notes)
+    (score::score(&ports.rewards, seed, episodes, &shared.cancel).await, notes)
 }

@@ -1,11 +1,17 @@
 //! Scoring: the complete episodes of a group, handed to every reward.
 
-use crate::run::ScoringRule;
+use crate::play::cancelled;
+use crate::run::{Cancel, ScoringRule};
 use clawhost_core::{Context, Digest, Episode, RewardRecord, RewardScope, Verdict, effective_reward};
 use std::sync::Arc;
 
 /// Adds verdicts and the effective reward to the episodes of a group. Failed episodes are not judged: they have no reward.
-pub(crate) async fn score(rules: &[ScoringRule], seed: u64, episodes: Vec<Episode>) -> Vec<Arc<Episode>> {
+pub(crate) async fn score(
+    rules: &[ScoringRule],
+    seed: u64,
+    episodes: Vec<Episode>,
+    cancel: &Cancel,
+) -> Vec<Arc<Episode>> {
     let mut episodes: Vec<Arc<Episode>> = episodes.into_iter().map(Arc::new).collect();
     let complete: Vec<Arc<Episode>> = episodes.iter().filter(|episode| episode.ending.is_complete()).cloned().collect();
     if complete.is_empty() || rules.is_empty() {
@@ -14,7 +20,13 @@ pub(crate) async fn score(rules: &[ScoringRule], seed: u64, episodes: Vec<Episod
     let mut records: Vec<Vec<RewardRecord>> = vec![Vec::new(); complete.len()];
     for rule in rules {
         let context = Context { seed, options: rule.options.clone() };
-        let verdicts = match rule.reward.score(&context, &complete).await {
+        let judged = tokio::select! {
+            biased;
+            judged = rule.reward.score(&context, &complete) => judged,
+            // A judge may think for minutes: whoever stops the run does not wait for it.
+            () = cancel.requested() => Err(cancelled()),
+        };
+        let verdicts = match judged {
             Ok(verdicts) => verdicts,
             // The call failed: so does every verdict. None becomes a number.
             Err(failure) => vec![Verdict::Failed(failure); complete.len()],

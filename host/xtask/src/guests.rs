@@ -1,6 +1,6 @@
 //! Builds every guest of the workspace into `target/guests`.
 
-use crate::toolchain::{self, Route, TARGET};
+use crate::toolchain::{self, Route, STD_TARGET, TARGET};
 use crate::{cargo, root, run, say, target};
 use anyhow::{Context as _, Result, bail};
 use cargo_metadata::{CrateType, MetadataCommand};
@@ -60,7 +60,27 @@ pub(crate) fn build() -> Result<PathBuf> {
     run(&mut command)?;
     let folder = target.join("guests");
     collect(&work.join(TARGET).join("guest"), &folder, &packages)?;
+    if route == Route::Installed {
+        with_std(&work, &folder)?;
+    }
     Ok(folder)
+}
+
+/// One guest for the other target, where the toolchain has it: `wasip2/odd_std.wasm`.
+fn with_std(work: &Path, folder: &Path) -> Result<()> {
+    let folder = folder.join("wasip2");
+    if !toolchain::has_std_target() {
+        say(&format!("no {STD_TARGET} here: its one test will be skipped (rustup target add {STD_TARGET})"));
+        std::fs::remove_dir_all(&folder).ok();
+        return Ok(());
+    }
+    let mut command = cargo();
+    command.args(["build", "--profile", "guest", "--target", STD_TARGET, "--target-dir"]).arg(work);
+    run(command.args(["--package", "test-guests", "--example", "odd_std"]))?;
+    let built = work.join(STD_TARGET).join("guest/examples/odd_std.wasm");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::copy(&built, folder.join("odd_std.wasm")).with_context(|| built.display().to_string())?;
+    Ok(())
 }
 
 /// Copies what is a component, and removes what no package makes any more.

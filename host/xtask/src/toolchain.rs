@@ -52,8 +52,16 @@ pub(crate) fn linkers() -> Result<PathBuf> {
     Ok(sysroot()?.join("lib/rustlib").join(host).join("bin"))
 }
 
-fn has_std(sysroot: &Path) -> bool {
-    let folder = sysroot.join("lib/rustlib").join(TARGET).join("lib");
+/// The target of guests that use the standard library's clock and output. Optional: what needs it is skipped without it.
+pub(crate) const STD_TARGET: &str = "wasm32-wasip2";
+
+/// Whether the active toolchain has the optional target.
+pub(crate) fn has_std_target() -> bool {
+    sysroot().is_ok_and(|sysroot| has_std(&sysroot, STD_TARGET))
+}
+
+fn has_std(sysroot: &Path, target: &str) -> bool {
+    let folder = sysroot.join("lib/rustlib").join(target).join("lib");
     std::fs::read_dir(folder)
         .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))
 }
@@ -106,12 +114,12 @@ pub(crate) fn find() -> Result<Route> {
     if !["", "installed", "rustup", "distribution"].contains(&forced.as_str()) {
         bail!("CLAWHOST_GUEST_ROUTE={forced}: choose installed, rustup or distribution");
     }
-    if may("installed") && has_std(&sysroot()?) {
+    if may("installed") && has_std(&sysroot()?, TARGET) {
         return Ok(Route::Installed);
     }
     if may("rustup") {
         match add_target() {
-            Ok(()) if has_std(&sysroot()?) => return Ok(Route::Installed),
+            Ok(()) if has_std(&sysroot()?, TARGET) => return Ok(Route::Installed),
             Ok(()) => say("rustup added the target to a toolchain that is not the active one"),
             Err(error) => say(&format!("{error:#}")),
         }

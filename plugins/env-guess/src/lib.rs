@@ -34,18 +34,24 @@ fn ask(low: i64, high: i64) -> String {
 fn last_number(text: &str) -> Option<i64> {
     let mut last = None;
     let mut digits = String::new();
-    for character in text.chars().chain([' ']) {
+    let mut previous = ' ';
+    let mut characters = text.chars().chain([' ']).peekable();
+    while let Some(character) = characters.next() {
+        let next_is_digit = characters.peek().is_some_and(char::is_ascii_digit);
         match character {
             '0'..='9' => digits.push(character),
-            '-' if digits.is_empty() => digits.push('-'),
+            // A separator of thousands.
+            ',' if previous.is_ascii_digit() && next_is_digit => {}
             _ => {
                 last = digits.parse().ok().or(last);
                 digits.clear();
-                if character == '-' {
+                // A sign, unless it joins two words or numbers.
+                if character == '-' && next_is_digit && !previous.is_alphanumeric() {
                     digits.push('-');
                 }
             }
         }
+        previous = character;
     }
     last
 }
@@ -174,6 +180,8 @@ mod tests {
             ("Between 25 and 75 I take 50", Some(50)),
             ("**42**!", Some(42)),
             ("-3", Some(-3)),
+            ("50-60", Some(60)),
+            ("1,000", Some(1000)),
             ("no idea", None),
             ("", None),
             ("99999999999999999999999", None),

@@ -62,8 +62,7 @@ impl<E: MessageEnvironment> wit::Guest for EnvironmentGuest<E> {
 impl<E: MessageEnvironment> wit::GuestEpisode for LiveEpisode<E> {
     fn start(wit: wit::Params) -> Result<(wit::Episode, wit::Opening), wit::EnvError> {
         install_panic_hook();
-        let (episode, opening) =
-            E::start(&params(wit)).map_err(|error| wit::EnvError::UnknownTask(error.into_message()))?;
+        let (episode, opening) = E::start(&params(wit)).map_err(|error| wit::EnvError::Other(error.into_message()))?;
         let opening = wit::Opening {
             observation: opening.observation,
             tools: opening.tools,

@@ -1,6 +1,6 @@
 //! A small private notebook, where the operator granted one (`--grant kv`).
 //!
-//! Reads see what the run held when the episode began and this episode's own writes.
+//! Reads see this episode's own writes. What all episodes wrote is kept with the run.
 
 use crate::Result;
 

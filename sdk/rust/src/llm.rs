@@ -1,4 +1,4 @@
-//! Models that the operator granted (`--grant llm:ALIAS=MODEL`). For judges, reflectors and simulated users.
+//! Models that the operator granted (`--grant llm:ALIAS=SPEC`). For judges, reflectors and simulated users.
 
 use crate::{Message, Result, Role};
 

@@ -108,11 +108,11 @@ impl Context {
     ///
     /// # Errors
     /// The choice cannot be read as a `T`.
-    pub fn option_or<T: std::str::FromStr>(&self, name: &str, default: T) -> crate::Result<T> {
+    pub fn option_or<T: std::str::FromStr + std::fmt::Display>(&self, name: &str, default: T) -> crate::Result<T> {
         match self.option(name) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
-                crate::Error::from(format!("option {name}={text} is not a {}", std::any::type_name::<T>()))
+                crate::Error::from(format!("option {name}={text} cannot be read; it looks like {name}={default}"))
             }),
         }
     }

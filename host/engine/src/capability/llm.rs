@@ -4,7 +4,10 @@
 use crate::convert;
 use crate::state::State;
 use clawhost_bindings::environment::clawhost::llm::llm;
-use clawhost_core::{JournalEntry, ModelError, ModelRequest, Origin};
+use clawhost_core::{JournalEntry, Llm, ModelError, ModelRequest, ModelResponse, Origin};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::task::JoinSet;
 
 /// Most stop texts of a request.
 const STOPS: usize = 16;
@@ -13,9 +16,9 @@ impl State {
     fn llm_request(&self, request: llm::Request) -> Result<(String, ModelRequest), llm::LlmError> {
         let invalid = |what: &str| Err(llm::LlmError::InvalidRequest(what.to_owned()));
         if !self.grants.models.contains_key(&request.alias) {
-            let alias = super::log::escaped(&request.alias, 64);
+            let alias = clawhost_core::escaped(&request.alias, 64);
             return Err(llm::LlmError::Denied(format!(
-                "no model is granted as `{alias}`; the operator can add --grant llm:{alias}=MODEL"
+                "no model is granted as `{alias}`; the operator can add --grant llm:{alias}=SPEC"
             )));
         }
         if !(0.0..=2.0).contains(&request.temperature) {
@@ -46,18 +49,27 @@ impl State {
         ))
     }
 
-    async fn ask(&mut self, request: llm::Request) -> Result<llm::Response, llm::LlmError> {
+    /// What may be sent: the model and the request, or why not.
+    fn admit(&mut self, request: llm::Request) -> Result<Admitted, llm::LlmError> {
         let (alias, request) = self.llm_request(request)?;
         if self.llm_calls >= self.limits.llm_calls {
             let message = format!("more than {} model calls by one instance", self.limits.llm_calls);
             return Err(llm::LlmError::BudgetExhausted(message));
         }
-        self.llm_calls += 1;
         let model = self.grants.models.get(&alias).cloned();
         let Some(model) = model else { return Err(llm::LlmError::Denied(alias)) };
-        let deadline = tokio::time::Instant::from_std(self.call.deadline);
-        let answer = tokio::time::timeout_at(deadline, model.complete(&request)).await;
-        let answer = answer.unwrap_or_else(|_| Err(ModelError::Unavailable("the call's deadline passed".into())));
+        self.llm_calls += 1;
+        Ok(Admitted { alias, model, request })
+    }
+
+    /// Keeps an answer in the journal; gives what the guest gets, and how many bytes of text that is.
+    fn answered(
+        &mut self,
+        alias: &str,
+        request: &ModelRequest,
+        answer: Result<ModelResponse, ModelError>,
+    ) -> (Result<llm::Response, llm::LlmError>, usize) {
+        let bytes = answer.as_ref().map_or(0, |response| response.message.len());
         self.journal.push(JournalEntry {
             turn: self.turn,
             import: "llm".to_owned(),
@@ -67,7 +79,7 @@ impl State {
                 Err(error) => serde_json::json!({ "error": error }),
             },
         });
-        match answer {
+        let answer = match answer {
             Ok(response) => Ok(llm::Response {
                 usage: convert::usage_to(&response.usage),
                 message: convert::message_to(&response.message),
@@ -77,8 +89,16 @@ impl State {
             Err(ModelError::Unavailable(text) | ModelError::Garbage(text)) => Err(llm::LlmError::Unavailable(text)),
             Err(ModelError::Refused(text)) => Err(llm::LlmError::InvalidRequest(text)),
             Err(ModelError::Budget(text)) => Err(llm::LlmError::BudgetExhausted(text)),
-        }
+        };
+        (answer, bytes)
     }
+}
+
+/// A request that may be sent.
+struct Admitted {
+    alias: String,
+    model: Arc<dyn Llm>,
+    request: ModelRequest,
 }
 
 fn detail(request: &llm::Request) -> String {
@@ -88,11 +108,15 @@ fn detail(request: &llm::Request) -> String {
 impl llm::Host for State {
     async fn complete(&mut self, request: llm::Request) -> wasmtime::Result<Result<llm::Response, llm::LlmError>> {
         self.host_call("llm.complete", &[detail(&request).as_bytes()])?;
-        let answer = self.ask(request).await;
-        if let Ok(response) = &answer {
-            self.charge(convert::message_len(&response.message))?;
+        match self.admit(request) {
+            Err(error) => Ok(Err(error)),
+            Ok(Admitted { alias, model, request }) => {
+                let answer = model.complete(&request).await;
+                let (answer, bytes) = self.answered(&alias, &request, answer);
+                self.charge(bytes)?;
+                Ok(answer)
+            }
         }
-        Ok(answer)
     }
 
     async fn complete_batch(
@@ -106,14 +130,31 @@ impl llm::Host for State {
             let message = format!("a batch has at most {} requests", self.limits.llm_batch);
             return Ok(Err(llm::LlmError::InvalidRequest(message)));
         }
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
-            let answer = self.ask(request).await;
-            if let Ok(response) = &answer {
-                self.charge(convert::message_len(&response.message))?;
+        // All at once; how many are really under way is the model client's business.
+        let mut asking = JoinSet::new();
+        let mut answers: BTreeMap<usize, Result<llm::Response, llm::LlmError>> = BTreeMap::new();
+        for (position, request) in requests.into_iter().enumerate() {
+            match self.admit(request) {
+                Err(error) => drop(answers.insert(position, Err(error))),
+                Ok(Admitted { alias, model, request }) => {
+                    asking.spawn(async move {
+                        let answer = model.complete(&request).await;
+                        (position, alias, request, answer)
+                    });
+                }
             }
-            answers.push(answer);
         }
-        Ok(Ok(answers))
+        let mut arrived = asking.join_all().await;
+        // The journal is in the order of the requests, whoever answered first.
+        arrived.sort_by_key(|(position, ..)| *position);
+        // What was answered was paid for: all of it is in the journal before anything is charged.
+        let mut bytes = 0usize;
+        for (position, alias, request, answer) in arrived {
+            let answer = self.answered(&alias, &request, answer);
+            bytes = bytes.saturating_add(answer.1);
+            answers.insert(position, answer.0);
+        }
+        self.charge(bytes)?;
+        Ok(Ok(answers.into_values().collect()))
     }
 }

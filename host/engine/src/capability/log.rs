@@ -2,7 +2,7 @@
 
 use crate::state::State;
 use clawhost_bindings::environment::clawhost::log::log;
-use clawhost_core::Limits;
+use clawhost_core::{Limits, escaped};
 
 /// Lines of one instance.
 #[derive(Debug)]
@@ -43,9 +43,13 @@ impl Log {
 
     /// Counts a line that finds no room; says whether there is none.
     fn suppress_if_full(&mut self) -> bool {
-        let full = self.kept >= self.max_lines || self.bytes >= self.max_bytes;
+        let full = !self.has_room();
         self.suppressed += u64::from(full);
         full
+    }
+
+    fn has_room(&self) -> bool {
+        self.kept < self.max_lines && self.bytes < self.max_bytes
     }
 
     pub(crate) fn line(&mut self, level: &str, text: &str) {
@@ -99,32 +103,12 @@ impl Log {
     }
 }
 
-/// Text with control and bidirectional characters made visible, cut at so many bytes.
-pub(crate) fn escaped(text: &str, limit: usize) -> String {
-    let mut out = String::new();
-    for character in text.chars() {
-        if out.len() >= limit {
-            out.push('…');
-            break;
-        }
-        let hidden = character.is_control()
-            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if hidden {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
-    }
-    out
-}
-
 impl log::Host for State {
     async fn write(&mut self, level: log::Level, text: String) -> wasmtime::Result<()> {
-        if !matches!(level, log::Level::Error) && self.log().suppress_if_full() {
-            // Past the quota a line is counted, not charged: nobody loses an episode for logging too much.
-            return Ok(());
+        // Nobody loses an episode for logging too much: a line is noted, never charged. Past the quota it is only counted.
+        if self.log().has_room() {
+            self.note("log.write", &[text.as_bytes()]);
         }
-        self.host_call("log.write", &[text.as_bytes()])?;
         let level = match level {
             log::Level::Trace => "trace",
             log::Level::Debug => "debug",

@@ -2154,8 +2154,8 @@ pub mod clawhost {
         }
     }
     pub mod kv {
-        /// Reads see what the run held when the episode began, and the episode's own writes. Writes of all episodes are
-        /// merged in episode order when the run ends, so nothing depends on scheduling.
+        /// Reads see the episode's own writes, and nothing of other episodes. Writes of all episodes are merged in episode order
+        /// when the run ends and kept with it, so nothing depends on scheduling.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod kv {
             #[used]
@@ -4982,7 +4982,7 @@ pub mod clawhost {
             }
             #[allow(unused_unsafe, clippy::all)]
             /// Keeps one line. At most 4 KiB of it, 256 lines and 64 KiB per episode; past that one line tells how many
-            /// were dropped. Control characters are escaped when shown.
+            /// were dropped. Control characters are kept escaped.
             #[allow(async_fn_in_trait)]
             pub fn write(level: Level, text: &str) -> () {
                 unsafe {

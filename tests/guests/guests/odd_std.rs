@@ -1,0 +1,28 @@
+//! Uses the standard library as any program would: prints, tells the time, sleeps, and iterates over a hash map.
+//!
+//! Built for `wasm32-wasip2` it works, in virtual time; `wasm32-unknown-unknown` has no clock, and it panics.
+#![allow(clippy::disallowed_methods, reason = "telling the time is what this guest is for")]
+
+use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime};
+
+struct Guest;
+
+impl Environment for Guest {
+    const NAME: &'static str = "odd-std";
+
+    fn start(_task: &str, _seed: u64) -> Result<(Self, String)> {
+        Ok((Guest, "act".into()))
+    }
+
+    fn step(&mut self, action: &str, _signals: &mut Signals) -> Result<Next> {
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_secs(3600));
+        println!("the policy says {action}");
+        let order: Vec<u32> = (0..20).map(|number| (number, ())).collect::<HashMap<_, _>>().into_keys().collect();
+        Ok(Next::Continue(format!("{} s, {:?}, {order:?}", began.elapsed().as_secs(), SystemTime::now())))
+    }
+}
+
+export_environment!(Guest);
