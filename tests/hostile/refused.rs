@@ -6,11 +6,11 @@ use clawhost_core::{FailureKind, Playbook, Reflector as _, Reward as _, Verdict,
 async fn judge(folder: &Path, guest: &str) -> Result<Vec<Verdict>, Failure> {
     let host = pooled();
     let reward = host.reward(guest, &guests::bytes(folder, guest), ModelGrants::default()).await.unwrap();
-    let verdicts = reward.score(&Context::default(), &[recorded(), recorded()]).await;
+    let verdicts = reward.score(&Context::default(), &[recorded(), recorded()]).await.verdicts;
     // The next call works: every call has an instance of its own.
     let calm =
         host.reward("reward_exact", &guests::bytes(folder, "reward_exact"), ModelGrants::default()).await.unwrap();
-    assert_eq!(calm.score(&Context::default(), &[recorded()]).await.unwrap().len(), 1);
+    assert_eq!(calm.score(&Context::default(), &[recorded()]).await.verdicts.unwrap().len(), 1);
     verdicts
 }
 
@@ -30,6 +30,7 @@ async fn no_odd_number_leaves_a_reward() {
     check_verdicts(&folder, "hostile_nan", code::NOT_FINITE, "the value is NaN").await;
     check_verdicts(&folder, "hostile_infinite", code::NOT_FINITE, "the value is inf").await;
     check_verdicts(&folder, "hostile_range", code::OUT_OF_RANGE, "outside the declared range 0 to 1").await;
+    check_verdicts(&folder, "hostile_confidence", code::OUT_OF_RANGE, "the confidence 1.5 is outside 0 to 1").await;
     check_verdicts(&folder, "hostile_parts", code::DUPLICATE, "two parts of a score named `a`").await;
 }
 
@@ -48,13 +49,21 @@ async fn a_reward_that_misbehaves_as_a_whole_fails_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_range_beyond_one_is_refused_at_load_with_what_to_do() {
+    let Some(folder) = folder("a_range_beyond_one_is_refused") else { return };
+    let bytes = guests::bytes(&folder, "hostile_scale");
+    let error = pooled().reward("hostile_scale", &bytes, ModelGrants::default()).await.unwrap_err().to_string();
+    assert!(error.contains("a range from 0 to 10; rewards lie between -1 and 1: divide by the largest"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_group_is_judged_whole() {
     let Some(folder) = folder("a_large_group_is_judged_whole") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "reward_exact");
     let reward = host.reward("reward_exact", &bytes, ModelGrants::default()).await.unwrap();
     // More than the handles that a guest may hoard.
-    let verdicts = reward.score(&Context::default(), &vec![recorded(); 1100]).await.unwrap();
+    let verdicts = reward.score(&Context::default(), &vec![recorded(); 1100]).await.verdicts.unwrap();
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Scored(card) if card.value == 1.0)));
     assert_eq!(verdicts.len(), 1100);
 }
@@ -75,6 +84,23 @@ async fn an_opening_that_breaks_the_rules_is_refused_whole() {
     let failure = one_step(&host, &folder, "hostile_tools", ModelGrants::default()).await.unwrap_err();
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Invalid, code::MALFORMED), "{failure}");
     assert!(failure.message.contains("tool look: its schema is not JSON"), "{failure}");
+    let failure = one_step(&host, &folder, "hostile_tools_twins", ModelGrants::default()).await.unwrap_err();
+    assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Invalid, code::DUPLICATE), "{failure}");
+    assert!(failure.message.contains("two tools named `look`"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_follows_the_end_of_an_episode() {
+    let Some(folder) = folder("nothing_follows_the_end") else { return };
+    let host = pooled();
+    let bytes = guests::bytes(&folder, "env_math");
+    let plugin = host.environment("env_math", &bytes, ModelGrants::default()).await.unwrap();
+    let task = plugin.tasks(&Context::default(), "train", 0, 1).await.unwrap().remove(0);
+    let (mut live, _) = plugin.start(StartParams { task, ..params(1) }).await.unwrap();
+    let last = live.step(&action("4"), &[]).await.unwrap();
+    assert_eq!(last.status, clawhost_core::Status::Terminated);
+    let failure = live.step(&action("5"), &[]).await.unwrap_err();
+    assert!(failure.message.contains("`step` after the end of the episode"), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -99,7 +99,7 @@ async fn a_reward_reads_what_was_recorded_and_the_reference() {
     let bytes = guests::bytes(&folder, "odd_reader");
     let reward = host.reward("odd_reader", &bytes, ModelGrants::default()).await.unwrap();
     let context = Context { seed: 1, options: vec![("strict".into(), "yes".into())] };
-    let verdicts = reward.score(&context, &[recorded()]).await.unwrap();
+    let verdicts = reward.score(&context, &[recorded()]).await.verdicts.unwrap();
     let Verdict::Scored(card) = &verdicts[0] else { panic!("{verdicts:?}") };
     for part in [
         "env-math task \"Calculate 2 + 2.\" reference Some(\"\\\"4\\\"\")",

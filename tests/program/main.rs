@@ -11,10 +11,13 @@
 #[path = "../common/guests.rs"]
 mod guests;
 #[path = "../common/stub.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
+mod doctor;
 mod endpoint;
 mod refusals;
+mod shop;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -9,13 +9,16 @@
 )]
 
 #[path = "../common/stub.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
 use clawhost_core::{Llm as _, Message, ModelError, ModelRequest, Origin, Role};
-use clawhost_providers::{Budget, Metered, OpenAi, OpenAiConfig, Prices, ProviderError, Scripted, Secret, Spending};
+use clawhost_providers::{
+    Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, ProviderError, Scripted, Secret, Spending,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stub::{Reply, Stub, chat};
+use stub::{Reply, Stub, chat, says};
 
 fn request() -> ModelRequest {
     ModelRequest {
@@ -28,14 +31,18 @@ fn request() -> ModelRequest {
     }
 }
 
-fn client(stub: &Stub, change: impl FnOnce(&mut OpenAiConfig)) -> OpenAi {
-    let mut config = OpenAiConfig { retries: 2, ..OpenAiConfig::new("stub", stub.base_url()) };
-    change(&mut config);
-    OpenAi::new(config).unwrap()
+fn client(stub: &Stub, change: impl FnOnce(&mut EndpointConfig)) -> Endpoint {
+    dialect_client(Dialect::OpenAi, stub, change)
 }
 
-async fn ask(stub: &Stub) -> Result<String, ModelError> {
-    client(stub, |_| {}).complete(&request()).await.map(|response| response.message.plain_text())
+fn dialect_client(dialect: Dialect, stub: &Stub, change: impl FnOnce(&mut EndpointConfig)) -> Endpoint {
+    let mut config = EndpointConfig { retries: 2, ..EndpointConfig::new(dialect, "stub", stub.base_url()) };
+    change(&mut config);
+    Endpoint::new(config).unwrap()
+}
+
+async fn ask(dialect: Dialect, stub: &Stub) -> Result<String, ModelError> {
+    dialect_client(dialect, stub, |_| {}).complete(&request()).await.map(|response| response.message.plain_text())
 }
 
 #[tokio::test]
@@ -52,53 +59,100 @@ async fn a_request_and_its_answer() {
 }
 
 #[tokio::test]
+async fn the_messages_dialect_asks_and_answers_too() {
+    let stub = Stub::start(|_, request| says(request, "4", &[("t1", "add", "{\"a\": 2}")]));
+    let client = dialect_client(Dialect::Anthropic, &stub, |config| config.key = Secret::new("sk-test-2"));
+    let response = client.complete(&request()).await.unwrap();
+    assert_eq!((response.message.plain_text().as_str(), response.finish.as_str()), ("4", "tool_calls"));
+    assert_eq!(response.message.tool_calls[0].arguments, "{\"a\":2}");
+    assert_eq!((response.usage.prompt_tokens, response.usage.completion_tokens), (10, 2));
+    let seen = &stub.requests()[0];
+    assert_eq!(seen.path, "/v1/messages");
+    for (name, value) in [("x-api-key", "sk-test-2"), ("anthropic-version", "2023-06-01")] {
+        assert!(seen.headers.contains(&(name.into(), value.into())), "{:?}", seen.headers);
+    }
+    assert!(!seen.headers.iter().any(|(name, _)| name == "authorization"), "a key is shown once");
+    assert_eq!((seen.body["max_tokens"].as_u64(), seen.body["temperature"].as_f64()), (Some(16), Some(0.5)));
+    let hot = ModelRequest { temperature: 1.5, ..request() };
+    assert!(matches!(client.complete(&hot).await, Err(ModelError::Refused(text)) if text.contains("takes 0 to 1")));
+    assert_eq!(stub.requests().len(), 1, "what cannot be said is not sent");
+}
+
+#[tokio::test]
 async fn trouble_that_passes_is_tried_again() {
-    for trouble in [429, 500, 503] {
-        let stub = Stub::start(move |number, _| match number {
-            0 => Reply::Http(trouble, vec![("retry-after", "0".into())], "busy".into()),
-            1 => Reply::Half,
-            _ => chat("4"),
-        });
-        assert_eq!(ask(&stub).await.unwrap(), "4", "HTTP {trouble}");
-        assert_eq!(stub.requests().len(), 3);
+    for dialect in Dialect::ALL {
+        // A date instead of seconds is not read: clocks differ.
+        let date = "Wed, 21 Oct 2099 07:28:00 GMT";
+        for (trouble, wait) in [(429, "0"), (500, "0"), (529, "0"), (503, date)] {
+            let stub = Stub::start(move |number, request| match number {
+                0 => Reply::Http(trouble, vec![("retry-after", wait.into())], "busy".into()),
+                1 => Reply::Half,
+                _ => says(request, "4", &[]),
+            });
+            assert_eq!(ask(dialect, &stub).await.unwrap(), "4", "HTTP {trouble}");
+            assert_eq!(stub.requests().len(), 3);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_or_is_too_long_is_no_answer() {
+    for dialect in Dialect::ALL {
+        let stub = Stub::start(|_, _| Reply::HalfStream);
+        let error = ask(dialect, &stub).await.unwrap_err().to_string();
+        assert!(error.contains("broke off") && error.contains("3 tries"), "{error}");
+        let long = "x".repeat(10 << 20);
+        let stub = Stub::start(move |_, request| says(request, &long, &[]));
+        let client = dialect_client(dialect, &stub, |config| config.retries = 0);
+        let error = client.complete(&request()).await.unwrap_err().to_string();
+        assert!(error.contains("longer than 10485760 bytes"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn trouble_that_stays_is_named_and_not_tried_for_ever() {
-    let stub = Stub::start(|_, _| Reply::Http(429, vec![("retry-after", "0".into())], "slow down".into()));
-    let error = ask(&stub).await.unwrap_err();
-    assert!(matches!(error, ModelError::Unavailable(_)));
-    assert!(error.to_string().contains("HTTP 429: slow down (3 tries)"), "{error}");
-    assert_eq!(stub.requests().len(), 3);
+    for dialect in Dialect::ALL {
+        let stub = Stub::start(|_, _| Reply::Http(429, vec![("retry-after", "0".into())], "slow down".into()));
+        let error = ask(dialect, &stub).await.unwrap_err();
+        assert!(matches!(error, ModelError::Unavailable(_)));
+        assert!(error.to_string().contains("HTTP 429: slow down (3 tries)"), "{error}");
+        assert_eq!(stub.requests().len(), 3);
+    }
 }
 
 #[tokio::test]
 async fn refusals_are_final_and_say_what_to_do() {
-    for (status, hint) in [(400, "HTTP 400"), (401, "OPENAI_API_KEY"), (404, "model name `stub`"), (302, "redirects")] {
-        let stub = Stub::start(move |_, _| Reply::Http(status, vec![], "no".into()));
-        let error = ask(&stub).await.unwrap_err();
-        assert!(matches!(error, ModelError::Refused(_)), "{error}");
-        assert!(error.to_string().contains(hint), "{error}");
-        assert_eq!(stub.requests().len(), 1, "HTTP {status} is not tried again");
+    for dialect in Dialect::ALL {
+        let key = dialect.key_variable();
+        for (status, hint) in [(400, "HTTP 400"), (401, key), (404, "model name `stub`"), (302, "redirects")] {
+            let stub = Stub::start(move |_, _| Reply::Http(status, vec![], "no".into()));
+            let error = ask(dialect, &stub).await.unwrap_err();
+            assert!(matches!(error, ModelError::Refused(_)), "{error}");
+            assert!(error.to_string().contains(hint), "{error}");
+            assert_eq!(stub.requests().len(), 1, "HTTP {status} is not tried again");
+        }
     }
 }
 
 #[tokio::test]
 async fn garbage_is_garbage() {
     for body in ["<html>hello</html>", "", "{}", "[1]", "{\"choices\": [{\"message\": {\"role\": \"assistant\""] {
-        let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.into()));
-        let error = ask(&stub).await.unwrap_err();
-        assert!(matches!(error, ModelError::Garbage(_)), "{body}: {error}");
-        assert_eq!(stub.requests().len(), 1);
+        for dialect in Dialect::ALL {
+            let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.into()));
+            let error = ask(dialect, &stub).await.unwrap_err();
+            assert!(matches!(error, ModelError::Garbage(_)), "{body}: {error}");
+            assert_eq!(stub.requests().len(), 1);
+        }
     }
 }
 
 #[tokio::test]
 async fn an_endpoint_that_is_down_or_slow_is_named() {
     let port = Stub::start(|_, _| chat("x")).port;
-    let gone =
-        OpenAi::new(OpenAiConfig { retries: 0, ..OpenAiConfig::new("m", format!("http://127.0.0.1:{port}/v1")) });
+    let gone = Endpoint::new(EndpointConfig {
+        retries: 0,
+        ..EndpointConfig::new(Dialect::OpenAi, "m", format!("http://127.0.0.1:{port}/v1"))
+    });
     let error = gone.unwrap().complete(&request()).await.unwrap_err().to_string();
     assert!(error.contains(&format!("cannot connect to 127.0.0.1:{port}; is the server running there?")), "{error}");
 
@@ -113,12 +167,19 @@ async fn an_endpoint_that_is_down_or_slow_is_named() {
 
 #[tokio::test]
 async fn a_key_is_shown_to_nobody() {
+    for dialect in Dialect::ALL {
+        check_secrecy(dialect).await;
+    }
+}
+
+async fn check_secrecy(dialect: Dialect) {
     let secret = "sk-very-secret-4711";
     let stub = Stub::start(|_, request| {
-        let sent = request.headers.iter().find(|(name, _)| name == "authorization").unwrap().1.clone();
+        let shown = |(name, _): &&(String, String)| name == "authorization" || name == "x-api-key";
+        let sent = request.headers.iter().find(shown).unwrap().1.clone();
         Reply::Http(401, vec![], format!("bad header: {sent}"))
     });
-    let client = client(&stub, |config| config.key = Secret::new(secret));
+    let client = dialect_client(dialect, &stub, |config| config.key = Secret::new(secret));
     let error = client.complete(&request()).await.unwrap_err();
     for shown in [format!("{error} {error:?}"), format!("{client:?}"), format!("{:?}", client.identity())] {
         assert!(!shown.contains(secret), "{shown}");
@@ -129,17 +190,27 @@ async fn a_key_is_shown_to_nobody() {
 #[test]
 fn addresses_that_cannot_be_are_refused_before_anything_is_sent() {
     let refuse = |address: &str, key: Option<&str>| {
-        let config = OpenAiConfig { key: key.and_then(Secret::new), ..OpenAiConfig::new("m", address) };
-        OpenAi::new(config).err().unwrap_or_else(|| panic!("{address} was accepted"))
+        let config =
+            EndpointConfig { key: key.and_then(Secret::new), ..EndpointConfig::new(Dialect::OpenAi, "m", address) };
+        Endpoint::new(config).err().unwrap_or_else(|| panic!("{address} was accepted"))
     };
     assert!(matches!(refuse("not an address", None), ProviderError::Address(..)));
     assert!(matches!(refuse("ftp://127.0.0.1/v1", None), ProviderError::Address(..)));
     assert!(matches!(refuse("http://me:pw@127.0.0.1/v1", None), ProviderError::PasswordInAddress));
-    assert!(matches!(refuse("http://models.example/v1", Some("k")), ProviderError::KeyInTheClear(_)));
+    assert!(matches!(refuse("http://models.example/v1", Some("k")), ProviderError::KeyInTheClear(..)));
     assert!(matches!(refuse("http://127.0.0.1/v1", Some("k\u{7}y")), ProviderError::KeyCharacters));
+    for (address, path) in [
+        ("http://127.0.0.1:1", "/v1/messages"),
+        ("http://127.0.0.1:1/", "/v1/messages"),
+        ("http://127.0.0.1:1/v1/messages", "/v1/messages"),
+        ("http://127.0.0.1:1/proxy/v2", "/proxy/v2/messages"),
+    ] {
+        let endpoint = Endpoint::new(EndpointConfig::new(Dialect::Anthropic, "m", address)).unwrap();
+        assert_eq!(endpoint.url().path(), path, "{address}");
+    }
     for fine in ["http://127.0.0.1:8000/v1", "http://localhost/v1/", "http://[::1]:9/v1", "https://models.example/v1"] {
-        let config = OpenAiConfig { key: Secret::new("k"), ..OpenAiConfig::new("m", fine) };
-        assert!(OpenAi::new(config).is_ok(), "{fine}");
+        let config = EndpointConfig { key: Secret::new("k"), ..EndpointConfig::new(Dialect::OpenAi, "m", fine) };
+        assert!(Endpoint::new(config).is_ok(), "{fine}");
     }
 }
 

@@ -152,6 +152,104 @@ impl LiveEpisode for Counted {
     }
 }
 
+/// Offers tools, and answers calls in an order and manner of its own.
+pub(crate) struct Handy {
+    identity: PluginIdentity,
+    description: EnvironmentDescription,
+    /// Everything that reached it: names of calls, and how many answers the host had given already.
+    pub(crate) seen: Arc<Mutex<Vec<(Vec<String>, usize)>>>,
+}
+
+impl Default for Handy {
+    fn default() -> Self {
+        let Counting { description, .. } = Counting::default();
+        Self { identity: identity("handy"), description, seen: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Environment for Handy {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn description(&self) -> &EnvironmentDescription {
+        &self.description
+    }
+
+    async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        Counting::default().tasks(context, split, offset, limit).await
+    }
+
+    async fn start(&self, _: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
+        let tool = |name: &str| ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            input_schema: "{}".into(),
+            extra: vec![],
+        };
+        let observation = vec![Message::text(Role::User, Origin::Environment, "go")];
+        let opening = Opening { observation, tools: vec![tool("look"), tool("stop")], system_hint: None };
+        Ok((Box::new(Handling(self.seen.clone())), opening))
+    }
+}
+
+struct Handling(Arc<Mutex<Vec<(Vec<String>, usize)>>>);
+
+#[async_trait]
+impl LiveEpisode for Handling {
+    async fn step(&mut self, action: &Message, answered: &[Message]) -> Result<StepResult, Failure> {
+        let names: Vec<String> = action.tool_calls.iter().map(|call| call.name.clone()).collect();
+        let over = names.contains(&"stop".to_owned());
+        self.0.lock().unwrap().push((names, answered.len()));
+        let answer = |call: &ToolCall| Message {
+            tool_call_id: Some(call.id.clone()),
+            ..Message::text(Role::Tool, Origin::Environment, format!("did {}", call.id))
+        };
+        // Something else first, answers backwards.
+        let mut observation = vec![Message::text(Role::User, Origin::Environment, "and now?")];
+        observation.extend(action.tool_calls.iter().rev().map(answer));
+        let status = if over { Status::Terminated } else { Status::Running };
+        Ok(StepResult { observation, status, signals: vec![], artefacts: vec![] })
+    }
+
+    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {
+        Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "no snapshots"))
+    }
+
+    fn last_fuel(&self) -> Option<u64> {
+        Some(5)
+    }
+
+    fn host_calls(&self) -> Digest {
+        Digest::of(b"")
+    }
+
+    fn take_records(&mut self) -> EpisodeRecords {
+        EpisodeRecords::default()
+    }
+}
+
+/// Says in turn what it is told to; remembers what it was asked.
+pub(crate) struct Caller {
+    pub(crate) says: Vec<Message>,
+    pub(crate) asked: Mutex<Vec<ModelRequest>>,
+}
+
+#[async_trait]
+impl Llm for Caller {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity { provider: "fake".into(), model: "caller".into(), version: "1".into() }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let turn = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
+        self.asked.lock().unwrap().push(request.clone());
+        let message = self.says[turn.min(self.says.len() - 1)].clone();
+        Ok(ModelResponse { message, usage: Usage::default(), finish: "tool_calls".into() })
+    }
+}
+
 /// Says what it was told, and remembers it.
 #[derive(Default)]
 pub(crate) struct Parrot(Mutex<Vec<String>>);
@@ -180,7 +278,10 @@ impl Llm for Parrot {
 enum Manner {
     Fixed(f64),
     BySeed,
+    Share,
     Broken,
+    /// Fails until it is mended, then gives this value.
+    Down(Arc<std::sync::atomic::AtomicBool>, f64),
 }
 
 pub(crate) struct Judge {
@@ -191,8 +292,13 @@ pub(crate) struct Judge {
 
 impl Judge {
     fn new(name: &str, manner: Manner) -> Self {
-        let description =
-            RewardDescription { about: about(name), minimum: 0.0, maximum: 1.0, scope: RewardScope::Each };
+        let description = RewardDescription {
+            about: about(name),
+            minimum: 0.0,
+            maximum: 1.0,
+            source: RewardSource::Outcome,
+            scope: RewardScope::Each,
+        };
         Self { identity: identity(name), description, manner }
     }
 
@@ -202,6 +308,29 @@ impl Judge {
 
     pub(crate) fn by_seed() -> Self {
         Self::new("by-seed", Manner::BySeed)
+    }
+
+    pub(crate) fn down(mended: Arc<std::sync::atomic::AtomicBool>, value: f64) -> Self {
+        Self::new("down", Manner::Down(mended, value))
+    }
+
+    /// Judging whole groups; the value is the share of the group that this episode is.
+    pub(crate) fn of_groups() -> Self {
+        let mut judge = Self::new("of-groups", Manner::Share);
+        judge.description.scope = RewardScope::Group;
+        judge
+    }
+
+    /// With another source.
+    pub(crate) fn from(mut self, source: RewardSource) -> Self {
+        self.description.source = source;
+        self
+    }
+
+    /// With another name, and so another digest.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.identity = identity(name);
+        self
     }
 
     pub(crate) fn broken() -> Self {
@@ -223,21 +352,28 @@ impl Reward for Judge {
         None
     }
 
-    async fn score(&self, _: &Context, group: &[Arc<Episode>]) -> Result<Vec<Verdict>, Failure> {
+    async fn score(&self, _: &Context, group: &[Arc<Episode>]) -> Scoring {
         let card = |value| {
             Verdict::Scored(ScoreCard {
                 value,
+                confidence: 1.0,
                 parts: vec![],
                 rationale: String::new(),
                 per_turn: vec![],
                 extra: vec![],
             })
         };
-        match self.manner {
+        let verdicts = match self.manner {
             Manner::Fixed(value) => Ok(group.iter().map(|_| card(value)).collect()),
             Manner::BySeed => Ok(group.iter().map(|episode| card((episode.policy.seed % 2) as f64)).collect()),
+            Manner::Share => Ok(group.iter().map(|_| card(1.0 / group.len() as f64)).collect()),
+            Manner::Down(ref mended, value) if mended.load(Ordering::Relaxed) => {
+                Ok(group.iter().map(|_| card(value)).collect())
+            }
+            Manner::Down(..) => Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "the judge is down")),
             Manner::Broken => Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "broken in `score`")),
-        }
+        };
+        Scoring { verdicts, log: vec![], journal: vec![] }
     }
 }
 
@@ -275,6 +411,21 @@ impl EpisodeStore for Memory {
             return Err(StoreError::Full("memory".into()));
         }
         kept.extend(episodes);
+        Ok(())
+    }
+
+    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
+        let mut kept = self.episodes.lock().unwrap();
+        for Judged { episode, record, reward, .. } in judged {
+            let place = kept.iter_mut().find(|known| known.id == episode).unwrap();
+            let place = Arc::make_mut(place);
+            place.reward = reward;
+            let same = |known: &&mut RewardRecord| known.reward == record.reward;
+            match place.verdicts.iter_mut().find(same) {
+                Some(known) => *known = record,
+                None => place.verdicts.push(record),
+            }
+        }
         Ok(())
     }
 

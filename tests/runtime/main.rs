@@ -9,6 +9,8 @@
 )]
 
 mod fakes;
+mod rewards;
+mod tools;
 
 use clawhost_core::{FailureKind, Sampling, Verdict};
 use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run};
@@ -47,7 +49,7 @@ async fn play_with(
     cancel: &Cancel,
 ) -> Played {
     let model = Arc::new(Parrot::default());
-    let rewards = rewards.into_iter().map(|judge| ScoringRule { reward: Arc::new(judge), options: vec![] }).collect();
+    let rewards = rewards.into_iter().map(|judge| ScoringRule::new(Arc::new(judge), vec![])).collect();
     let ports = Ports {
         environment: Arc::new(environment),
         rewards,

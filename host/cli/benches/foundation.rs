@@ -146,7 +146,7 @@ async fn episodes(name: &str, environment: &str, reward: Option<&str>) {
     if let Some(reward) = reward {
         let reward: Arc<dyn Reward> =
             Arc::new(host.reward(reward, &guest(reward), ModelGrants::default()).await.unwrap());
-        rewards.push(ScoringRule { reward, options: vec![] });
+        rewards.push(ScoringRule::new(reward, vec![]));
     }
     let clock = Arc::new(Wall(Instant::now()));
     let count = 5000;

@@ -3,6 +3,11 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
+const COMPLETIONS_HELP: &str = "For example, once per shell:
+  bash  clawhost completions bash > ~/.local/share/bash-completion/completions/clawhost
+  zsh   clawhost completions zsh > \"${fpath[1]}/_clawhost\"
+  fish  clawhost completions fish > ~/.config/fish/completions/clawhost.fish";
+
 /// Environments, rewards and reflectors as sandboxed WebAssembly plugins: played, scored and recorded.
 #[derive(Debug, Parser)]
 #[command(name = "clawhost", version, max_term_width = 100, after_help = crate::exit::HELP)]
@@ -29,9 +34,16 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Show what a plugin is and what it asks for, before running it
     Inspect(Inspect),
+    /// Judge recorded episodes with another reward, or again where a judge had failed
+    Score(Box<Score>),
     /// Look at recorded episodes
     #[command(subcommand)]
     Episodes(Episodes),
+    /// Check what this machine has and lacks: toolchains, data folder, memory limits, endpoints
+    Doctor(Box<Doctor>),
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(Completions),
 }
 
 #[derive(Debug, Args)]
@@ -40,11 +52,13 @@ pub(crate) struct Run {
     /// The environment: PLUGIN.wasm, with options as in `PLUGIN.wasm?size=10&guesses=5`
     #[arg(value_name = "PLUGIN.wasm")]
     pub(crate) plugin: String,
-    /// A reward that judges the episodes, with options as above; may be repeated
-    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]")]
+    /// A reward that judges the episodes, with options as above; may be repeated. `#weight=W` and `#source=S` (user, outcome,
+    /// execution, judge) behind it say how much it counts: the first source with something to say decides, and in it the
+    /// weighted mean
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE][#weight=W]")]
     pub(crate) reward: Vec<String>,
-    /// Who acts: `follower` (built in, no key), `openai:MODEL@http://HOST:PORT/v1` (without an address: OpenAI's own), or
-    /// `script:FILE` (one answer per line)
+    /// Who acts: `follower` (built in, no key), `openai:MODEL@http://HOST:PORT/v1` or `anthropic:MODEL@http://HOST:PORT/v1`
+    /// (without an address: the provider's own), or `script:FILE` (one answer per line)
     #[arg(long, value_name = "SPEC", default_value = "follower")]
     pub(crate) policy: String,
     /// Which tasks: a split of the environment [default: train]
@@ -68,9 +82,6 @@ pub(crate) struct Run {
     /// Share of the episodes that may fail before the run stops, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     pub(crate) failure_budget: f64,
-    /// Allow plugins more than computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be repeated
-    #[arg(long, value_name = "GRANT")]
-    pub(crate) grant: Vec<String>,
     /// What the model is told first [default: the environment's own hint]
     #[arg(long, value_name = "TEXT", help_heading = "Model")]
     pub(crate) system_prompt: Option<String>,
@@ -83,6 +94,24 @@ pub(crate) struct Run {
     /// Most tokens per answer
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
     pub(crate) max_tokens: u32,
+    #[command(flatten)]
+    pub(crate) models: ModelOptions,
+    #[command(flatten)]
+    pub(crate) host: HostOptions,
+    /// Largest size of the database, in MiB; reaching it ends the run as a full disk would
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Host")]
+    pub(crate) store_limit: Option<u64>,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What models may be asked, and how.
+#[derive(Debug, Args)]
+pub(crate) struct ModelOptions {
+    /// Allow plugins more than computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be repeated
+    #[arg(long, value_name = "GRANT", help_heading = "Model")]
+    pub(crate) grant: Vec<String>,
     /// Stop asking models after so many tokens in all, read and written
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) max_tokens_total: Option<u64>,
@@ -92,27 +121,64 @@ pub(crate) struct Run {
     /// Price per million tokens, read and written, as `0.15,0.60`
     #[arg(long, value_name = "IN,OUT", value_parser = prices, help_heading = "Model")]
     pub(crate) price: Option<(f64, f64)>,
-    /// File that holds the endpoint's key [default: the variable OPENAI_API_KEY, if set]
-    #[arg(long, value_name = "FILE", help_heading = "Model")]
-    pub(crate) api_key_file: Option<PathBuf>,
+    /// File that holds an endpoint's key; with two kinds of endpoints `openai=FILE` and `anthropic=FILE` [default: the
+    /// variables OPENAI_API_KEY and ANTHROPIC_API_KEY, if set]
+    #[arg(long, value_name = "[KIND=]FILE", help_heading = "Model")]
+    pub(crate) api_key_file: Vec<String>,
     /// Longest wait for one answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600), help_heading = "Model")]
     pub(crate) model_timeout: u64,
     /// Tries after the first, for endpoints that are down or overloaded
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=20), help_heading = "Model")]
     pub(crate) retries: u32,
+}
+
+/// How plugins are hosted.
+#[derive(Debug, Args)]
+pub(crate) struct HostOptions {
     /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
     #[arg(long, help_heading = "Host")]
     pub(crate) allow_interpreters: bool,
     /// Instantiate without a reserved pool: for machines with little address space
     #[arg(long, help_heading = "Host")]
     pub(crate) on_demand: bool,
-    /// Largest size of the database, in MiB; reaching it ends the run as a full disk would
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Host")]
-    pub(crate) store_limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct Score {
+    /// A reward that judges the episodes, as in `clawhost run`; may be repeated
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE][#source=S]", required = true)]
+    pub(crate) reward: Vec<String>,
+    /// Of which run [default: the newest]
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Groups judged at once; never changes a result
+    #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) concurrency: u16,
+    #[command(flatten)]
+    pub(crate) models: ModelOptions,
+    #[command(flatten)]
+    pub(crate) host: HostOptions,
     /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Ask this model one word: a SPEC as in `clawhost run --policy`
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) policy: Option<String>,
+    #[command(flatten)]
+    pub(crate) models: ModelOptions,
 }
 
 #[derive(Debug, Args)]

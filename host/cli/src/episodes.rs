@@ -4,7 +4,7 @@ use crate::args::{Common, Episodes};
 use crate::data;
 use crate::exit::{Exit, UsageError};
 use anyhow::Context as _;
-use clawhost_core::{Ending, Episode, Message, Verdict, escaped};
+use clawhost_core::{Ending, Episode, Message, Origin, Verdict, escaped};
 use clawhost_store::{Filter, Reader};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -157,6 +157,10 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
         turn.observation.iter().try_for_each(|message| said(out, "observed", message))?;
         said(out, "answered", &turn.action)?;
+        for result in &turn.tool_results {
+            let who = if result.origin == Origin::Host { "refused" } else { "result" };
+            said(out, who, result)?;
+        }
         let signals: Vec<String> =
             turn.signals.iter().map(|signal| format!("{} {}", safe(&signal.name), signal.value)).collect();
         if !signals.is_empty() {
@@ -178,7 +182,8 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         writeln!(out, "{report}")?;
     }
     for record in &episode.verdicts {
-        let reward = &record.reward.name;
+        let later = if record.afterwards { ", afterwards" } else { "" };
+        let reward = format!("{} ({}{later})", record.reward.name, record.source.name());
         match &record.verdict {
             Verdict::Scored(card) => {
                 writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?

@@ -5,6 +5,7 @@
 
 mod args;
 mod data;
+mod doctor;
 mod episodes;
 mod exit;
 mod inspect;
@@ -12,11 +13,20 @@ mod plugin;
 mod policy;
 mod progress;
 mod run;
+mod score;
 mod summary;
 
 use clap::Parser as _;
 use exit::Exit;
 use std::process::ExitCode;
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
+    use clap::CommandFactory as _;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::Arguments::command(), "clawhost", &mut script);
+    std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+    Ok(Exit::Ok)
+}
 
 fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
@@ -26,6 +36,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         args::Command::Run(options) => run::main(&arguments.common, &options),
         args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
+        args::Command::Score(options) => score::main(&arguments.common, &options),
+        args::Command::Doctor(options) => doctor::main(&arguments.common, &options),
+        args::Command::Completions(options) => completions(options.shell),
         args::Command::Episodes(command) => episodes::main(&arguments.common, &command),
     };
     match done {

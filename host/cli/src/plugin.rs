@@ -1,7 +1,7 @@
 //! Plugins as people name them: a path, perhaps with options.
 
 use crate::exit::UsageError;
-use clawhost_core::{About, Attributes, check_options};
+use clawhost_core::{About, Attributes, RewardSource, check_options};
 use std::path::{Path, PathBuf};
 
 /// `PLUGIN.wasm?name=value&name=value`.
@@ -46,6 +46,46 @@ impl PluginSpec {
     }
 }
 
+/// A reward as people name it: a plugin, perhaps with `#weight=W&source=S` behind it, which is for the host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RewardSpec {
+    pub(crate) plugin: PluginSpec,
+    pub(crate) weight: f64,
+    /// None: as the reward says of itself.
+    pub(crate) source: Option<RewardSource>,
+}
+
+impl RewardSpec {
+    pub(crate) fn parse(text: &str) -> Result<Self, UsageError> {
+        let (plugin, choices) = match text.split_once('#') {
+            Some((plugin, choices)) if !Path::new(text).exists() => (plugin, choices),
+            _ => (text, ""),
+        };
+        let mut spec = Self { plugin: PluginSpec::parse(plugin)?, weight: 1.0, source: None };
+        for pair in choices.split('&').filter(|pair| !pair.is_empty()) {
+            let refuse = |why: String| Err(UsageError(format!("`#{choices}` behind {plugin}: {why}")));
+            match pair.split_once('=') {
+                Some(("weight", value)) => match value.parse() {
+                    Ok(weight) if (0.0..=LARGEST_WEIGHT).contains(&weight) => spec.weight = weight,
+                    _ => return refuse(format!("a weight is a number from 0 to {LARGEST_WEIGHT}, not `{value}`")),
+                },
+                Some(("source", value)) => {
+                    let known = RewardSource::ALL.into_iter().find(|source| source.name() == value);
+                    let Some(source) = known else {
+                        return refuse(format!("`{value}` is no source; there are user, outcome, execution, judge"));
+                    };
+                    spec.source = Some(source);
+                }
+                _ => return refuse(format!("`{pair}` is neither weight=W nor source=S; options follow a `?`")),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// Largest weight of a reward: only ratios matter, and sums must stay exact.
+const LARGEST_WEIGHT: f64 = 1e6;
+
 /// The known name nearest to what was typed, if any is near.
 pub(crate) fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     /// Below this two words have little in common.
@@ -80,6 +120,22 @@ mod tests {
         check("b.wasm?", Ok(("b.wasm", &[])));
         check("b.wasm?size", Err("write NAME=VALUE"));
         check("b.wasm?a=1&a=2", Err("twice"));
+    }
+
+    #[test]
+    fn what_the_host_is_told_follows_a_hash() {
+        let parse = |text: &str| RewardSpec::parse(text).map(|spec| (spec.plugin.name(), spec.weight, spec.source));
+        assert_eq!(parse("r.wasm").unwrap(), ("r.wasm".into(), 1.0, None));
+        let both = parse("r.wasm?a=1#weight=0.25&source=judge").unwrap();
+        assert_eq!(both, ("r.wasm".into(), 0.25, Some(RewardSource::Judge)));
+        for (text, part) in [
+            ("r.wasm#weight=-1", "from 0 to"),
+            ("r.wasm#weight=NaN", "from 0 to"),
+            ("r.wasm#source=mine", "there are user, outcome, execution, judge"),
+            ("r.wasm#a=1", "options follow a `?`"),
+        ] {
+            assert!(parse(text).unwrap_err().0.contains(part), "{text}");
+        }
     }
 
     #[test]

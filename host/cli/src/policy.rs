@@ -1,4 +1,4 @@
-//! From words to models: `follower`, `openai:MODEL@ADDRESS`, `script:FILE`.
+//! From words to models: `follower`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `script:FILE`.
 
 use crate::args;
 use crate::exit::UsageError;
@@ -6,61 +6,72 @@ use crate::plugin::nearest;
 use clawhost_core::Llm;
 use clawhost_engine::ModelGrants;
 use clawhost_follower::Follower;
-use clawhost_providers::{Budget, Metered, OpenAi, OpenAiConfig, Prices, Scripted, Secret, Spending};
+use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Where `openai:MODEL` without an address goes.
-const OPENAI: &str = "https://api.openai.com/v1";
-
 /// Makes models from words, all under one budget.
 pub(crate) struct Models<'a> {
-    options: &'a args::Run,
+    options: &'a args::ModelOptions,
+    concurrency: usize,
     pub(crate) spent: Arc<Mutex<Spending>>,
 }
 
 impl<'a> Models<'a> {
-    pub(crate) fn new(options: &'a args::Run) -> Self {
-        Self { options, spent: Arc::default() }
+    pub(crate) fn new(options: &'a args::ModelOptions, concurrency: usize) -> Self {
+        Self { options, concurrency, spent: Arc::default() }
     }
 
-    fn key(&self) -> anyhow::Result<Option<Secret>> {
-        if let Some(path) = &self.options.api_key_file {
-            let key = Secret::from_file(path)?;
-            return match key {
+    /// The key of an endpoint: from the file for its kind, the file for all kinds, or its variable.
+    fn key(&self, dialect: Dialect) -> anyhow::Result<Option<Secret>> {
+        let kind_of = |text: &'a str| {
+            let kinds = Dialect::ALL.into_iter();
+            kinds.filter_map(|kind| Some((kind, text.strip_prefix(kind.name())?.strip_prefix('=')?))).next()
+        };
+        let files = self.options.api_key_file.iter().map(String::as_str);
+        let own = files.clone().find_map(|text| kind_of(text).filter(|(kind, _)| *kind == dialect));
+        let path = own.map(|(_, path)| path).or_else(|| files.clone().find(|text| kind_of(text).is_none()));
+        if let Some(path) = path {
+            return match Secret::from_file(Path::new(path))? {
                 Some(key) => Ok(Some(key)),
-                None => Err(UsageError(format!("{}: the key file is empty", path.display())).into()),
+                None => Err(UsageError(format!("{path}: the key file is empty")).into()),
             };
         }
-        Ok(std::env::var("OPENAI_API_KEY").ok().and_then(|text| Secret::new(&text)))
+        Ok(std::env::var(dialect.key_variable()).ok().and_then(|text| Secret::new(&text)))
+    }
+
+    /// An endpoint's client.
+    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str) -> anyhow::Result<Endpoint> {
+        let (name, address) = rest.split_once('@').unwrap_or((rest, dialect.home()));
+        if name.is_empty() {
+            let kind = dialect.name();
+            return Err(UsageError(format!("`{spec}` names no model; write {kind}:MODEL@{address}")).into());
+        }
+        Ok(Endpoint::new(EndpointConfig {
+            key: self.key(dialect)?,
+            timeout: Duration::from_secs(self.options.model_timeout),
+            retries: self.options.retries,
+            concurrency: self.concurrency,
+            ..EndpointConfig::new(dialect, name, address)
+        })?)
     }
 
     /// The model for a spec, with the run's budget around it.
     pub(crate) fn model(&self, spec: &str) -> anyhow::Result<Arc<dyn Llm>> {
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
-        let model: Arc<dyn Llm> = match kind {
-            "follower" if rest.is_empty() => Arc::new(Follower),
-            "script" if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
-            "openai" if !rest.is_empty() => {
-                let (name, address) = rest.split_once('@').unwrap_or((rest, OPENAI));
-                if name.is_empty() {
-                    return Err(UsageError(format!("`{spec}` names no model; write openai:MODEL@{address}")).into());
-                }
-                Arc::new(OpenAi::new(OpenAiConfig {
-                    key: self.key()?,
-                    timeout: Duration::from_secs(self.options.model_timeout),
-                    retries: self.options.retries,
-                    concurrency: usize::from(self.options.concurrency),
-                    ..OpenAiConfig::new(name, address)
-                })?)
-            }
+        let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
+        let model: Arc<dyn Llm> = match (dialect, kind) {
+            (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
+            (_, "follower") if rest.is_empty() => Arc::new(Follower),
+            (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
-                let known = ["follower", "openai", "script"];
+                let known = ["follower", "openai", "anthropic", "script"];
                 let hint = nearest(kind, known.into_iter()).filter(|name| *name != kind);
                 let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 return Err(UsageError(format!(
-                    "`{spec}` is no model; write follower, openai:MODEL@http://HOST:PORT/v1, or script:FILE{hint}"
+                    "`{spec}` is no model; write follower, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, \
+                     or script:FILE{hint}"
                 ))
                 .into());
             }

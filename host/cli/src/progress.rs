@@ -92,3 +92,37 @@ impl Observer for Progress {
         }
     }
 }
+
+/// Counts episodes on a terminal; silent elsewhere.
+pub(crate) struct Count(Option<ProgressBar>);
+
+impl Count {
+    pub(crate) fn new(total: u64, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !quiet;
+        Self(terminal.then(|| {
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+            let template = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {eta} left";
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        }))
+    }
+
+    pub(crate) fn say(&self, text: &str) {
+        match &self.0 {
+            Some(bar) => bar.suspend(|| line(text)),
+            None => line(text),
+        }
+    }
+
+    pub(crate) fn set(&self, done: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_position(done);
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

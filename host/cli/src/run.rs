@@ -3,7 +3,7 @@
 use crate::args::{self, Common};
 use crate::data::{self, SystemClock};
 use crate::exit::{Exit, UsageError};
-use crate::plugin::PluginSpec;
+use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Progress;
 use crate::summary::{self, Facts};
@@ -22,21 +22,21 @@ pub(crate) fn main(common: &Common, options: &args::Run) -> anyhow::Result<Exit>
 }
 
 /// Tells what a plugin asks for and does not get. Its calls will be denied by name.
-fn mention_missing_grants(progress: &Progress, name: &str, outline: &ComponentOutline, grants: &ModelGrants) {
+fn mention_missing_grants(say: &dyn Fn(&str), name: &str, outline: &ComponentOutline, grants: &ModelGrants) {
     if outline.wants("clawhost:kv/kv") && !grants.kv {
-        progress.say(&format!("note: {name} asks for kv, which is not granted: its calls are denied (--grant kv)"));
+        say(&format!("note: {name} asks for kv, which is not granted: its calls are denied (--grant kv)"));
     }
     if outline.wants("clawhost:llm/llm") && grants.models.is_empty() {
         let hint = "its calls are denied (--grant llm:ALIAS=SPEC)";
-        progress.say(&format!("note: {name} asks for models, and none is granted: {hint}"));
+        say(&format!("note: {name} asks for models, and none is granted: {hint}"));
     }
 }
 
 async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let clock = Arc::new(SystemClock::new());
     let environment_spec = PluginSpec::parse(&options.plugin)?;
-    let reward_specs = options.reward.iter().map(|text| PluginSpec::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let models = Models::new(options);
+    let reward_specs = options.reward.iter().map(|text| RewardSpec::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let models = Models::new(&options.models, usize::from(options.concurrency));
     let model = models.model(&options.policy)?;
     let grants = models.grants()?;
     let system_prompt = match &options.system_prompt_file {
@@ -49,9 +49,9 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let folder = data::folder(common)?;
     let host = Host::new(HostConfig {
         limits: Limits::default(),
-        allocation: if options.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
+        allocation: if options.host.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
         cache: Some(data::cache(&folder)?),
-        allow_interpreters: options.allow_interpreters,
+        allow_interpreters: options.host.allow_interpreters,
     })?;
     let progress = Progress::new(options.episodes, options.quiet);
     let store = Store::open(&folder, StoreOptions { max_bytes: options.store_limit.map(|mib| mib << 20) })?;
@@ -59,18 +59,10 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let bytes = host.read(&environment_spec.path)?;
     let environment = host.environment(&environment_spec.name(), &bytes, grants.clone()).await?;
     environment_spec.check(&environment.description().about)?;
-    mention_missing_grants(&progress, &environment.identity().name, environment.outline(), &grants);
+    mention_missing_grants(&|text| progress.say(text), &environment.identity().name, environment.outline(), &grants);
     keep(&store, environment.identity(), "environment", bytes).await?;
-    let mut rewards = Vec::new();
-    for spec in &reward_specs {
-        let bytes = host.read(&spec.path)?;
-        let reward = host.reward(&spec.name(), &bytes, grants.clone()).await?;
-        spec.check(&reward.description().about)?;
-        mention_missing_grants(&progress, &reward.identity().name, reward.outline(), &grants);
-        keep(&store, reward.identity(), "reward", bytes).await?;
-        rewards.push(ScoringRule { reward: Arc::new(reward), options: spec.options.clone() });
-    }
-    refuse_twins(&rewards)?;
+    let say = |text: &str| progress.say(text);
+    let rewards = load_rewards(&host, &store, &reward_specs, &grants, &say).await?;
 
     let sampling = Sampling { temperature: options.temperature, max_tokens: options.max_tokens };
     let plan = Plan {
@@ -87,20 +79,20 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let run = data::run_id(clock.now_ms())?;
     let facts = Facts {
         environment: environment.identity().clone(),
-        rewards: rewards.iter().map(|rule| (rule.reward.identity().clone(), rule.options.clone())).collect(),
+        rewards: rewards.clone(),
         policy: model.identity(),
         plan: plan.clone(),
         run: run.clone(),
         database: store.path().to_owned(),
         step_fuel: host.limits().step.fuel,
-        token_limit: options.max_tokens_total,
-        cost_limit: options.max_cost,
-        priced: options.price.is_some(),
+        token_limit: options.models.max_tokens_total,
+        cost_limit: options.models.max_cost,
+        priced: options.models.price.is_some(),
     };
     let config = serde_json::json!({
-        "environment": facts.environment, "rewards": rewards.iter().map(|rule| rule.reward.identity()).collect::<Vec<_>>(),
+        "environment": facts.environment,
         "policy": facts.policy, "plan": plan,
-        "reward_options": reward_specs.iter().map(|spec| spec.options.clone()).collect::<Vec<_>>(),
+        "reward_rules": rewards.iter().map(summary::rule).collect::<Vec<_>>(),
         "grants": grants.names(), "system_prompt": system_prompt, "sampling": sampling, "version": env!("CARGO_PKG_VERSION"),
     });
     let ports = Ports {
@@ -134,6 +126,28 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     })
 }
 
+/// Loads the rewards of a run, and keeps them by digest.
+pub(crate) async fn load_rewards(
+    host: &Host,
+    store: &Store,
+    specs: &[RewardSpec],
+    grants: &ModelGrants,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<Vec<ScoringRule>> {
+    let mut rewards = Vec::new();
+    for RewardSpec { plugin, weight, source } in specs {
+        let bytes = host.read(&plugin.path)?;
+        let reward = host.reward(&plugin.name(), &bytes, grants.clone()).await?;
+        plugin.check(&reward.description().about)?;
+        mention_missing_grants(say, &reward.identity().name, reward.outline(), grants);
+        keep(store, reward.identity(), "reward", bytes).await?;
+        let rule = ScoringRule::new(Arc::new(reward), plugin.options.clone());
+        rewards.push(ScoringRule { weight: *weight, source: source.unwrap_or(rule.source), ..rule });
+    }
+    refuse_twins(&rewards)?;
+    Ok(rewards)
+}
+
 /// One reward with the same options twice would count twice in every mean.
 fn refuse_twins(rewards: &[ScoringRule]) -> Result<(), UsageError> {
     let mut seen: Vec<(Digest, _)> = Vec::new();
@@ -160,7 +174,7 @@ async fn keep(
 }
 
 /// The first Ctrl-C (or SIGTERM) ends the run in order; the second ends the process.
-async fn watch_signals(cancel: Cancel) {
+pub(crate) async fn watch_signals(cancel: Cancel) {
     use std::io::Write as _;
     wait_for_signal().await;
     cancel.request();

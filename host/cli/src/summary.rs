@@ -2,7 +2,7 @@
 
 use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped};
 use clawhost_providers::Spending;
-use clawhost_runtime::{Plan, RunReport, StopReason};
+use clawhost_runtime::{Plan, RunReport, ScoringRule, StopReason};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What was run.
 pub(crate) struct Facts {
     pub(crate) environment: PluginIdentity,
-    pub(crate) rewards: Vec<(PluginIdentity, Attributes)>,
+    pub(crate) rewards: Vec<ScoringRule>,
     pub(crate) policy: LlmIdentity,
     pub(crate) plan: Plan,
     pub(crate) run: RunId,
@@ -28,6 +28,15 @@ fn query(options: &Attributes) -> String {
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
+/// A reward with everything that was decided about it.
+pub(crate) fn rule(rule: &ScoringRule) -> serde_json::Value {
+    let PluginIdentity { name, version, digest } = rule.reward.identity();
+    serde_json::json!({
+        "name": name, "version": version, "digest": digest, "options": rule.options, "source": rule.source,
+        "weight": rule.weight,
+    })
+}
+
 /// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
 pub(crate) fn json(
     facts: &Facts,
@@ -40,8 +49,7 @@ pub(crate) fn json(
     let mut plan = serde_json::to_value(&facts.plan)?;
     // Never changes a result, so it is no part of what is compared.
     let concurrency = plan.as_object_mut().and_then(|plan| plan.remove("concurrency"));
-    let reward = |(reward, options): &(PluginIdentity, Attributes)| serde_json::json!({ "name": reward.name, "version": reward.version, "digest": reward.digest, "options": options });
-    let rewards: Vec<_> = facts.rewards.iter().map(reward).collect();
+    let rewards: Vec<_> = facts.rewards.iter().map(rule).collect();
     let document = serde_json::json!({
         "format": 1,
         "state_id": report.state_id,
@@ -54,6 +62,7 @@ pub(crate) fn json(
         "reward_mean": report.reward_mean,
         "reward_interval": report.reward_interval,
         "scored": report.scored,
+        "by_reward": report.by_reward,
         "endings": report.endings,
         "failed": report.failed,
         "stopped": report.stopped,
@@ -135,8 +144,12 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     let LlmIdentity { provider, model, version } = &facts.policy;
     let policy = if provider == model { provider.clone() } else { format!("{provider} {model} at {version}") };
     writeln!(out, "{}{policy}", row("policy"))?;
-    for (reward, options) in &facts.rewards {
-        writeln!(out, "{}{}{}", row("scored by"), name(reward), query(options))?;
+    for (position, rule) in facts.rewards.iter().enumerate() {
+        let mean = report.by_reward.get(position).and_then(|reward| reward.mean);
+        let mean = mean.filter(|_| facts.rewards.len() > 1).map(|mean| format!(": {mean:.3}")).unwrap_or_default();
+        let weight = if rule.weight == 1.0 { String::new() } else { format!(", weight {}", rule.weight) };
+        let reward = name(rule.reward.identity()) + &query(&rule.options);
+        writeln!(out, "{}{reward}, {}{weight}{mean}", row("scored by"), rule.source.name())?;
     }
     let endings: Vec<String> = report.endings.iter().map(|(ending, count)| format!("{count} {ending}")).collect();
     writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), facts.plan.episodes, endings.join(", "))?;

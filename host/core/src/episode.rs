@@ -96,7 +96,7 @@ pub struct TurnTiming {
 /// One exchange: what the policy saw, what it did, what was observed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// New messages since the turn before.
+    /// New messages since the turn before, without tool results.
     pub observation: Vec<Message>,
     /// Digest of the whole request that the model was sent.
     pub request: Digest,
@@ -104,7 +104,7 @@ pub struct Turn {
     pub action: Message,
     /// Why the model stopped: `stop`, `length`, `tool_calls`, or its own word.
     pub finish: String,
-    /// Results of tools that the host ran.
+    /// One answer to each tool call of the action, in the order of the calls; those of origin `host` were given by the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_results: Vec<Message>,
     /// The environment's signals.
@@ -149,7 +149,7 @@ pub struct PolicyRecord {
 /// An answer that cannot be recomputed, kept so that the episode can be replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JournalEntry {
-    /// The turn during which it was asked; the opening counts as turn 0.
+    /// Steps the environment had been asked to take; 0 during the opening, and for rewards.
     pub turn: u32,
     /// Which import: `llm`.
     pub import: String,

@@ -32,12 +32,12 @@ pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolS
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
 pub use ports::{
-    Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, LiveEpisode, Llm, LlmIdentity,
-    ModelError, ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RunRecord,
-    StartParams, Status, StepResult, StoreError,
+    Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, Judged, LiveEpisode, Llm, LlmIdentity,
+    ModelError, ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RewardSource,
+    RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
 };
 pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
-pub use verdict::{RewardRecord, ScoreCard, Verdict, effective_reward};
+pub use verdict::{EXECUTION_CONFIDENCE, RewardRecord, ScoreCard, Verdict, effective_reward};

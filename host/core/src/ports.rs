@@ -1,8 +1,8 @@
 //! Ports: what the loop needs from the world.
 
 use crate::{
-    About, Artefact, Attributes, Context, Digest, Episode, Failure, JournalEntry, Message, PluginIdentity, RunId,
-    Signal, Split, StateId, Task, ToolSpec, Usage, Verdict,
+    About, Artefact, Attributes, Context, Digest, Episode, EpisodeId, Failure, JournalEntry, Message, PluginIdentity,
+    RewardRecord, RunId, Signal, Split, StateId, Task, ToolSpec, Usage, Verdict,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,7 @@ pub trait Environment: Send + Sync {
 /// One episode in progress. Dropped when it is over; never used again after a failure.
 #[async_trait]
 pub trait LiveEpisode: Send {
-    /// Acts.
+    /// Acts: the message holds only tool calls that can be run, `tool_results` what the host answered to the others.
     async fn step(&mut self, action: &Message, tool_results: &[Message]) -> Result<StepResult, Failure>;
     /// The whole state, where the environment offers it.
     async fn snapshot(&mut self) -> Result<Vec<u8>, Failure>;
@@ -200,17 +200,60 @@ pub enum RewardScope {
     Group,
 }
 
+/// Where a judgement comes from, the most reliable first: of several sources the first that has something to say decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RewardSource {
+    /// A person said so.
+    User,
+    /// What was reached: the state of the world, a gold answer, tests that pass.
+    #[default]
+    Outcome,
+    /// What was seen on the way: tool results, the form of answers.
+    Execution,
+    /// The opinion of a model.
+    Judge,
+}
+
+impl RewardSource {
+    /// All of them, the most reliable first.
+    pub const ALL: [Self; 4] = [Self::User, Self::Outcome, Self::Execution, Self::Judge];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Outcome => "outcome",
+            Self::Execution => "execution",
+            Self::Judge => "judge",
+        }
+    }
+}
+
 /// What a reward is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RewardDescription {
     /// For people.
     pub about: About,
-    /// Least value.
+    /// Least value, -1 or more.
     pub minimum: f64,
-    /// Greatest value.
+    /// Greatest value, 1 or less.
     pub maximum: f64,
+    /// Where its judgement comes from.
+    pub source: RewardSource,
     /// What a verdict depends on.
     pub scope: RewardScope,
+}
+
+/// What came of asking a reward.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scoring {
+    /// One verdict per episode, in order. A failure of the call fails every verdict.
+    pub verdicts: Result<Vec<Verdict>, Failure>,
+    /// What the reward logged.
+    pub log: Vec<String>,
+    /// Answers of models, kept so that the verdicts can be replayed.
+    pub journal: Vec<JournalEntry>,
 }
 
 /// Judges recorded episodes.
@@ -222,8 +265,8 @@ pub trait Reward: Send + Sync {
     fn description(&self) -> &RewardDescription;
     /// The model it may ask, where one was granted.
     fn judge(&self) -> Option<String>;
-    /// One verdict per episode, in order. A failure of the call fails every verdict.
-    async fn score(&self, context: &Context, group: &[std::sync::Arc<Episode>]) -> Result<Vec<Verdict>, Failure>;
+    /// Judges these episodes together, in an instance of its own.
+    async fn score(&self, context: &Context, group: &[std::sync::Arc<Episode>]) -> Scoring;
 }
 
 /// One lesson.
@@ -340,6 +383,19 @@ pub enum StoreError {
     Other(String),
 }
 
+/// A later verdict about a stored episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The episode's run.
+    pub run: RunId,
+    /// The episode.
+    pub episode: EpisodeId,
+    /// The verdict.
+    pub record: RewardRecord,
+    /// The episode's effective reward with it.
+    pub reward: Option<f64>,
+}
+
 /// Keeps runs and episodes.
 #[async_trait]
 pub trait EpisodeStore: Send + Sync {
@@ -347,6 +403,9 @@ pub trait EpisodeStore: Send + Sync {
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
     /// Records episodes; they are durable when this returns. All of them, or none.
     async fn append(&self, episodes: Vec<std::sync::Arc<Episode>>) -> Result<(), StoreError>;
+    /// Adds verdicts to stored episodes, each with what the episode's reward is then; all of them, or none. A verdict of
+    /// equal key takes the place of the one that is there.
+    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError>;
     /// Ends a run with its summary and its merged notes.
     async fn finish_run(
         &self,

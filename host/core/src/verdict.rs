@@ -1,13 +1,19 @@
-//! Verdicts: what rewards said.
+//! Verdicts: what rewards said, and the one number that learning sees.
+//!
+//! Several rewards may judge an episode. Each has a *source*; of several sources the most reliable that has something to
+//! say decides: user, outcome, execution (where it is sure enough), judge. Inside a source the weighted mean counts.
 
-use crate::{Attributes, Digest, Failure, PluginIdentity, Signal};
+use crate::{Attributes, Digest, Failure, JournalEntry, PluginIdentity, RewardSource, Signal};
 use serde::{Deserialize, Serialize};
 
 /// A judgement in numbers. All of them finite, `value` inside the range the reward declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreCard {
-    /// The reward.
+    /// The reward, -1 to 1.
     pub value: f64,
+    /// How sure the reward is, 0 to 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub confidence: f64,
     /// What it is made of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Signal>,
@@ -20,6 +26,15 @@ pub struct ScoreCard {
     /// Room to grow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(value: &f64) -> bool {
+    value.to_bits() == 1.0_f64.to_bits()
 }
 
 /// What a reward said about one episode.
@@ -39,7 +54,10 @@ pub enum Verdict {
 pub struct RewardRecord {
     /// The reward plugin.
     pub reward: PluginIdentity,
-    /// Digest of the options it was given.
+    /// The options it was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Attributes,
+    /// Digest of the options.
     pub options_digest: Digest,
     /// The model that judged, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,26 +65,54 @@ pub struct RewardRecord {
     /// Digest of the ordered group, for rewards of scope `group`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_digest: Option<Digest>,
+    /// Seed of the reward's instance.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where the judgement comes from.
+    #[serde(default)]
+    pub source: RewardSource,
+    /// How much it counts beside others of its source; 0: it is recorded and decides nothing.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight: f64,
+    /// Given after the run, to look at the episode in another way: no part of its reward.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub afterwards: bool,
     /// What it said.
     pub verdict: Verdict,
+    /// What the reward logged. For scope `group` this stands with the first episode of the group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
+    /// Answers that cannot be recomputed, as above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub journal: Vec<JournalEntry>,
 }
 
-/// The one number that learning sees: the mean of the rewards that scored. Rewards with nothing to say are left out; one
-/// that failed leaves the episode unscored, since a mean over the rest would be another quantity. `None` is never 0.
+/// An execution reward below this confidence decides nothing: it guesses from words.
+pub const EXECUTION_CONFIDENCE: f64 = 0.7;
+
+/// The one number that learning sees. The first source that has something to say decides; inside it, the weighted mean of
+/// the rewards that scored. A failure in that source leaves the episode unscored, since a mean over the rest would be
+/// another quantity. `None` is never 0.
 pub fn effective_reward(records: &[RewardRecord]) -> Option<f64> {
-    let mut sum = 0.0;
-    let mut count = 0u32;
-    for record in records {
+    RewardSource::ALL.into_iter().find_map(|source| of_source(records, source))?
+}
+
+/// None: the source has nothing to say. Some(None): it has, but one of its rewards failed.
+fn of_source(records: &[RewardRecord], source: RewardSource) -> Option<Option<f64>> {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    let counting = |record: &&RewardRecord| record.source == source && record.weight > 0.0 && !record.afterwards;
+    for record in records.iter().filter(counting) {
         match &record.verdict {
+            Verdict::Scored(card) if source == RewardSource::Execution && card.confidence < EXECUTION_CONFIDENCE => {}
             Verdict::Scored(card) => {
-                sum += card.value;
-                count += 1;
+                sum += card.value * record.weight;
+                weights += record.weight;
             }
             Verdict::NotApplicable(_) => {}
-            Verdict::Failed(_) => return None,
+            Verdict::Failed(_) => return Some(None),
         }
     }
-    (count > 0).then(|| sum / f64::from(count))
+    (weights > 0.0).then(|| Some(sum / weights))
 }
 
 #[cfg(test)]
@@ -74,33 +120,85 @@ mod tests {
     use super::*;
     use crate::FailureKind;
 
-    fn scored(value: f64) -> Verdict {
-        Verdict::Scored(ScoreCard { value, parts: vec![], rationale: String::new(), per_turn: vec![], extra: vec![] })
+    fn card(value: f64, confidence: f64) -> Verdict {
+        let (parts, rationale, per_turn, extra) = (vec![], String::new(), vec![], vec![]);
+        Verdict::Scored(ScoreCard { value, confidence, parts, rationale, per_turn, extra })
     }
 
-    fn check(verdicts: &[Verdict], expected: Option<f64>) {
-        let records: Vec<_> = verdicts
-            .iter()
-            .map(|verdict| RewardRecord {
-                reward: PluginIdentity { name: "r".into(), version: "1".into(), digest: Digest::of(b"r") },
-                options_digest: Digest::of(b""),
-                judge: None,
-                group_digest: None,
-                verdict: verdict.clone(),
-            })
-            .collect();
-        assert_eq!(effective_reward(&records), expected, "{verdicts:?}");
+    fn scored(value: f64) -> Verdict {
+        card(value, 1.0)
     }
+
+    fn failed() -> Verdict {
+        Verdict::Failed(Failure::new(FailureKind::Trap, crate::code::TRAP, "trapped"))
+    }
+
+    fn silent() -> Verdict {
+        Verdict::NotApplicable("nothing to say".into())
+    }
+
+    fn record(source: RewardSource, weight: f64, verdict: Verdict) -> RewardRecord {
+        RewardRecord {
+            reward: PluginIdentity { name: "r".into(), version: "1".into(), digest: Digest::of(b"r") },
+            options: vec![],
+            options_digest: Digest::of(b""),
+            judge: None,
+            group_digest: None,
+            seed: 0,
+            source,
+            weight,
+            afterwards: false,
+            verdict,
+            log: vec![],
+            journal: vec![],
+        }
+    }
+
+    fn check(records: &[(RewardSource, f64, Verdict)], expected: Option<f64>) {
+        let records: Vec<_> =
+            records.iter().map(|(source, weight, verdict)| record(*source, *weight, verdict.clone())).collect();
+        assert_eq!(effective_reward(&records), expected, "{records:?}");
+    }
+
+    use RewardSource::{Execution, Judge, Outcome, User};
 
     #[test]
     fn not_scored_is_never_a_number() {
-        let silent = Verdict::NotApplicable("nothing to say".into());
-        let failed = Verdict::Failed(Failure::new(FailureKind::Trap, crate::code::TRAP, "trapped"));
         check(&[], None);
-        check(std::slice::from_ref(&silent), None);
-        check(std::slice::from_ref(&failed), None);
-        check(&[scored(1.0), failed], None);
-        check(&[scored(1.0), silent.clone()], Some(1.0));
-        check(&[scored(1.0), scored(0.0), silent], Some(0.5));
+        check(&[(Outcome, 1.0, silent())], None);
+        check(&[(Outcome, 1.0, failed())], None);
+        check(&[(Outcome, 1.0, scored(1.0)), (Outcome, 1.0, failed())], None);
+        check(&[(Outcome, 1.0, scored(1.0)), (Outcome, 1.0, silent())], Some(1.0));
+        check(&[(Outcome, 1.0, scored(1.0)), (Outcome, 1.0, scored(0.0)), (Outcome, 1.0, silent())], Some(0.5));
+        check(&[(Outcome, 0.0, scored(1.0))], None);
+        check(&[(Execution, 1.0, card(1.0, 0.69))], None);
+    }
+
+    #[test]
+    fn the_most_reliable_source_with_something_to_say_decides() {
+        check(&[(Judge, 1.0, scored(-1.0)), (Outcome, 1.0, scored(0.5)), (User, 1.0, scored(-0.5))], Some(-0.5));
+        check(&[(Judge, 1.0, scored(-1.0)), (Execution, 1.0, scored(1.0)), (Outcome, 1.0, scored(0.5))], Some(0.5));
+        check(&[(Judge, 1.0, scored(-1.0)), (Execution, 1.0, card(1.0, 0.7))], Some(1.0));
+        check(&[(Judge, 1.0, scored(-1.0)), (Execution, 1.0, card(1.0, 0.6))], Some(-1.0));
+        check(&[(Judge, 1.0, scored(0.25)), (Outcome, 1.0, silent())], Some(0.25));
+        // What failed in the deciding source is not replaced by a less reliable one; below it nobody minds.
+        check(&[(Judge, 1.0, scored(0.25)), (Outcome, 1.0, failed())], None);
+        check(&[(Judge, 1.0, failed()), (Outcome, 1.0, scored(0.5))], Some(0.5));
+    }
+
+    #[test]
+    fn weights_count_inside_a_source() {
+        check(&[(Outcome, 3.0, scored(1.0)), (Outcome, 1.0, scored(0.0))], Some(0.75));
+        check(&[(Outcome, 1.0, scored(0.2)), (Outcome, 0.0, scored(1.0))], Some(0.2));
+        check(&[(Outcome, 1.0, scored(0.2)), (Outcome, 0.0, failed())], Some(0.2));
+        check(&[(Outcome, 1.0, scored(0.2)), (Judge, 100.0, scored(1.0))], Some(0.2));
+    }
+
+    #[test]
+    fn what_was_said_afterwards_changes_no_reward() {
+        let mut later = record(Outcome, 1.0, scored(0.0));
+        later.afterwards = true;
+        assert_eq!(effective_reward(&[record(Outcome, 1.0, scored(1.0)), later.clone()]), Some(1.0));
+        assert_eq!(effective_reward(&[later]), None);
     }
 }

@@ -66,7 +66,7 @@ const POOLED_MEMORIES: u32 = 1;
 const POOLED_TABLES: u32 = 3;
 
 /// How many instances the pool can hold on this machine.
-pub(crate) fn pool_slots(limits: &Limits) -> usize {
+pub fn pool_slots(limits: &Limits) -> usize {
     let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()
         .and_then(|text| text.trim().parse().ok())
@@ -77,7 +77,7 @@ pub(crate) fn pool_slots(limits: &Limits) -> usize {
 
 /// Whether this kernel can tell which pages were touched. Without it, keeping memory in place would mean clearing all of
 /// it for every instance.
-fn kernel_scans_pages() -> bool {
+pub fn kernel_scans_pages() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).flat_map(str::parse::<u32>);
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 7)

@@ -193,6 +193,7 @@ impl Environment for EnvironmentPlugin {
             identity: self.identity.clone(),
             step_limits: self.limits_for(&self.host.limits.step),
             dead: false,
+            over: false,
         };
         Ok((Box::new(live), Opening { observation, tools, system_hint: opening.system_hint }))
     }
@@ -219,12 +220,17 @@ struct Live {
     /// Set before each call and cleared after it: an instance that trapped, or whose call was cancelled half-way, is
     /// never entered again.
     dead: bool,
+    /// The environment said that the episode is over: nothing may follow.
+    over: bool,
 }
 
 impl Live {
     fn begin(&mut self, export: &'static str, limits: &CallLimits) -> Result<(), Failure> {
         if self.dead {
             return Err(failure::host(format!("`{export}` of an instance that has failed before")));
+        }
+        if self.over {
+            return Err(failure::host(format!("`{export}` after the end of the episode")));
         }
         self.dead = true;
         self.fuel = None;
@@ -278,7 +284,9 @@ impl LiveEpisode for Live {
                 return check.refuse(code::UNKNOWN_CASE, format!("status `{text}`, which this host does not know"));
             }
         };
-        Ok(StepResult { observation: messages(&check, result.observation)?, status, signals, artefacts })
+        let observation = messages(&check, result.observation)?;
+        self.over = status != Status::Running;
+        Ok(StepResult { observation, status, signals, artefacts })
     }
 
     async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {

@@ -38,7 +38,7 @@ mod ticker;
 
 pub use binary::{ComponentOutline, World};
 pub use cache::CacheKey;
-pub use config::{Allocation, HostConfig};
+pub use config::{Allocation, HostConfig, kernel_scans_pages, pool_slots};
 pub use environment::EnvironmentPlugin;
 pub use error::EngineError;
 pub use grants::ModelGrants;

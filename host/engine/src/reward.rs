@@ -12,14 +12,14 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
 use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
 use clawhost_core::{
-    About, CallLimits, Context, Episode, Failure, PluginIdentity, Reward, RewardDescription, RewardScope, ScoreCard,
-    Verdict, code,
+    About, CallLimits, Context, Episode, Failure, PluginIdentity, Reward, RewardDescription, RewardScope, RewardSource,
+    ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;
 use wasmtime::Engine;
 
-/// Largest bound of a range: sums of squares of such values stay finite.
-const LARGEST_BOUND: f64 = 1e100;
+/// Rewards lie between -1 and 1, so that sources can be compared and statistics know the scale.
+const LARGEST_BOUND: f64 = 1.0;
 
 /// A reward plugin.
 pub struct RewardPlugin {
@@ -66,7 +66,13 @@ impl RewardPlugin {
             options: Vec::new(),
             extra: Vec::new(),
         };
-        let description = RewardDescription { about, minimum: 0.0, maximum: 1.0, scope: RewardScope::Each };
+        let description = RewardDescription {
+            about,
+            minimum: 0.0,
+            maximum: 1.0,
+            source: RewardSource::Outcome,
+            scope: RewardScope::Each,
+        };
         let mut plugin = Self {
             host,
             engine: prepared.engine,
@@ -125,17 +131,28 @@ impl RewardPlugin {
         check.finite("minimum", wit.minimum)?;
         check.finite("maximum", wit.maximum)?;
         if wit.minimum.abs().max(wit.maximum.abs()) > LARGEST_BOUND {
-            return check
-                .refuse(code::OUT_OF_RANGE, format!("a range beyond {LARGEST_BOUND:e}: its mean would overflow"));
+            let (low, high) = (wit.minimum, wit.maximum);
+            let what = format!("a range from {low} to {high}; rewards lie between -1 and 1: divide by the largest");
+            return check.refuse(code::OUT_OF_RANGE, what);
         }
         if wit.minimum >= wit.maximum {
-            return check.refuse(code::OUT_OF_RANGE, format!("a range from {} to {}", wit.minimum, wit.maximum));
+            let (low, high) = (wit.minimum, wit.maximum);
+            return check.refuse(code::OUT_OF_RANGE, format!("a range from {low} to {high}, which holds no values"));
         }
+        let source = match wit.source {
+            wit::Source::Outcome => RewardSource::Outcome,
+            wit::Source::Execution => RewardSource::Execution,
+            wit::Source::Judge => RewardSource::Judge,
+            wit::Source::Other(text) => {
+                let text = clawhost_core::escaped(&text, check.limits.name_bytes);
+                return check.refuse(code::UNKNOWN_CASE, format!("source `{text}`, which this host does not know"));
+            }
+        };
         let scope = match wit.scope {
             wit::Scope::Each => RewardScope::Each,
             wit::Scope::Group => RewardScope::Group,
         };
-        Ok(RewardDescription { about, minimum: wit.minimum, maximum: wit.maximum, scope })
+        Ok(RewardDescription { about, minimum: wit.minimum, maximum: wit.maximum, source, scope })
     }
 
     fn score_limits(&self, episodes: usize) -> CallLimits {
@@ -163,6 +180,10 @@ impl RewardPlugin {
                     let what = format!("the value {} is outside the declared range {low} to {high}", card.value);
                     return check.refuse(code::OUT_OF_RANGE, what);
                 }
+                if !(0.0..=1.0).contains(&card.confidence) {
+                    let what = format!("the confidence {} is outside 0 to 1", card.confidence);
+                    return check.refuse(code::OUT_OF_RANGE, what);
+                }
                 check.at_most("parts of a score", card.parts.len(), check.limits.signals)?;
                 let parts: Vec<_> = card.parts.into_iter().map(convert::signal_from).collect();
                 check.signals("parts of a score", &parts)?;
@@ -175,6 +196,7 @@ impl RewardPlugin {
                 card.per_turn.iter().try_for_each(|value| check.finite("a value per turn", *value))?;
                 Ok(Verdict::Scored(ScoreCard {
                     value: card.value,
+                    confidence: card.confidence,
                     parts,
                     rationale: card.rationale,
                     per_turn: card.per_turn,
@@ -213,9 +235,28 @@ impl Reward for RewardPlugin {
         (!models.is_empty()).then(|| models.join(","))
     }
 
-    async fn score(&self, context: &Context, group: &[Arc<Episode>]) -> Result<Vec<Verdict>, Failure> {
+    async fn score(&self, context: &Context, group: &[Arc<Episode>]) -> Scoring {
         let limits = self.score_limits(group.len());
-        let (mut place, guest) = self.instance("score", &limits, context.seed, self.grants.clone(), group).await?;
+        match self.instance("score", &limits, context.seed, self.grants.clone(), group).await {
+            Err(failure) => Scoring { verdicts: Err(failure), log: Vec::new(), journal: Vec::new() },
+            Ok((mut place, guest)) => {
+                let verdicts = self.ask(&mut place, &guest, context, group).await;
+                let state = place.store.data_mut();
+                let log = state.log().take();
+                Scoring { verdicts, log, journal: std::mem::take(&mut state.journal) }
+            }
+        }
+    }
+}
+
+impl RewardPlugin {
+    async fn ask(
+        &self,
+        place: &mut Place,
+        guest: &Guest,
+        context: &Context,
+        group: &[Arc<Episode>],
+    ) -> Result<Vec<Verdict>, Failure> {
         let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
         let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
         let context = convert::context_to(context);

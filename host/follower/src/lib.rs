@@ -9,7 +9,7 @@
 //! 1. **Rules**, one per line, anywhere in the prompt:
 //!    `when FACT is VALUE and FACT is VALUE: answer TEXT`, `when ...: call TOOL {"argument": "value"}`, or
 //!    `always: answer TEXT`. Facts are lines `FACT: VALUE` in what it was shown; of several the latest counts. The
-//!    applicable rule with most conditions wins, of equals the last.
+//!    applicable rule with most conditions wins, of equals the last. `<FACT>` in what is to be done stands for the value.
 //! 2. **Orders** in the latest message: `calculate EXPRESSION` (whole numbers, `+ - * /` and brackets),
 //!    `a whole number between A and B`, `one of: a, b, c`. Where an order leaves a choice, it is drawn from the
 //!    request's seed; at temperature 0 it does not depend on the seed.
@@ -31,7 +31,7 @@ use clawhost_core::{
 pub const NOT_TOLD: &str = "I was not told what to do.";
 
 /// Raised when equal prompts may be answered differently: it is part of the state id.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// The follower.
 #[derive(Debug, Clone, Copy, Default)]

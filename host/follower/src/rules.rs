@@ -26,13 +26,40 @@ fn rule(line: &str) -> Option<Rule<'_>> {
     Some(Rule { conditions, deed: deed.trim() })
 }
 
-fn deed(text: &str) -> Option<Deed> {
+fn deed(text: &str, facts: &BTreeMap<String, String>) -> Option<Deed> {
     if let Some(answer) = text.strip_prefix("answer ") {
-        return Some(Deed::Answer(answer.trim().to_owned()));
+        return Some(Deed::Answer(filled(answer.trim(), facts, str::to_owned)));
     }
     let call = text.strip_prefix("call ")?.trim();
     let (tool, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
-    Some(Deed::Call { tool: tool.to_owned(), arguments: arguments.trim().to_owned() })
+    // Arguments are JSON: a value goes in as the inside of a JSON string.
+    let quoted = |value: &str| {
+        let json = serde_json::Value::from(value).to_string();
+        json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_owned()
+    };
+    Some(Deed::Call { tool: tool.to_owned(), arguments: filled(arguments.trim(), facts, quoted) })
+}
+
+/// A text with every `<FACT>` that is known replaced by its value; others stay as they are.
+fn filled(text: &str, facts: &BTreeMap<String, String>, show: impl Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('<') {
+        out.push_str(before);
+        let known = after.split_once('>').and_then(|(fact, tail)| Some((facts.get(&fact.to_lowercase())?, tail)));
+        match known {
+            Some((value, tail)) => {
+                out.push_str(&show(value));
+                rest = tail;
+            }
+            None => {
+                out.push('<');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Facts in what the follower was shown: lines `FACT: VALUE`, the latest value of each.
@@ -44,7 +71,7 @@ fn facts(messages: &[Message]) -> BTreeMap<String, String> {
                 continue;
             }
             if let Some((fact, value)) = line.trim().trim_start_matches("- ").split_once(": ") {
-                facts.insert(fact.trim().to_lowercase(), value.trim().to_lowercase());
+                facts.insert(fact.trim().to_lowercase(), value.trim().to_owned());
             }
         }
     }
@@ -58,11 +85,14 @@ pub(crate) fn apply(messages: &[Message]) -> Option<Deed> {
     for message in messages.iter().filter(|message| message.role != Role::Assistant) {
         let text = message.plain_text();
         for rule in text.lines().filter_map(rule) {
-            let holds = rule.conditions.iter().all(|(fact, value)| facts.get(fact) == Some(value));
+            let holds = rule
+                .conditions
+                .iter()
+                .all(|(fact, value)| facts.get(fact).is_some_and(|known| known.to_lowercase() == *value));
             let specific = rule.conditions.len();
             if holds
                 && best.as_ref().is_none_or(|(known, _)| specific >= *known)
-                && let Some(deed) = deed(rule.deed)
+                && let Some(deed) = deed(rule.deed, &facts)
             {
                 best = Some((specific, deed));
             }
@@ -100,5 +130,14 @@ mod tests {
         check("colour: red\ncolour: green\nwhen colour is green: answer go", Some("go"));
         check(&format!("{facts}when colour is red: dance"), None);
         check("when nothing: answer x", None);
+    }
+
+    #[test]
+    fn a_fact_can_stand_in_what_is_to_be_done() {
+        let facts = "Order: A-17\nname: \"Bo\"\n";
+        check(&format!("{facts}always: answer About <order> for <name>."), Some("About A-17 for \"Bo\"."));
+        check(&format!("{facts}always: call close {{\"id\": \"<Order>\"}}"), Some("close {\"id\": \"A-17\"}"));
+        check(&format!("{facts}always: call tell {{\"who\": \"<name>\"}}"), Some("tell {\"who\": \"\\\"Bo\\\"\"}"));
+        check(&format!("{facts}always: answer <nobody> < <order"), Some("<nobody> < <order"));
     }
 }

@@ -4,14 +4,16 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// The address is not one.
-    #[error("`{0}` is not an http or https address ({1}); write openai:MODEL@http://HOST:PORT/v1")]
-    Address(String, String),
+    #[error("`{0}` is not an http or https address ({1}); write {2}:MODEL@http://HOST:PORT/v1")]
+    Address(String, String, &'static str),
     /// The address holds a password.
-    #[error("the address holds a user name or password; put the key into OPENAI_API_KEY or a file (--api-key-file)")]
+    #[error(
+        "the address holds a user name or password; put the key into its variable (OPENAI_API_KEY, ANTHROPIC_API_KEY) or a file (--api-key-file)"
+    )]
     PasswordInAddress,
     /// A key would travel in the clear.
-    #[error("refusing to send a key over plain http to {0}; use https, or unset OPENAI_API_KEY")]
-    KeyInTheClear(String),
+    #[error("refusing to send a key over plain http to {0}; use https, or unset {1}")]
+    KeyInTheClear(String, &'static str),
     /// The key file cannot be read.
     #[error("{0}: {1}; --api-key-file names a file that holds the key alone")]
     KeyFile(String, std::io::Error),

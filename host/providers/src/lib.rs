@@ -1,19 +1,21 @@
 //! Upstream model clients (floor 2): the only crate that talks to model endpoints.
 //!
-//! [`OpenAi`] asks any server of the OpenAI chat dialect. [`Scripted`] answers from a list, for tests and for replaying
+//! [`Endpoint`] asks any server of the OpenAI or Anthropic [`Dialect`]. [`Scripted`] answers from a list, for tests and for replaying
 //! what somebody wrote down. [`Metered`] stands around any model and ends the run's spending at a budget.
 //!
 //! Invariants: a key is read from the environment or a file, lives in a [`Secret`], and is never printed, logged or put
 //! into an error. It is never sent over plain HTTP to another machine. Every wait has an end.
 
+mod dialect;
+mod endpoint;
 mod error;
 mod metered;
-mod openai;
 mod scripted;
 mod secret;
 
+pub use dialect::Dialect;
+pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
 pub use metered::{Budget, Metered, Prices, Spending};
-pub use openai::{OpenAi, OpenAiConfig};
 pub use scripted::Scripted;
 pub use secret::Secret;

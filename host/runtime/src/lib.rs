@@ -14,13 +14,16 @@ mod interval;
 mod play;
 mod policy;
 mod report;
+mod rescore;
 mod run;
 mod score;
 mod tasks;
+mod tools;
 
 pub use interval::{Interval, mean_interval};
 pub use policy::ChatPolicy;
-pub use report::{EpisodeSummary, RunReport, StopReason};
+pub use report::{EpisodeSummary, RewardMean, RunReport, StopReason};
+pub use rescore::{EpisodeSource, Rescored, ScoreReport, score_stored};
 pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run};
 
 use clawhost_core::{Failure, StoreError};

@@ -2,6 +2,7 @@
 
 use crate::policy::ChatPolicy;
 use crate::run::Cancel;
+use crate::tools::{self, Settled};
 use clawhost_core::{
     Artefact, Attributes, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode, EpisodeId,
     EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, PolicyRecord, RunId, Signal,
@@ -133,13 +134,18 @@ async fn turns(
             Err(error) => return (Ending::Failed(error.into_failure()), conversation.record),
         };
         let answered = clock.monotonic_us();
-        let step = tokio::select! {
-            biased;
-            () = cancel.requested() => Err(cancelled()),
-            step = live.step(&response.message, &[]) => step,
+        let sorted = tools::sort(&response.message, &opening.tools);
+        let step = if sorted.reaches_the_environment() {
+            tokio::select! {
+                biased;
+                () = cancel.requested() => Err(cancelled()),
+                step = live.step(&sorted.message, &sorted.answered) => step.map(|result| (result, live.last_fuel())),
+            }
+        } else {
+            Ok((untouched(), Some(0)))
         };
-        let result = match step {
-            Ok(result) => result,
+        let (result, fuel) = match step {
+            Ok(step) => step,
             Err(failure) => {
                 let ModelResponse { message, usage, finish } = response;
                 recording.untaken = Some(Untaken { request, action: message, finish, usage });
@@ -147,14 +153,18 @@ async fn turns(
             }
         };
         let stepped = clock.monotonic_us();
-        recording.bytes = recording.bytes.saturating_add(size(&response.message, &result));
+        let Settled { results, observation } =
+            tools::settle(&response.message.tool_calls, sorted.answered, result.observation);
+        let said = results.iter().chain(&observation).chain([&response.message]);
+        recording.bytes = recording.bytes.saturating_add(size(said, &result.signals, &result.artefacts));
         if recording.bytes > assignment.episode_bytes {
             let message =
                 format!("the episode is longer than the {} bytes that are recorded", assignment.episode_bytes);
             let failure = Failure::new(FailureKind::Limit, code::LENGTH, message);
             return (Ending::Failed(failure), conversation.record);
         }
-        conversation.extend(&result.observation);
+        conversation.extend(&results);
+        conversation.extend(&observation);
         for signal in &result.signals {
             match recording.signals.iter_mut().find(|known| known.name == signal.name) {
                 Some(known) => known.value = signal.value,
@@ -166,14 +176,14 @@ async fn turns(
             recording.artefacts.push(artefact);
         }
         recording.turns.push(Turn {
-            observation: std::mem::replace(&mut recording.pending, result.observation),
+            observation: std::mem::replace(&mut recording.pending, observation),
             request,
             action: response.message,
             finish: response.finish,
-            tool_results: Vec::new(),
+            tool_results: results,
             signals: result.signals,
             usage: response.usage,
-            fuel: live.last_fuel(),
+            fuel,
             host_calls: live.host_calls(),
             extra: Vec::new(),
             timing: TurnTiming {
@@ -190,17 +200,18 @@ async fn turns(
     (Ending::Truncated(format!("{} turns", assignment.max_turns)), conversation.record)
 }
 
+/// What comes of an action that the environment never saw.
+fn untouched() -> StepResult {
+    StepResult { observation: Vec::new(), status: Status::Running, signals: Vec::new(), artefacts: Vec::new() }
+}
+
 /// Bytes that a turn adds to the record, about.
-fn size(action: &Message, result: &StepResult) -> usize {
+fn size<'a>(said: impl Iterator<Item = &'a Message>, signals: &[Signal], artefacts: &[Artefact]) -> usize {
     /// What a signal, a part or an artefact costs beside its text.
     const OVERHEAD: usize = 64;
-    let said: usize = result
-        .observation
-        .iter()
-        .chain([action])
-        .map(|message| message.len() + OVERHEAD * (1 + message.parts.len() + message.extra.len()))
-        .sum();
-    let signals: usize = result.signals.iter().map(|signal| signal.name.len() + OVERHEAD).sum();
-    let artefacts: usize = result.artefacts.iter().map(|artefact| artefact.bytes.len() + OVERHEAD).sum();
+    let said: usize =
+        said.map(|message| message.len() + OVERHEAD * (1 + message.parts.len() + message.extra.len())).sum();
+    let signals: usize = signals.iter().map(|signal| signal.name.len() + OVERHEAD).sum();
+    let artefacts: usize = artefacts.iter().map(|artefact| artefact.bytes.len() + OVERHEAD).sum();
     said + signals + artefacts
 }

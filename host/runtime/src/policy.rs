@@ -99,6 +99,7 @@ impl Conversation {
         let mut response = self.model.complete(&self.request).await?;
         response.message.origin = Origin::Policy;
         response.message.role = Role::Assistant;
+        crate::tools::with_distinct_ids(&mut response.message);
         self.push(response.message.clone());
         Ok(response)
     }

@@ -27,6 +27,9 @@ pub struct EpisodeSummary {
     /// What it cost in tokens.
     #[serde(skip)]
     pub usage: Usage,
+    /// What each reward said, in the order of the rewards; none: no number. Empty where nothing was judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<Option<f64>>,
     /// The first failure, of the episode or of a reward, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -54,7 +57,12 @@ impl EpisodeSummary {
             Verdict::Failed(failure) => Some(failure.to_string()),
             _ => None,
         });
+        let value = |record: &clawhost_core::RewardRecord| match &record.verdict {
+            Verdict::Scored(card) => Some(card.value),
+            _ => None,
+        };
         Self {
+            verdicts: episode.verdicts.iter().filter(|record| !record.afterwards).map(value).collect(),
             id: episode.id.clone(),
             task: episode.task.id.clone(),
             reward: episode.reward,
@@ -103,6 +111,15 @@ pub enum StopReason {
     Cancelled,
 }
 
+/// What one reward came to, whether or not it decided.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RewardMean {
+    /// Mean of its values; none if it gave none.
+    pub mean: Option<f64>,
+    /// How many values it gave.
+    pub scored: u64,
+}
+
 /// What a run came to. Equal plans give equal reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
@@ -118,6 +135,8 @@ pub struct RunReport {
     pub reward_interval: Option<Interval>,
     /// How many episodes were scored.
     pub scored: u64,
+    /// What each reward came to, in the order of the rewards.
+    pub by_reward: Vec<RewardMean>,
     /// Endings by kind.
     pub endings: BTreeMap<String, u64>,
     /// Episodes that could not be played or judged.
@@ -133,6 +152,23 @@ pub struct RunReport {
 }
 
 impl RunReport {
+    /// The report of a stored run, as its episodes are now.
+    pub fn of_stored(episodes: &[Episode]) -> Self {
+        let (state_id, split) = episodes.first().map_or_else(
+            || (StateId(clawhost_core::Digest::of(b"")), String::new()),
+            |first| (first.state_id, first.task.split.clone()),
+        );
+        Self::new(state_id, split, episodes.iter().map(EpisodeSummary::of).collect(), None, None)
+    }
+
+    /// What the store keeps of it.
+    pub fn summary(&self) -> serde_json::Value {
+        serde_json::json!({
+            "reward_mean": self.reward_mean, "reward_interval": self.reward_interval, "scored": self.scored,
+            "endings": self.endings, "failed": self.failed, "steps": self.steps, "stopped": self.stopped,
+        })
+    }
+
     pub(crate) fn new(
         state_id: StateId,
         split: String,
@@ -158,7 +194,14 @@ impl RunReport {
             }
             (interval, _) => interval,
         };
+        let rewards = episodes.iter().map(|episode| episode.verdicts.len()).max().unwrap_or(0);
+        let by_reward = (0..rewards).map(|position| {
+            let values: Vec<f64> = episodes.iter().filter_map(|episode| *episode.verdicts.get(position)?).collect();
+            let scored = values.len() as u64;
+            RewardMean { mean: (scored > 0).then(|| values.iter().sum::<f64>() / scored as f64), scored }
+        });
         Self {
+            by_reward: by_reward.collect(),
             state_id,
             split,
             reward_mean,

@@ -5,8 +5,8 @@ use crate::policy::ChatPolicy;
 use crate::report::{EpisodeSummary, RunReport, StopReason};
 use crate::{RuntimeError, score, tasks};
 use clawhost_core::{
-    Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Reward, RunId, RunRecord, Task,
-    derive_seed,
+    Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Reward, RewardSource, RunId,
+    RunRecord, Task, derive_seed,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,6 +21,18 @@ pub struct ScoringRule {
     pub reward: Arc<dyn Reward>,
     /// Its options.
     pub options: Attributes,
+    /// Where its judgement comes from: what the reward says of itself, or the operator's choice.
+    pub source: RewardSource,
+    /// How much it counts beside others of its source: finite, 0 or more; 0 is recorded and decides nothing.
+    pub weight: f64,
+}
+
+impl ScoringRule {
+    /// A reward as it describes itself, of weight 1.
+    pub fn new(reward: Arc<dyn Reward>, options: Attributes) -> Self {
+        let source = reward.description().source;
+        Self { reward, options, source, weight: 1.0 }
+    }
 }
 
 /// Everything a run is made of.
@@ -166,11 +178,7 @@ pub async fn play_run(
     let played = conduct(&shared, groups, cancel, observer).await;
     let (summaries, stopped, notes) = played?;
     let report = RunReport::new(state_id, split, summaries, stopped, range(&shared.ports.rewards));
-    let summary = serde_json::json!({
-        "reward_mean": report.reward_mean, "reward_interval": report.reward_interval, "scored": report.scored,
-        "endings": report.endings, "failed": report.failed, "steps": report.steps, "stopped": report.stopped,
-    });
-    shared.ports.store.finish_run(&run, &summary, &merge(notes)).await?;
+    shared.ports.store.finish_run(&run, &report.summary(), &merge(notes)).await?;
     Ok(report)
 }
 
@@ -184,8 +192,11 @@ fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
 
 /// Names everything that decides what the episodes of a run are, so that equal runs name their episodes alike.
 fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_core::StateId) -> Digest {
-    let rewards: Vec<_> =
-        ports.rewards.iter().map(|rule| (rule.reward.identity().digest, rule.options.clone())).collect();
+    let rewards: Vec<_> = ports
+        .rewards
+        .iter()
+        .map(|rule| (rule.reward.identity().digest, rule.options.clone(), rule.source, rule.weight))
+        .collect();
     Digest::of_json(&serde_json::json!({
         "environment": ports.environment.identity().digest,
         "options": plan.options,
@@ -379,6 +390,5 @@ async fn play_group(shared: &Shared, group: u64) -> Finished {
     played.sort_by_key(|member| member.episode.index);
     let notes = played.iter_mut().map(|member| (member.episode.index, std::mem::take(&mut member.notes))).collect();
     let episodes = played.into_iter().map(|member| member.episode).collect();
-    let seed = derive_seed(plan.seed, "reward", group);
-    (score::score(&ports.rewards, seed, episodes, &shared.cancel).await, notes)
+    (score::score(&ports.rewards, episodes, &shared.cancel).await, notes)
 }

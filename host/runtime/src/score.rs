@@ -1,17 +1,19 @@
 //! Scoring: the complete episodes of a group, handed to every reward.
+//!
+//! A reward of scope `each` judges every episode in an instance of its own: what goes wrong with one episode is a failed
+//! verdict about that one, and the verdict does not depend on who else was in the group. A reward of scope `group` is
+//! asked once.
 
 use crate::play::cancelled;
 use crate::run::{Cancel, ScoringRule};
-use clawhost_core::{Context, Digest, Episode, RewardRecord, RewardScope, Verdict, effective_reward};
+use clawhost_core::{
+    Context, Digest, Episode, JournalEntry, RewardRecord, RewardScope, Verdict, derive_seed, effective_reward,
+};
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 /// Adds verdicts and the effective reward to the episodes of a group. Failed episodes are not judged: they have no reward.
-pub(crate) async fn score(
-    rules: &[ScoringRule],
-    seed: u64,
-    episodes: Vec<Episode>,
-    cancel: &Cancel,
-) -> Vec<Arc<Episode>> {
+pub(crate) async fn score(rules: &[ScoringRule], episodes: Vec<Episode>, cancel: &Cancel) -> Vec<Arc<Episode>> {
     let mut episodes: Vec<Arc<Episode>> = episodes.into_iter().map(Arc::new).collect();
     let complete: Vec<Arc<Episode>> = episodes.iter().filter(|episode| episode.ending.is_complete()).cloned().collect();
     if complete.is_empty() || rules.is_empty() {
@@ -19,28 +21,8 @@ pub(crate) async fn score(
     }
     let mut records: Vec<Vec<RewardRecord>> = vec![Vec::new(); complete.len()];
     for rule in rules {
-        let context = Context { seed, options: rule.options.clone() };
-        let judged = tokio::select! {
-            biased;
-            judged = rule.reward.score(&context, &complete) => judged,
-            // A judge may think for minutes: whoever stops the run does not wait for it.
-            () = cancel.requested() => Err(cancelled()),
-        };
-        let verdicts = match judged {
-            Ok(verdicts) => verdicts,
-            // The call failed: so does every verdict. None becomes a number.
-            Err(failure) => vec![Verdict::Failed(failure); complete.len()],
-        };
-        let options_digest = Digest::of_json(&serde_json::json!(rule.options));
-        let group_digest = (rule.reward.description().scope == RewardScope::Group).then(|| group_digest(&complete));
-        for (of_episode, verdict) in records.iter_mut().zip(verdicts) {
-            of_episode.push(RewardRecord {
-                reward: rule.reward.identity().clone(),
-                options_digest,
-                judge: rule.reward.judge(),
-                group_digest,
-                verdict,
-            });
+        for (of_episode, record) in records.iter_mut().zip(judge(rule, &complete, cancel).await) {
+            of_episode.push(record);
         }
     }
     // The rewards are done with the group: its episodes have one owner again, so this copies nothing.
@@ -52,6 +34,63 @@ pub(crate) async fn score(
         episode.reward = effective_reward(&episode.verdicts);
     }
     episodes
+}
+
+/// One record per complete episode of a group, in order.
+pub(crate) async fn judge(rule: &ScoringRule, group: &[Arc<Episode>], cancel: &Cancel) -> Vec<RewardRecord> {
+    match rule.reward.description().scope {
+        RewardScope::Group => ask(rule, group, cancel).await,
+        RewardScope::Each => match group {
+            [alone] => ask(rule, std::slice::from_ref(alone), cancel).await,
+            many => each(rule, many, cancel).await,
+        },
+    }
+}
+
+async fn each(rule: &ScoringRule, group: &[Arc<Episode>], cancel: &Cancel) -> Vec<RewardRecord> {
+    let mut asking = JoinSet::new();
+    for (position, episode) in group.iter().cloned().enumerate() {
+        let (rule, cancel) = (rule.clone(), cancel.clone());
+        asking.spawn(async move { (position, ask(&rule, std::slice::from_ref(&episode), &cancel).await) });
+    }
+    let mut judged = asking.join_all().await;
+    judged.sort_by_key(|(position, _)| *position);
+    judged.into_iter().flat_map(|(_, records)| records).collect()
+}
+
+/// Asks once about these episodes.
+async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> Vec<RewardRecord> {
+    let seed = episodes.first().map_or(0, |first| derive_seed(first.seed, "reward", first.index));
+    let context = Context { seed, options: rule.options.clone() };
+    let (verdicts, mut log, mut journal) = tokio::select! {
+        biased;
+        scoring = rule.reward.score(&context, episodes) => (scoring.verdicts, scoring.log, scoring.journal),
+        // A judge may think for minutes: whoever stops the run does not wait for it.
+        () = cancel.requested() => (Err(cancelled()), Vec::new(), Vec::new()),
+    };
+    let verdicts = match verdicts {
+        Ok(verdicts) => verdicts,
+        // The call failed: so does every verdict. None becomes a number.
+        Err(failure) => vec![Verdict::Failed(failure); episodes.len()],
+    };
+    let options_digest = Digest::of_json(&serde_json::json!(rule.options));
+    let group_digest = (rule.reward.description().scope == RewardScope::Group).then(|| group_digest(episodes));
+    let record = |verdict| RewardRecord {
+        reward: rule.reward.identity().clone(),
+        options: rule.options.clone(),
+        options_digest,
+        judge: rule.reward.judge(),
+        group_digest,
+        seed,
+        source: rule.source,
+        weight: rule.weight,
+        afterwards: false,
+        verdict,
+        // The first of the group keeps what belongs to the call.
+        log: std::mem::take(&mut log),
+        journal: std::mem::take::<Vec<JournalEntry>>(&mut journal),
+    };
+    verdicts.into_iter().map(record).collect()
 }
 
 /// Digest of an ordered group: what a verdict of scope `group` depends on.

@@ -166,17 +166,22 @@ impl Reader {
             Some((run, id)) => (Some(run), id),
             None => (None, name),
         };
-        let read = || -> rusqlite::Result<Option<(String, String)>> {
+        let read = || -> rusqlite::Result<Option<(String, String, Option<f64>)>> {
             self.connection
                 .prepare_cached(
-                    "SELECT e.run, e.document FROM episodes e JOIN runs r ON r.id = e.run
+                    "SELECT e.run, e.document, e.reward FROM episodes e JOIN runs r ON r.id = e.run
                      WHERE e.id = ?1 AND (?2 IS NULL OR e.run = ?2) ORDER BY r.created_at DESC, r.rowid DESC LIMIT 1",
                 )?
-                .query_row(params![id, run], |row| Ok((row.get(0)?, row.get(1)?)))
+                .query_row(params![id, run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
                 .optional()
         };
         match read().map_err(|error| self.fail(&error))? {
-            Some((run, text)) => self.assemble(&run, id, &text).map(Some),
+            Some((run, text, reward)) => {
+                let mut episode = self.assemble(&run, id, &text)?;
+                // A verdict that was made good later may have changed it.
+                episode.reward = reward;
+                Ok(Some(episode))
+            }
             None => Ok(None),
         }
     }
@@ -235,6 +240,18 @@ impl Reader {
                 statement.query_row([digest.to_string()], columns).optional()
             })
             .map_err(|error| self.fail(&error))
+    }
+
+    /// Looks for damage in the whole file; the first that is found, in words.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn check(&self) -> Result<Option<String>, StoreError> {
+        let found: String = self
+            .connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            .map_err(|error| self.fail(&error))?;
+        Ok((found != "ok").then_some(found))
     }
 
     /// Notes that a run left.

@@ -3,7 +3,7 @@
 use crate::error::explain;
 use crate::schema;
 use async_trait::async_trait;
-use clawhost_core::{Digest, Episode, EpisodeStore, RewardRecord, RunId, RunRecord, StoreError};
+use clawhost_core::{Digest, Episode, EpisodeId, EpisodeStore, Judged, RewardRecord, RunId, RunRecord, StoreError};
 use rusqlite::{Connection, Transaction, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ struct Row {
 enum Write {
     Begin(Box<RunRecord>, String),
     Append(Vec<Row>),
+    Judge(Vec<(Judged, String)>),
     Finish { run: RunId, summary: String, notes: BTreeMap<String, Vec<u8>> },
     Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
 }
@@ -140,6 +141,16 @@ impl EpisodeStore for Store {
         self.write(Write::Append(rows)).await
     }
 
+    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
+        let mut rows = Vec::with_capacity(judged.len());
+        for judged in judged {
+            let document = serde_json::to_string(&judged.record)
+                .map_err(|error| StoreError::Other(format!("a verdict on {}: {error}", judged.episode)))?;
+            rows.push((judged, document));
+        }
+        self.write(Write::Judge(rows)).await
+    }
+
     async fn finish_run(
         &self,
         run: &RunId,
@@ -188,10 +199,6 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                 "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
                  reward, turns, format, created_at, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
-            let mut verdicts = transaction.prepare_cached(
-                "INSERT OR REPLACE INTO verdicts (run, episode, reward_digest, options_digest, judge, group_digest, position,
-                 document) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?;
             for Row { episode, document, verdicts: records } in rows {
                 episodes.execute(params![
                     episode.run.0,
@@ -210,17 +217,16 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                     document,
                 ])?;
                 for (position, (record, document)) in records.iter().enumerate() {
-                    verdicts.execute(params![
-                        episode.run.0,
-                        episode.id.0,
-                        record.reward.digest.to_string(),
-                        record.options_digest.to_string(),
-                        record.judge.as_deref().unwrap_or(""),
-                        record.group_digest.map(|digest| digest.to_string()).unwrap_or_default(),
-                        signed(position as u64),
-                        document,
-                    ])?;
+                    verdict(transaction, &episode.run, &episode.id, record, Some(position), document)?;
                 }
+            }
+        }
+        Write::Judge(rows) => {
+            for (judged, document) in rows {
+                verdict(transaction, &judged.run, &judged.episode, &judged.record, None, document)?;
+                transaction
+                    .prepare_cached("UPDATE episodes SET reward = ? WHERE run = ? AND id = ?")?
+                    .execute(params![judged.reward, judged.run.0, judged.episode.0])?;
             }
         }
         Write::Finish { run, summary, notes } => {
@@ -239,6 +245,35 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                 .execute(params![digest.to_string(), name, version, world, bytes])?;
         }
     }
+    Ok(())
+}
+
+/// Writes a verdict at a position; without one, where a verdict of the same key stands, else behind all others.
+fn verdict(
+    transaction: &Transaction<'_>,
+    run: &RunId,
+    episode: &EpisodeId,
+    record: &RewardRecord,
+    position: Option<usize>,
+    document: &str,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO verdicts (run, episode, reward_digest, options_digest, judge, group_digest, position, document)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, (SELECT coalesce(max(position) + 1, 0) FROM verdicts
+             WHERE run = ?1 AND episode = ?2)), ?8)
+             ON CONFLICT DO UPDATE SET document = excluded.document",
+        )?
+        .execute(params![
+            run.0,
+            episode.0,
+            record.reward.digest.to_string(),
+            record.options_digest.to_string(),
+            record.judge.as_deref().unwrap_or(""),
+            record.group_digest.map(|digest| digest.to_string()).unwrap_or_default(),
+            position.map(|position| signed(position as u64)),
+            document,
+        ])?;
     Ok(())
 }
 

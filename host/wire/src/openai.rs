@@ -1,6 +1,6 @@
 //! The OpenAI chat dialect: `POST /chat/completions`.
 
-use crate::WireError;
+use crate::{WireError, malformed};
 use clawhost_core::{Message, ModelRequest, ModelResponse, Origin, Part, Role, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -201,19 +201,12 @@ fn message(message: &Message) -> ChatMessage {
     }
 }
 
-/// Characters of an unreadable body that an error shows.
-const SHOWN: usize = 120;
-
 /// Reads an endpoint's answer.
 ///
 /// # Errors
 /// The body is not a chat response, holds no answer, or holds an error.
 pub fn response(body: &str) -> Result<ModelResponse, WireError> {
-    let malformed = |error: serde_json::Error| {
-        let shown = body.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-        WireError::Malformed(error.to_string(), shown)
-    };
-    let response: ChatResponse = serde_json::from_str(body).map_err(malformed)?;
+    let response: ChatResponse = serde_json::from_str(body).map_err(|error| malformed(body, &error))?;
     if let Some(error) = response.error.filter(|error| !error.is_null()) {
         let text = error.get("message").and_then(Value::as_str).map_or_else(|| error.to_string(), str::to_owned);
         return Err(WireError::Endpoint(text));
@@ -295,7 +288,7 @@ mod tests {
             r#"{"choices":[{"message":{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#,
             Ok(("a\nb", 0, 0, "stop")),
         );
-        check(r#"{"choices":[]}"#, Err("no choices"));
+        check(r#"{"choices":[]}"#, Err("holds no answer"));
         check(r#"{"error":{"message":"model not found"}}"#, Err("model not found"));
         check("<html>Bad gateway</html>", Err("begins with `<html>"));
         check("", Err("EOF"));

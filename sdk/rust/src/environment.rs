@@ -1,6 +1,6 @@
 //! Environments: where a policy acts.
 
-use crate::{Artefact, Context, Message, OptionSpec, Result, Signal, Task, ToolSpec};
+use crate::{Artefact, Context, Message, OptionSpec, Result, Signal, Task, ToolCall, ToolSpec};
 
 /// An environment that speaks text: the common case.
 ///
@@ -134,6 +134,35 @@ impl Step {
     pub fn done(text: impl Into<String>) -> Self {
         Self { status: Status::Terminated, ..Self::running(text) }
     }
+
+    /// It goes on, and nothing is said yet: answers to tool calls are added with [`answer`](Self::answer).
+    pub fn silent() -> Self {
+        Self { observation: Vec::new(), status: Status::Running, artefacts: Vec::new() }
+    }
+
+    /// With the answer to a tool call.
+    pub fn answer(mut self, call: &ToolCall, text: impl Into<String>) -> Self {
+        self.observation.push(Message::tool_result(call, text));
+        self
+    }
+
+    /// With something more for the policy to read.
+    pub fn say(mut self, text: impl Into<String>) -> Self {
+        self.observation.push(Message::user(text));
+        self
+    }
+
+    /// With something left behind; of equal names the last one counts.
+    pub fn leave(mut self, name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.artefacts.push(Artefact { name: name.into(), media_type: media_type.into(), bytes: bytes.into() });
+        self
+    }
+
+    /// With another status.
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
 }
 
 /// An environment that speaks messages: the second level, for tool calls, tasks of your own, options and snapshots.
@@ -176,7 +205,9 @@ pub trait MessageEnvironment: Sized + 'static {
     /// The task makes no sense. The episode fails; it is not scored.
     fn start(params: &Params) -> Result<(Self, Opening)>;
 
-    /// Acts. Tools are called by the message's `tool_calls`, with arguments exactly as the model wrote them.
+    /// Acts. Tools are called by the message's `tool_calls`: every call names a tool on offer and carries a JSON object
+    /// ([`ToolCall::read`]); what the host could not make sense of it has answered itself. Answer each call with
+    /// [`Step::answer`].
     ///
     /// # Errors
     /// The action cannot be understood: the policy reads the error as the next observation, and the signal

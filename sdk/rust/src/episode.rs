@@ -19,8 +19,10 @@ enum Source {
 pub(crate) struct Fixture {
     pub(crate) id: String,
     pub(crate) task: Task,
+    pub(crate) tools: Vec<ToolSpec>,
     pub(crate) turns: Vec<Turn>,
     pub(crate) closing: Vec<Message>,
+    pub(crate) artefacts: Vec<Artefact>,
     pub(crate) ending: Ending,
 }
 
@@ -53,7 +55,7 @@ impl Episode {
     pub fn tools(&self) -> Vec<ToolSpec> {
         match &self.0 {
             Source::Host(view) => view.tools(),
-            Source::Fixture(_) => Vec::new(),
+            Source::Fixture(fixture) => fixture.tools.clone(),
         }
     }
 
@@ -130,7 +132,14 @@ impl Episode {
     pub fn signals(&self) -> Vec<Signal> {
         match &self.0 {
             Source::Host(view) => view.signals(),
-            Source::Fixture(fixture) => fixture.turns.last().map(|turn| turn.signals.clone()).unwrap_or_default(),
+            Source::Fixture(fixture) => {
+                let mut last: Vec<Signal> = Vec::new();
+                for signal in fixture.turns.iter().flat_map(|turn| &turn.signals) {
+                    last.retain(|known| known.name != signal.name);
+                    last.push(signal.clone());
+                }
+                last
+            }
         }
     }
 
@@ -138,7 +147,7 @@ impl Episode {
     pub fn artefact(&self, name: &str) -> Option<Artefact> {
         match &self.0 {
             Source::Host(view) => view.artefact(name),
-            Source::Fixture(_) => None,
+            Source::Fixture(fixture) => fixture.artefacts.iter().rev().find(|known| known.name == name).cloned(),
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::bindings::observer::clawhost::types::types::About;
 use crate::bindings::reflector::exports::clawhost::reflector::reflector as reflector_wit;
 use crate::bindings::reward::exports::clawhost::reward::reward as reward_wit;
 use crate::{
-    Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals, Status, Step,
-    Task, Verdict,
+    Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals, Source, Status,
+    Step, Task, Verdict,
 };
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -116,6 +116,11 @@ impl<R: Reward> reward_wit::Guest for RewardGuest<R> {
             about: about(R::NAME, R::VERSION, R::SUMMARY, Vec::new(), R::options()),
             minimum: R::RANGE.0,
             maximum: R::RANGE.1,
+            source: match R::SOURCE {
+                Source::Outcome => reward_wit::Source::Outcome,
+                Source::Execution => reward_wit::Source::Execution,
+                Source::Judge => reward_wit::Source::Judge,
+            },
             scope: match R::SCOPE {
                 Scope::Each => reward_wit::Scope::Each,
                 Scope::Group => reward_wit::Scope::Group,
@@ -134,13 +139,16 @@ impl<R: Reward> reward_wit::Guest for RewardGuest<R> {
 
 fn verdict(verdict: Verdict) -> reward_wit::Verdict {
     match verdict {
-        Verdict::Scored { value, parts, rationale, per_turn } => reward_wit::Verdict::Scored(reward_wit::ScoreCard {
-            value,
-            parts: crate::reward::into_signals(parts),
-            rationale,
-            per_turn,
-            extra: Vec::new(),
-        }),
+        Verdict::Scored { value, confidence, parts, rationale, per_turn } => {
+            reward_wit::Verdict::Scored(reward_wit::ScoreCard {
+                value,
+                confidence,
+                parts: crate::reward::into_signals(parts),
+                rationale,
+                per_turn,
+                extra: Vec::new(),
+            })
+        }
         Verdict::NotApplicable(why) => reward_wit::Verdict::NotApplicable(why),
         Verdict::Failed(why) => reward_wit::Verdict::Failed(why),
     }

@@ -57,7 +57,7 @@ pub use episode::{Ending, Episode, Group, Turn};
 pub use error::{Error, Result};
 pub use random::Random;
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
-pub use reward::{Reward, Scope, Verdict};
+pub use reward::{Reward, Scope, Source, Verdict};
 pub use types::{
     Artefact, Attributes, Context, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall, ToolSpec, Usage,
 };

@@ -29,6 +29,28 @@ pub fn complete(request: &Request) -> Result<Response, LlmError> {
     crate::testing::answer(request)
 }
 
+/// Asks several times at once, at most 64 times; each answer fails on its own.
+///
+/// # Errors
+/// Nothing was asked: there are too many requests.
+pub fn complete_batch(requests: &[Request]) -> Result<Vec<Result<Response, LlmError>>, LlmError> {
+    #[cfg(target_arch = "wasm32")]
+    return crate::bindings::observer::clawhost::llm::llm::complete_batch(requests);
+    #[cfg(not(target_arch = "wasm32"))]
+    Ok(requests.iter().map(crate::testing::answer).collect())
+}
+
+/// What an error says.
+pub fn error_text(error: LlmError) -> String {
+    match error {
+        LlmError::Denied(text)
+        | LlmError::BudgetExhausted(text)
+        | LlmError::InvalidRequest(text)
+        | LlmError::Unavailable(text)
+        | LlmError::Other(text) => text,
+    }
+}
+
 /// Asks one question and gives back the text.
 ///
 /// # Errors
@@ -36,12 +58,6 @@ pub fn complete(request: &Request) -> Result<Response, LlmError> {
 pub fn ask(alias: &str, question: &str) -> Result<String> {
     match complete(&request(alias, question)) {
         Ok(response) => Ok(response.message.plain_text()),
-        Err(
-            LlmError::Denied(text)
-            | LlmError::BudgetExhausted(text)
-            | LlmError::InvalidRequest(text)
-            | LlmError::Unavailable(text)
-            | LlmError::Other(text),
-        ) => Err(text.into()),
+        Err(error) => Err(error_text(error).into()),
     }
 }

@@ -11,6 +11,17 @@ pub enum Scope {
     Group,
 }
 
+/// Where a judgement comes from: of several sources the more reliable one decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// What was reached: the state of the world, a gold answer, tests that pass.
+    Outcome,
+    /// What was seen on the way: tool results, the form of answers. Decides only with a confidence of at least 0.7.
+    Execution,
+    /// The opinion of a model.
+    Judge,
+}
+
 /// What a reward says about one episode.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
@@ -18,6 +29,8 @@ pub enum Verdict {
     Scored {
         /// Inside [`Reward::RANGE`]; the host refuses anything else.
         value: f64,
+        /// How sure the reward is, 0 to 1.
+        confidence: f64,
         /// What it is made of; distinct names.
         parts: Vec<(String, f64)>,
         /// Why, for people.
@@ -32,15 +45,31 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// A value.
+    /// A value that the reward is sure of.
     pub fn scored(value: f64) -> Self {
-        Self::Scored { value, parts: Vec::new(), rationale: String::new(), per_turn: Vec::new() }
+        Self::Scored { value, confidence: 1.0, parts: Vec::new(), rationale: String::new(), per_turn: Vec::new() }
     }
 
     /// With the reason, for people.
     pub fn because(mut self, text: impl Into<String>) -> Self {
         if let Self::Scored { rationale, .. } = &mut self {
             *rationale = text.into();
+        }
+        self
+    }
+
+    /// With a confidence, 0 to 1.
+    pub fn with_confidence(mut self, sure: f64) -> Self {
+        if let Self::Scored { confidence, .. } = &mut self {
+            *confidence = sure;
+        }
+        self
+    }
+
+    /// With one value per turn.
+    pub fn with_turns(mut self, values: Vec<f64>) -> Self {
+        if let Self::Scored { per_turn, .. } = &mut self {
+            *per_turn = values;
         }
         self
     }
@@ -92,8 +121,10 @@ pub trait Reward: 'static {
     const VERSION: &'static str = "0.1.0";
     /// One line for people.
     const SUMMARY: &'static str = "";
-    /// Least and greatest value.
+    /// Least and greatest value, inside -1 to 1.
     const RANGE: (f64, f64) = (0.0, 1.0);
+    /// Where its judgement comes from.
+    const SOURCE: Source = Source::Outcome;
     /// What a verdict depends on.
     const SCOPE: Scope = Scope::Each;
 

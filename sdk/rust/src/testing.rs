@@ -6,8 +6,8 @@
 use crate::episode::Fixture;
 use crate::llm::{LlmError, Request, Response};
 use crate::{
-    Attributes, Context, Ending, Episode, Group, Message, MessageEnvironment, Params, Reward, Signals, Status, Step,
-    Task, Turn, Usage, Verdict,
+    Artefact, Attributes, Context, Ending, Episode, Group, Message, MessageEnvironment, Origin, Params, Reward, Role,
+    Signal, Signals, Status, Step, Task, ToolSpec, Turn, Usage, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub struct Transcript {
     pub observations: Vec<String>,
     /// Signals of each action.
     pub signals: Vec<Vec<(String, f64)>>,
+    /// What was left behind, by name; of equal names the last.
+    pub artefacts: BTreeMap<String, Vec<u8>>,
     /// Whether the environment ended the episode.
     pub over: bool,
 }
@@ -54,8 +56,16 @@ pub fn play<E: MessageEnvironment>(seed: u64, actions: &[&str]) -> Transcript {
 ///
 /// # Panics
 /// The episode cannot begin.
-#[allow(clippy::panic, reason = "a test that cannot begin has failed")]
 pub fn play_task<E: MessageEnvironment>(params: Params, actions: &[&str]) -> Transcript {
+    play_messages::<E>(params, &actions.iter().map(|action| Message::assistant(*action)).collect::<Vec<_>>())
+}
+
+/// Plays a task of your choice with whole messages, tool calls among them.
+///
+/// # Panics
+/// The episode cannot begin.
+#[allow(clippy::panic, reason = "a test that cannot begin has failed")]
+pub fn play_messages<E: MessageEnvironment>(params: Params, actions: &[Message]) -> Transcript {
     let params = Params { task: Task { reference: None, ..params.task }, ..params };
     let (mut episode, opening) = match E::start(&params) {
         Ok(begun) => begun,
@@ -64,12 +74,13 @@ pub fn play_task<E: MessageEnvironment>(params: Params, actions: &[&str]) -> Tra
     let mut transcript = Transcript { observations: vec![joined(&opening.observation)], ..Transcript::default() };
     for action in actions {
         let mut signals = Signals::default();
-        let step = episode.step(&Message::assistant(*action), &mut signals).unwrap_or_else(|error| {
+        let step = episode.step(action, &mut signals).unwrap_or_else(|error| {
             signals.set("invalid_action", 1.0);
             Step::running(error.into_message())
         });
         transcript.observations.push(joined(&step.observation));
         transcript.signals.push(signals.0.into_iter().map(|signal| (signal.name, signal.value)).collect());
+        transcript.artefacts.extend(step.artefacts.into_iter().map(|artefact| (artefact.name, artefact.bytes)));
         if step.status != Status::Running {
             transcript.over = true;
             break;
@@ -84,22 +95,109 @@ fn joined(messages: &[Message]) -> String {
 
 /// A recorded episode for testing rewards and reflectors: each pair is what was observed and what was answered.
 pub fn episode(task: Task, exchanges: &[(&str, &str)], ending: Ending) -> Episode {
-    let turns = exchanges.iter().enumerate().map(|(index, (observation, action))| Turn {
-        index: index as u32,
-        observation: vec![Message::user(*observation)],
-        action: Message::assistant(*action),
-        tool_results: Vec::new(),
-        signals: Vec::new(),
-        usage: Usage { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0, extra: Vec::new() },
-        extra: Vec::new(),
-    });
-    Episode::from_fixture(Fixture {
-        id: "episode".to_owned(),
-        task,
-        turns: turns.collect(),
-        closing: Vec::new(),
-        ending,
-    })
+    let said = |recording: Recording, (observed, answered): &(&str, &str)| {
+        recording.observed(*observed).acted(Message::assistant(*answered))
+    };
+    exchanges.iter().fold(Recording::of(task), said).ended(ending)
+}
+
+/// Builds a recorded episode piece by piece: tools, turns, tool results, signals, artefacts.
+///
+/// ```
+/// use clawhost_sdk::testing::Recording;
+/// use clawhost_sdk::{Ending, Message, Task};
+///
+/// let episode = Recording::of(Task::new("train", "t", ""))
+///     .observed("It is dark.")
+///     .acted(Message::calling("call-1", "light", "{}"))
+///     .answered("call-1", "now you see")
+///     .signal("light", 1.0)
+///     .left("room.txt", "bright")
+///     .ended(Ending::Terminated);
+/// assert_eq!(episode.turns()[0].tool_results[0].plain_text(), "now you see");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Recording {
+    fixture: Fixture,
+    pending: Vec<Message>,
+}
+
+impl Recording {
+    /// An episode of this task in which nothing has happened.
+    pub fn of(task: Task) -> Self {
+        let fixture = Fixture {
+            id: "episode".to_owned(),
+            task,
+            tools: Vec::new(),
+            turns: Vec::new(),
+            closing: Vec::new(),
+            artefacts: Vec::new(),
+            ending: Ending::Terminated,
+        };
+        Self { fixture, pending: Vec::new() }
+    }
+
+    /// With a tool on offer.
+    pub fn offering(mut self, tool: ToolSpec) -> Self {
+        self.fixture.tools.push(tool);
+        self
+    }
+
+    /// The policy reads this before it acts; after the last action it is the closing message.
+    pub fn observed(mut self, text: impl Into<String>) -> Self {
+        self.pending.push(Message::user(text));
+        self
+    }
+
+    /// The policy acts.
+    pub fn acted(mut self, action: Message) -> Self {
+        let index = self.fixture.turns.len() as u32;
+        let observation = std::mem::take(&mut self.pending);
+        let usage = Usage { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0, extra: Vec::new() };
+        let (tool_results, signals, extra) = (Vec::new(), Vec::new(), Vec::new());
+        self.fixture.turns.push(Turn { index, observation, action, tool_results, signals, usage, extra });
+        self
+    }
+
+    /// The environment answers a tool call of the last action.
+    pub fn answered(self, call: &str, text: impl Into<String>) -> Self {
+        self.result(call, text, Origin::Environment)
+    }
+
+    /// The host answers a faulty tool call of the last action.
+    pub fn refused(self, call: &str, text: impl Into<String>) -> Self {
+        self.result(call, text, Origin::Host)
+    }
+
+    fn result(mut self, call: &str, text: impl Into<String>, origin: Origin) -> Self {
+        let answer = Message { tool_call_id: Some(call.to_owned()), origin, ..Message::text(Role::Tool, text) };
+        if let Some(turn) = self.fixture.turns.last_mut() {
+            turn.tool_results.push(answer);
+        }
+        self
+    }
+
+    /// A number observed in the last turn.
+    pub fn signal(mut self, name: &str, value: f64) -> Self {
+        if let Some(turn) = self.fixture.turns.last_mut() {
+            turn.signals.push(Signal::new(name, value));
+        }
+        self
+    }
+
+    /// Something left behind.
+    pub fn left(mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        let media_type = "application/octet-stream".to_owned();
+        self.fixture.artefacts.push(Artefact { name: name.into(), media_type, bytes: bytes.into() });
+        self
+    }
+
+    /// The whole episode.
+    pub fn ended(mut self, ending: Ending) -> Episode {
+        self.fixture.closing = self.pending;
+        self.fixture.ending = ending;
+        Episode::from_fixture(self.fixture)
+    }
 }
 
 /// What a reward says about these episodes, judged together.

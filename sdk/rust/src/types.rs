@@ -32,6 +32,12 @@ impl Message {
         Self { tool_call_id: Some(call.id.clone()), ..Self::text(Role::Tool, text) }
     }
 
+    /// A message of the policy that calls a tool; for tests.
+    pub fn calling(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        let call = ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() };
+        Self { parts: Vec::new(), tool_calls: vec![call], ..Self::assistant("") }
+    }
+
     /// All text and JSON parts, joined by line ends.
     pub fn plain_text(&self) -> String {
         let texts: Vec<&str> = self
@@ -43,6 +49,18 @@ impl Message {
             })
             .collect();
         texts.join("\n")
+    }
+}
+
+impl ToolCall {
+    /// The arguments, as a type of yours.
+    ///
+    /// # Errors
+    /// They do not fit; the text says what is wrong, in words for the model.
+    pub fn read<T: serde::de::DeserializeOwned>(&self) -> crate::Result<T> {
+        serde_json::from_str(&self.arguments).map_err(|error| {
+            crate::Error::from(format!("error: {} was called with wrong arguments: {error}", self.name))
+        })
     }
 }
 
@@ -75,6 +93,17 @@ impl Task {
     pub fn with_reference(mut self, json: impl Into<String>) -> Self {
         self.reference = Some(json.into());
         self
+    }
+
+    /// With a name-value pair. The environment sees it again at the start of the episode, the policy does not.
+    pub fn with_extra(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.extra.push((name.into(), value.into()));
+        self
+    }
+
+    /// The value of a pair.
+    pub fn extra(&self, name: &str) -> Option<&str> {
+        self.extra.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// With a tag.

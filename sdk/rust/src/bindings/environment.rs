@@ -174,9 +174,10 @@ pub mod exports {
                 /// What the policy did.
                 #[derive(Clone)]
                 pub struct Action {
-                    /// Its message.
+                    /// Its message. Of its tool calls only those that can be run: each names a tool on offer, has an id of its own and
+                    /// carries a JSON object (not checked against the tool's schema).
                     pub message: Message,
-                    /// Results of tools that the host ran.
+                    /// What the host answered to its other calls.
                     pub tool_results: _rt::Vec<Message>,
                     /// Room to grow.
                     pub extra: Attributes,
@@ -227,7 +228,8 @@ pub mod exports {
                 /// What came of an action.
                 #[derive(Clone)]
                 pub struct StepResult {
-                    /// What the policy sees next. At most 64 messages and 1 MiB.
+                    /// What the policy sees next. At most 64 messages and 1 MiB. A tool message answers the call that it names; a call
+                    /// without an answer is given an empty one by the host.
                     pub observation: _rt::Vec<Message>,
                     /// Whether it goes on.
                     pub status: Status,

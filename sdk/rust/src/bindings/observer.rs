@@ -62,11 +62,12 @@ pub mod clawhost {
             pub struct Turn {
                 /// From 0.
                 pub index: u32,
-                /// New messages since the turn before.
+                /// New messages since the turn before, without tool results.
                 pub observation: _rt::Vec<Message>,
-                /// The policy's message.
+                /// The policy's message, with every tool it called.
                 pub action: Message,
-                /// Results of tools that the host ran.
+                /// One answer to each tool call of the action, in the order of the calls. Those of origin `host` were given by the
+                /// host, because the call was faulty or the environment gave no answer.
                 pub tool_results: _rt::Vec<Message>,
                 /// The environment's signals for this turn.
                 pub signals: _rt::Vec<Signal>,

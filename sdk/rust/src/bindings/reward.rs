@@ -108,15 +108,47 @@ pub mod exports {
                         }
                     }
                 }
+                /// Where a judgement comes from. Several rewards may judge one episode; of several sources the more reliable one
+                /// decides: outcome, then execution, then judge.
+                #[derive(Clone)]
+                pub enum Source {
+                    /// What was reached: the state of the world, a gold answer, tests that pass.
+                    Outcome,
+                    /// What was seen on the way: tool results, the form of answers. Decides only where `confidence` is at least 0.7.
+                    Execution,
+                    /// The opinion of a model.
+                    Judge,
+                    /// Anything else: an error for this host.
+                    Other(_rt::String),
+                }
+                impl ::core::fmt::Debug for Source {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        match self {
+                            Source::Outcome => f.debug_tuple("Source::Outcome").finish(),
+                            Source::Execution => {
+                                f.debug_tuple("Source::Execution").finish()
+                            }
+                            Source::Judge => f.debug_tuple("Source::Judge").finish(),
+                            Source::Other(e) => {
+                                f.debug_tuple("Source::Other").field(e).finish()
+                            }
+                        }
+                    }
+                }
                 /// What the reward is.
                 #[derive(Clone)]
                 pub struct Description {
                     /// For people.
                     pub about: About,
-                    /// Least value it gives; finite.
+                    /// Least value it gives; -1 or more.
                     pub minimum: f64,
-                    /// Greatest value it gives; finite, above `minimum`.
+                    /// Greatest value it gives; above `minimum`, 1 or less.
                     pub maximum: f64,
+                    /// Where its judgement comes from.
+                    pub source: Source,
                     /// What a verdict depends on.
                     pub scope: Scope,
                     /// Room to grow.
@@ -131,6 +163,7 @@ pub mod exports {
                             .field("about", &self.about)
                             .field("minimum", &self.minimum)
                             .field("maximum", &self.maximum)
+                            .field("source", &self.source)
                             .field("scope", &self.scope)
                             .field("extra", &self.extra)
                             .finish()
@@ -141,6 +174,8 @@ pub mod exports {
                 pub struct ScoreCard {
                     /// Between `minimum` and `maximum`; anything else is refused, never clamped.
                     pub value: f64,
+                    /// How sure the reward is, 0 to 1; 1 where it knows.
+                    pub confidence: f64,
                     /// What it is made of. Distinct names; at most 256.
                     pub parts: _rt::Vec<Signal>,
                     /// Why, for people. At most 64 KiB.
@@ -157,6 +192,7 @@ pub mod exports {
                     ) -> ::core::fmt::Result {
                         f.debug_struct("ScoreCard")
                             .field("value", &self.value)
+                            .field("confidence", &self.confidence)
                             .field("parts", &self.parts)
                             .field("rationale", &self.rationale)
                             .field("per-turn", &self.per_turn)
@@ -211,6 +247,7 @@ pub mod exports {
                                     about: about2,
                                     minimum: minimum2,
                                     maximum: maximum2,
+                                    source: source2,
                                     scope: scope2,
                                     extra: extra2,
                                 } = e;
@@ -437,72 +474,91 @@ pub mod exports {
                                 *ptr1
                                     .add(16 + 12 * ::core::mem::size_of::<*const u8>())
                                     .cast::<f64>() = _rt::as_f64(maximum2);
+                                match source2 {
+                                    Source::Outcome => {
+                                        *ptr1
+                                            .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                    Source::Execution => {
+                                        *ptr1
+                                            .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                    }
+                                    Source::Judge => {
+                                        *ptr1
+                                            .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                    }
+                                    Source::Other(e) => {
+                                        *ptr1
+                                            .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec22 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr22 = vec22.as_ptr().cast::<u8>();
+                                        let len22 = vec22.len();
+                                        ::core::mem::forget(vec22);
+                                        *ptr1
+                                            .add(24 + 14 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len22;
+                                        *ptr1
+                                            .add(24 + 13 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr22.cast_mut();
+                                    }
+                                }
                                 *ptr1
-                                    .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                    .add(24 + 15 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>() = (scope2.clone() as i32) as u8;
-                                let vec25 = extra2;
-                                let len25 = vec25.len();
-                                let layout25 = _rt::alloc::Layout::from_size_align(
-                                        vec25.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                let vec26 = extra2;
+                                let len26 = vec26.len();
+                                let layout26 = _rt::alloc::Layout::from_size_align(
+                                        vec26.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result25, _cleanup25) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout25,
+                                let (result26, _cleanup26) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout26,
                                 );
-                                if let Some(cleanup) = _cleanup25 {
+                                if let Some(cleanup) = _cleanup26 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec25.into_iter().enumerate() {
-                                    let base = result25
+                                for (i, e) in vec26.into_iter().enumerate() {
+                                    let base = result26
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let (t22_0, t22_1) = e;
-                                        let vec23 = (t22_0.into_bytes()).into_boxed_slice();
-                                        let ptr23 = vec23.as_ptr().cast::<u8>();
-                                        let len23 = vec23.len();
-                                        ::core::mem::forget(vec23);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len23;
-                                        *base.add(0).cast::<*mut u8>() = ptr23.cast_mut();
-                                        let vec24 = (t22_1.into_bytes()).into_boxed_slice();
+                                        let (t23_0, t23_1) = e;
+                                        let vec24 = (t23_0.into_bytes()).into_boxed_slice();
                                         let ptr24 = vec24.as_ptr().cast::<u8>();
                                         let len24 = vec24.len();
                                         ::core::mem::forget(vec24);
                                         *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len24;
+                                        *base.add(0).cast::<*mut u8>() = ptr24.cast_mut();
+                                        let vec25 = (t23_1.into_bytes()).into_boxed_slice();
+                                        let ptr25 = vec25.as_ptr().cast::<u8>();
+                                        let len25 = vec25.len();
+                                        ::core::mem::forget(vec25);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len25;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr24.cast_mut();
+                                            .cast::<*mut u8>() = ptr25.cast_mut();
                                     }
                                 }
                                 *ptr1
-                                    .add(24 + 14 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len25;
+                                    .add(24 + 17 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len26;
                                 *ptr1
-                                    .add(24 + 13 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result25;
+                                    .add(24 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result26;
                             }
                             Err(e) => {
                                 *ptr1.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     RewardError::InvalidInput(e) => {
                                         *ptr1.add(8).cast::<u8>() = (0i32) as u8;
-                                        let vec26 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr26 = vec26.as_ptr().cast::<u8>();
-                                        let len26 = vec26.len();
-                                        ::core::mem::forget(vec26);
-                                        *ptr1
-                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len26;
-                                        *ptr1
-                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr26.cast_mut();
-                                    }
-                                    RewardError::Judge(e) => {
-                                        *ptr1.add(8).cast::<u8>() = (1i32) as u8;
                                         let vec27 = (e.into_bytes()).into_boxed_slice();
                                         let ptr27 = vec27.as_ptr().cast::<u8>();
                                         let len27 = vec27.len();
@@ -514,8 +570,8 @@ pub mod exports {
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr27.cast_mut();
                                     }
-                                    RewardError::Other(e) => {
-                                        *ptr1.add(8).cast::<u8>() = (2i32) as u8;
+                                    RewardError::Judge(e) => {
+                                        *ptr1.add(8).cast::<u8>() = (1i32) as u8;
                                         let vec28 = (e.into_bytes()).into_boxed_slice();
                                         let ptr28 = vec28.as_ptr().cast::<u8>();
                                         let len28 = vec28.len();
@@ -526,6 +582,19 @@ pub mod exports {
                                         *ptr1
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr28.cast_mut();
+                                    }
+                                    RewardError::Other(e) => {
+                                        *ptr1.add(8).cast::<u8>() = (2i32) as u8;
+                                        let vec29 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr29 = vec29.as_ptr().cast::<u8>();
+                                        let len29 = vec29.len();
+                                        ::core::mem::forget(vec29);
+                                        *ptr1
+                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len29;
+                                        *ptr1
+                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr29.cast_mut();
                                     }
                                 }
                             }
@@ -683,67 +752,86 @@ pub mod exports {
                                     len34 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l35 = *arg0
-                                    .add(24 + 13 * ::core::mem::size_of::<*const u8>())
+                                let l35 = i32::from(
+                                    *arg0
+                                        .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                match l35 {
+                                    0 => {}
+                                    1 => {}
+                                    2 => {}
+                                    _ => {
+                                        let l36 = *arg0
+                                            .add(24 + 13 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l37 = *arg0
+                                            .add(24 + 14 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l36, l37, 1);
+                                    }
+                                }
+                                let l38 = *arg0
+                                    .add(24 + 16 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l36 = *arg0
-                                    .add(24 + 14 * ::core::mem::size_of::<*const u8>())
+                                let l39 = *arg0
+                                    .add(24 + 17 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base41 = l35;
-                                let len41 = l36;
-                                for i in 0..len41 {
-                                    let base = base41
+                                let base44 = l38;
+                                let len44 = l39;
+                                for i in 0..len44 {
+                                    let base = base44
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l37 = *base.add(0).cast::<*mut u8>();
-                                        let l38 = *base
+                                        let l40 = *base.add(0).cast::<*mut u8>();
+                                        let l41 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l37, l38, 1);
-                                        let l39 = *base
+                                        _rt::cabi_dealloc(l40, l41, 1);
+                                        let l42 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l40 = *base
+                                        let l43 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l39, l40, 1);
+                                        _rt::cabi_dealloc(l42, l43, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base41,
-                                    len41 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base44,
+                                    len44 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l42 = i32::from(*arg0.add(8).cast::<u8>());
-                                match l42 {
+                                let l45 = i32::from(*arg0.add(8).cast::<u8>());
+                                match l45 {
                                     0 => {
-                                        let l43 = *arg0
+                                        let l46 = *arg0
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l44 = *arg0
+                                        let l47 = *arg0
                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l43, l44, 1);
+                                        _rt::cabi_dealloc(l46, l47, 1);
                                     }
                                     1 => {
-                                        let l45 = *arg0
+                                        let l48 = *arg0
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l46 = *arg0
+                                        let l49 = *arg0
                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l45, l46, 1);
+                                        _rt::cabi_dealloc(l48, l49, 1);
                                     }
                                     _ => {
-                                        let l47 = *arg0
+                                        let l50 = *arg0
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l48 = *arg0
+                                        let l51 = *arg0
                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l47, l48, 1);
+                                        _rt::cabi_dealloc(l50, l51, 1);
                                     }
                                 }
                             }
@@ -821,7 +909,7 @@ pub mod exports {
                                 let len23 = vec23.len();
                                 let layout23 = _rt::alloc::Layout::from_size_align(
                                         vec23.len()
-                                            * (16 + 8 * ::core::mem::size_of::<*const u8>()),
+                                            * (24 + 8 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
@@ -833,19 +921,21 @@ pub mod exports {
                                 }
                                 for (i, e) in vec23.into_iter().enumerate() {
                                     let base = result23
-                                        .add(i * (16 + 8 * ::core::mem::size_of::<*const u8>()));
+                                        .add(i * (24 + 8 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         match e {
                                             Verdict::Scored(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                                 let ScoreCard {
                                                     value: value10,
+                                                    confidence: confidence10,
                                                     parts: parts10,
                                                     rationale: rationale10,
                                                     per_turn: per_turn10,
                                                     extra: extra10,
                                                 } = e;
                                                 *base.add(8).cast::<f64>() = _rt::as_f64(value10);
+                                                *base.add(16).cast::<f64>() = _rt::as_f64(confidence10);
                                                 let vec13 = parts10;
                                                 let len13 = vec13.len();
                                                 let layout13 = _rt::alloc::Layout::from_size_align(
@@ -881,18 +971,18 @@ pub mod exports {
                                                     }
                                                 }
                                                 *base
-                                                    .add(16 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len13;
-                                                *base.add(16).cast::<*mut u8>() = result13;
+                                                *base.add(24).cast::<*mut u8>() = result13;
                                                 let vec14 = (rationale10.into_bytes()).into_boxed_slice();
                                                 let ptr14 = vec14.as_ptr().cast::<u8>();
                                                 let len14 = vec14.len();
                                                 ::core::mem::forget(vec14);
                                                 *base
-                                                    .add(16 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len14;
                                                 *base
-                                                    .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr14.cast_mut();
                                                 let vec15 = <_ as Into<_rt::Vec<_>>>::into(per_turn10)
                                                     .into_boxed_slice();
@@ -900,10 +990,10 @@ pub mod exports {
                                                 let len15 = vec15.len();
                                                 ::core::mem::forget(vec15);
                                                 *base
-                                                    .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len15;
                                                 *base
-                                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr15.cast_mut();
                                                 let vec19 = extra10;
                                                 let len19 = vec19.len();
@@ -944,10 +1034,10 @@ pub mod exports {
                                                     }
                                                 }
                                                 *base
-                                                    .add(16 + 7 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 7 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len19;
                                                 *base
-                                                    .add(16 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = result19;
                                             }
                                             Verdict::NotApplicable(e) => {
@@ -1064,14 +1154,14 @@ pub mod exports {
                                 let len27 = l2;
                                 for i in 0..len27 {
                                     let base = base27
-                                        .add(i * (16 + 8 * ::core::mem::size_of::<*const u8>()));
+                                        .add(i * (24 + 8 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l3 = i32::from(*base.add(0).cast::<u8>());
                                         match l3 {
                                             0 => {
-                                                let l4 = *base.add(16).cast::<*mut u8>();
+                                                let l4 = *base.add(24).cast::<*mut u8>();
                                                 let l5 = *base
-                                                    .add(16 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 let base8 = l4;
                                                 let len8 = l5;
@@ -1092,26 +1182,26 @@ pub mod exports {
                                                     8,
                                                 );
                                                 let l9 = *base
-                                                    .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l10 = *base
-                                                    .add(16 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l9, l10, 1);
                                                 let l11 = *base
-                                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l12 = *base
-                                                    .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 let base13 = l11;
                                                 let len13 = l12;
                                                 _rt::cabi_dealloc(base13, len13 * 8, 8);
                                                 let l14 = *base
-                                                    .add(16 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l15 = *base
-                                                    .add(16 + 7 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 7 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 let base20 = l14;
                                                 let len20 = l15;
@@ -1165,7 +1255,7 @@ pub mod exports {
                                 }
                                 _rt::cabi_dealloc(
                                     base27,
-                                    len27 * (16 + 8 * ::core::mem::size_of::<*const u8>()),
+                                    len27 * (24 + 8 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
                             }
@@ -1245,11 +1335,11 @@ pub mod exports {
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 32 + 14 * ::core::mem::size_of::<*const u8>()],
+                    >; 24 + 18 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
-                    [::core::mem::MaybeUninit::uninit(); 32
-                        + 14 * ::core::mem::size_of::<*const u8>()],
+                    [::core::mem::MaybeUninit::uninit(); 24
+                        + 18 * ::core::mem::size_of::<*const u8>()],
                 );
             }
         }
@@ -1332,9 +1422,9 @@ macro_rules! __export_reward_plugin_impl {
         =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:reward-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3119] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3193] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xab\x17\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf5\x17\x01A\x02\x01\
 A\x16\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
@@ -1392,21 +1482,22 @@ d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error
 \x01j\x01\x7f\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\
 \x0a\x01\x01\x01@\x02\x06prefixs\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14\
 clawhost:kv/kv@0.1.0\x05\x0b\x02\x03\0\0\x07context\x02\x03\0\0\x05about\x02\x03\
-\0\x01\x05group\x01B\x1e\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\0\x02\x03\x02\
+\0\x01\x05group\x01B\x20\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\0\x02\x03\x02\
 \x01\x0c\x04\0\x07context\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x05about\x03\0\x04\
 \x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x02\x03\x02\x01\x0e\x04\0\x05\
 group\x03\0\x08\x01q\x03\x0dinvalid-input\x01s\0\x05judge\x01s\0\x05other\x01s\0\
 \x04\0\x0creward-error\x03\0\x0a\x01m\x02\x04each\x05group\x04\0\x05scope\x03\0\x0c\
-\x01r\x05\x05about\x05\x07minimumu\x07maximumu\x05scope\x0d\x05extra\x07\x04\0\x0b\
-description\x03\0\x0e\x01p\x01\x01pu\x01r\x05\x05valueu\x05parts\x10\x09rational\
-es\x08per-turn\x11\x05extra\x07\x04\0\x0ascore-card\x03\0\x12\x01q\x04\x06scored\
-\x01\x13\0\x0enot-applicable\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x07ve\
-rdict\x03\0\x14\x01j\x01\x0f\x01\x0b\x01@\0\0\x16\x04\0\x08describe\x01\x17\x01h\
-\x09\x01p\x15\x01j\x01\x19\x01\x0b\x01@\x02\x07context\x03\x05group\x18\0\x1a\x04\
-\0\x05score\x01\x1b\x04\0\x1cclawhost:reward/reward@0.1.0\x05\x0f\x04\0#clawhost\
-:worlds/reward-plugin@0.1.0\x04\0\x0b\x13\x01\0\x0dreward-plugin\x03\0\0\0G\x09p\
-roducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\
-\x060.61.1";
+\x01q\x04\x07outcome\0\0\x09execution\0\0\x05judge\0\0\x05other\x01s\0\x04\0\x06\
+source\x03\0\x0e\x01r\x06\x05about\x05\x07minimumu\x07maximumu\x06source\x0f\x05\
+scope\x0d\x05extra\x07\x04\0\x0bdescription\x03\0\x10\x01p\x01\x01pu\x01r\x06\x05\
+valueu\x0aconfidenceu\x05parts\x12\x09rationales\x08per-turn\x13\x05extra\x07\x04\
+\0\x0ascore-card\x03\0\x14\x01q\x04\x06scored\x01\x15\0\x0enot-applicable\x01s\0\
+\x06failed\x01s\0\x05other\x01s\0\x04\0\x07verdict\x03\0\x16\x01j\x01\x11\x01\x0b\
+\x01@\0\0\x18\x04\0\x08describe\x01\x19\x01h\x09\x01p\x17\x01j\x01\x1b\x01\x0b\x01\
+@\x02\x07context\x03\x05group\x1a\0\x1c\x04\0\x05score\x01\x1d\x04\0\x1cclawhost\
+:reward/reward@0.1.0\x05\x0f\x04\0#clawhost:worlds/reward-plugin@0.1.0\x04\0\x0b\
+\x13\x01\0\x0dreward-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dw\
+it-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

@@ -1,18 +1,20 @@
-//! Any server of the OpenAI chat dialect.
+//! A model behind HTTP: requests, retries, limits. What is said in them is the dialect's business.
 
-use crate::{ProviderError, Secret};
+use crate::{Dialect, ProviderError, Secret};
 use async_trait::async_trait;
 use clawhost_core::{Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse};
-use clawhost_wire::{WireError, openai};
+use clawhost_wire::WireError;
 use reqwest::StatusCode;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::RETRY_AFTER;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use url::{Host, Url};
 
 /// How an endpoint is asked.
 #[derive(Debug, Clone)]
-pub struct OpenAiConfig {
+pub struct EndpointConfig {
+    /// What it speaks.
+    pub dialect: Dialect,
     /// The model's name.
     pub model: String,
     /// The address up to and including the version: `http://127.0.0.1:8000/v1`.
@@ -27,10 +29,11 @@ pub struct OpenAiConfig {
     pub concurrency: usize,
 }
 
-impl OpenAiConfig {
+impl EndpointConfig {
     /// Sensible settings for a model at an address.
-    pub fn new(model: impl Into<String>, base_url: impl Into<String>) -> Self {
+    pub fn new(dialect: Dialect, model: impl Into<String>, base_url: impl Into<String>) -> Self {
         Self {
+            dialect,
             model: model.into(),
             base_url: base_url.into(),
             key: None,
@@ -53,10 +56,10 @@ const SHOWN_BYTES: usize = 300;
 
 /// A client of one endpoint and model.
 #[derive(Debug)]
-pub struct OpenAi {
-    config: OpenAiConfig,
+pub struct Endpoint {
+    config: EndpointConfig,
     url: Url,
-    limit: openai::TokenLimit,
+    host: String,
     client: reqwest::Client,
     places: Semaphore,
 }
@@ -78,33 +81,20 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-impl OpenAi {
+impl Endpoint {
     /// A client.
     ///
     /// # Errors
     /// The address is unusable, or a key would travel in the clear.
-    pub fn new(config: OpenAiConfig) -> Result<Self, ProviderError> {
-        // People copy whole addresses: what is added below is taken off first.
-        let base = config.base_url.trim_end_matches('/').trim_end_matches("/chat/completions").trim_end_matches('/');
-        let address = |why: &str| ProviderError::Address(base.to_owned(), why.to_owned());
-        let url = Url::parse(&format!("{base}/chat/completions")).map_err(|error| address(&error.to_string()))?;
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(ProviderError::PasswordInAddress);
+    pub fn new(config: EndpointConfig) -> Result<Self, ProviderError> {
+        let dialect = config.dialect;
+        let url = dialect.url(&config.base_url)?;
+        let no_host = || ProviderError::Address(config.base_url.clone(), "no host".to_owned(), dialect.name());
+        let host = url.host_str().ok_or_else(no_host)?.to_owned();
+        if config.key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
+            return Err(ProviderError::KeyInTheClear(host, dialect.key_variable()));
         }
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(address("the scheme is neither"));
-        }
-        let host = url.host_str().ok_or_else(|| address("no host"))?.to_owned();
-        let mut headers = HeaderMap::new();
-        if let Some(key) = &config.key {
-            if url.scheme() == "http" && !is_loopback(&url) {
-                return Err(ProviderError::KeyInTheClear(host));
-            }
-            let mut value =
-                HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| ProviderError::KeyCharacters)?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
+        let headers = dialect.headers(config.key.as_ref())?;
         // Already installed by an earlier client: as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder();
@@ -119,15 +109,16 @@ impl OpenAi {
             .user_agent(concat!("clawhost/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| ProviderError::Client(error.to_string()))?;
-        let limit = match host.as_str() {
-            "api.openai.com" => openai::TokenLimit::MaxCompletionTokens,
-            _ => openai::TokenLimit::MaxTokens,
-        };
         let places = Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        Ok(Self { config, url, limit, client, places })
+        Ok(Self { config, url, host, client, places })
     }
 
-    async fn attempt(&self, body: &openai::ChatRequest) -> Result<ModelResponse, Attempt> {
+    /// Where requests go.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    async fn attempt(&self, body: &serde_json::Value) -> Result<ModelResponse, Attempt> {
         let unavailable = |text: String, wait| Attempt::Again(ModelError::Unavailable(text), wait);
         let sent = self.client.post(self.url.clone()).json(body).send().await;
         let response = sent.map_err(|error| unavailable(self.describe(&error), None))?;
@@ -140,7 +131,7 @@ impl OpenAi {
             Err(why) => return Err(unavailable(why, wait)),
         };
         if status.is_success() {
-            return openai::response(&text).map_err(|error| match error {
+            return self.config.dialect.read(&text).map_err(|error| match error {
                 // The server is there and talks nonsense: another try costs money and seldom helps, except for overload
                 // reported with status 200.
                 WireError::Endpoint(text) => Attempt::Again(ModelError::Unavailable(self.clean(&text)), wait),
@@ -154,7 +145,8 @@ impl OpenAi {
             }
             status if status.is_server_error() => Err(unavailable(said, wait)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Attempt::Final(ModelError::Refused(format!(
-                "{said}; set OPENAI_API_KEY, or name a key file with --api-key-file"
+                "{said}; set {}, or name a key file with --api-key-file",
+                self.config.dialect.key_variable()
             )))),
             StatusCode::NOT_FOUND => Err(Attempt::Final(ModelError::Refused(format!(
                 "{said}; check the model name `{}` and that the address ends in its version, as in /v1",
@@ -225,15 +217,17 @@ impl OpenAi {
 }
 
 #[async_trait]
-impl Llm for OpenAi {
+impl Llm for Endpoint {
     fn identity(&self) -> LlmIdentity {
         let base = self.config.base_url.trim_end_matches('/').to_owned();
-        LlmIdentity { provider: "openai".to_owned(), model: self.config.model.clone(), version: base }
+        LlmIdentity { provider: self.config.dialect.name().to_owned(), model: self.config.model.clone(), version: base }
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        let body = openai::request(&self.config.model, request, self.limit);
-        let spread = Digest::of(serde_json::to_string(&body).unwrap_or_default().as_bytes()).prefix_u64();
+        let Self { config, host, .. } = self;
+        let body = config.dialect.body(&config.model, host, request);
+        let body = body.map_err(|error| ModelError::Refused(error.to_string()))?;
+        let spread = Digest::of(body.to_string().as_bytes()).prefix_u64();
         let mut attempt = 0;
         loop {
             let tried = {

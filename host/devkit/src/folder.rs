@@ -1,0 +1,116 @@
+//! The data folder: whether it can be written, what the database says, and how much compiled code is kept.
+
+use crate::doctor::Finding;
+use clawhost_store::Reader;
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = "data folder";
+const DATABASE: &str = "database";
+const CACHE: &str = "compile cache";
+
+pub(crate) fn examine(data: &Path) -> Vec<Finding> {
+    let mut findings = vec![folder(data)];
+    if data.is_dir() {
+        findings.push(database(data));
+        findings.push(cache(data));
+    }
+    findings
+}
+
+/// The folder itself, or the first one above it that is there.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().find(|folder| folder.exists()).map_or_else(|| PathBuf::from("."), Path::to_owned)
+}
+
+fn folder(data: &Path) -> Finding {
+    let shown = data.display();
+    if data.exists() && !data.is_dir() {
+        let remedy = "name a folder with --data or CLAWHOST_HOME";
+        return Finding::broken(FOLDER, format!("{shown} is no folder"), "nothing can be recorded", remedy);
+    }
+    let place = existing(data);
+    // A file without a name in the folder: it is gone when it is closed.
+    match tempfile_in(&place) {
+        Ok(()) if data.exists() => Finding::good(FOLDER, format!("{shown} can be written")),
+        Ok(()) => Finding::good(FOLDER, format!("{shown} is made by the first run")),
+        Err(error) => Finding::broken(
+            FOLDER,
+            format!("{} cannot be written: {error}", place.display()),
+            "nothing can be recorded",
+            "mend its permissions, or name another folder with --data or CLAWHOST_HOME",
+        ),
+    }
+}
+
+/// Writes and removes a small file.
+fn tempfile_in(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!(".clawhost-doctor-{}", std::process::id()));
+    std::fs::write(&path, b"a test, to be removed")?;
+    std::fs::remove_file(&path)
+}
+
+fn database(data: &Path) -> Finding {
+    let path = data.join(clawhost_store::FILE);
+    if !path.exists() {
+        return Finding::good(DATABASE, "none yet: made by the first run");
+    }
+    let mib = std::fs::metadata(&path).map_or(0, |facts| facts.len()) >> 20;
+    let checked = Reader::open(data).and_then(|reader| Ok((reader.check()?, reader.runs(None)?.len())));
+    match checked {
+        Ok((None, runs)) => Finding::good(DATABASE, format!("{runs} runs, {mib} MiB, no damage found")),
+        Ok((Some(damage), _)) => Finding::broken(
+            DATABASE,
+            format!("damaged: {damage}"),
+            "episodes may be lost",
+            "copy the file away, then `sqlite3 FILE .recover`, or go on in another --data folder",
+        ),
+        Err(error) => Finding::broken(DATABASE, error.to_string(), "nothing can be recorded", "see the message"),
+    }
+}
+
+fn cache(data: &Path) -> Finding {
+    let folder = data.join("cache");
+    let files: Vec<u64> = std::fs::read_dir(&folder)
+        .map(|entries| entries.flatten().flat_map(|entry| entry.metadata()).map(|facts| facts.len()).collect())
+        .unwrap_or_default();
+    let mib = files.iter().sum::<u64>() >> 20;
+    Finding::good(
+        CACHE,
+        format!("{} compiled components, {mib} MiB; deleting {} loses nothing", files.len(), folder.display()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    fn states(data: &Path) -> Vec<(String, State)> {
+        examine(data).into_iter().map(|finding| (finding.topic, finding.state)).collect()
+    }
+
+    #[test]
+    fn a_folder_is_judged_without_making_or_changing_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("not/yet");
+        assert_eq!(states(&new), [(FOLDER.to_owned(), State::Good)]);
+        assert!(!new.exists());
+
+        let good = |topic: &str| (topic.to_owned(), State::Good);
+        assert_eq!(states(folder.path()), [good(FOLDER), good(DATABASE), good(CACHE)]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+
+        let file = folder.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(states(&file)[0], (FOLDER.to_owned(), State::Broken));
+    }
+
+    #[test]
+    fn a_damaged_database_is_told_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(clawhost_store::FILE), "no database".repeat(1000)).unwrap();
+        let found = examine(folder.path()).into_iter().find(|finding| finding.topic == DATABASE).unwrap();
+        assert_eq!(found.state, State::Broken);
+        assert!(found.says.contains("not a usable database") && found.remedy.is_some(), "{found:?}");
+    }
+}

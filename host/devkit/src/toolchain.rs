@@ -1,0 +1,97 @@
+//! Toolchains: what is needed to build plugins, in Rust and in other languages.
+
+use crate::doctor::Finding;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The target of plugins.
+const TARGET: &str = "wasm32-unknown-unknown";
+/// The target of plugins that use clock and output of the standard library.
+const STD_TARGET: &str = "wasm32-wasip2";
+
+/// The first line that a program prints about itself; none where it is not there.
+fn says(program: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    let output = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
+    output.status.success().then_some(text)
+}
+
+fn has_std(sysroot: &Path, target: &str) -> bool {
+    let folder = sysroot.join("lib/rustlib").join(target).join("lib");
+    std::fs::read_dir(folder)
+        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))
+}
+
+/// The linker that makes components, which ships with Rust but not on the path.
+fn component_linker(sysroot: &Path) -> bool {
+    let hosts = std::fs::read_dir(sysroot.join("lib/rustlib")).into_iter().flatten().flatten();
+    hosts.map(|host| host.path().join("bin/wasm-component-ld")).any(|path| path.exists())
+}
+
+pub(crate) fn rust() -> Vec<Finding> {
+    let Some(version) = says("rustc", &["--version"]) else {
+        let costs = "no plugins can be built in Rust (running them needs none)";
+        return vec![Finding::missing("rust", "no rustc on the path", costs, "install it from https://rustup.rs")];
+    };
+    let mut findings = vec![Finding::good("rust", version)];
+    let sysroot = says("rustc", &["--print", "sysroot"]).map(PathBuf::from).unwrap_or_default();
+    findings.push(if has_std(&sysroot, TARGET) {
+        Finding::good("wasm target", format!("{TARGET} is installed"))
+    } else {
+        let (says, costs) = (format!("{TARGET} is not installed"), "no plugins can be built in Rust");
+        Finding::missing("wasm target", says, costs, format!("rustup target add {TARGET}"))
+    });
+    findings.push(if component_linker(&sysroot) {
+        Finding::good("linker", "wasm-component-ld ships with this Rust")
+    } else {
+        let costs = "what is built is a core module, not a component";
+        let remedy = "use rustup's toolchain, or `cargo install wasm-component-ld`";
+        Finding::missing("linker", "no wasm-component-ld beside rustc", costs, remedy)
+    });
+    findings.push(if has_std(&sysroot, STD_TARGET) {
+        Finding::good("std target", format!("{STD_TARGET} is installed"))
+    } else {
+        let costs = "plugins cannot use println! or Instant (most need neither)";
+        Finding::missing(
+            "std target",
+            format!("{STD_TARGET} is not installed"),
+            costs,
+            format!("rustup target add {STD_TARGET}"),
+        )
+    });
+    findings
+}
+
+pub(crate) fn other_languages() -> Vec<Finding> {
+    vec![
+        language("python", "componentize-py", "plugins in Python", "pip install componentize-py==0.25.1"),
+        language("javascript", "componentize-qjs", "plugins in JavaScript", "npm install -g componentize-qjs@0.4.5"),
+        language("c", "clang", "plugins in C", "install clang, lld and wasi-libc with your system's package manager"),
+    ]
+}
+
+fn language(topic: &str, program: &str, what: &str, remedy: &str) -> Finding {
+    match says(program, &["--version"]) {
+        Some(version) => Finding::good(topic, if version.is_empty() { program.to_owned() } else { version }),
+        None => {
+            Finding::missing(topic, format!("no {program} on the path"), &format!("no {what} can be built"), remedy)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn what_is_not_there_is_missing_and_says_how_to_get_it() {
+        let absent = language("nonsense", "no-such-program-4711", "plugins in nonsense", "write one");
+        assert_eq!(absent.state, State::Missing);
+        assert_eq!(absent.costs.as_deref(), Some("no plugins in nonsense can be built"));
+        assert_eq!(absent.remedy.as_deref(), Some("write one"));
+        assert!(!has_std(Path::new("/nowhere"), TARGET) && !component_linker(Path::new("/nowhere")));
+        assert_eq!(language("rust", "rustc", "", "").state, State::Good);
+    }
+}

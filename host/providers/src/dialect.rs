@@ -1,0 +1,114 @@
+//! The dialects that endpoints speak: where a request goes, how a key is shown, how bodies are written and read.
+
+use crate::{ProviderError, Secret};
+use clawhost_core::{ModelRequest, ModelResponse};
+use clawhost_wire::{WireError, anthropic, openai};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+/// A dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// OpenAI's chat completions, which nearly every server speaks.
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+impl Dialect {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+
+    /// Its word, as in `openai:MODEL@ADDRESS`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// Where its inventor serves it.
+    pub fn home(self) -> &'static str {
+        match self {
+            Self::OpenAi => "https://api.openai.com/v1",
+            Self::Anthropic => "https://api.anthropic.com/v1",
+        }
+    }
+
+    /// The environment variable that people keep its key in.
+    pub fn key_variable(self) -> &'static str {
+        match self {
+            Self::OpenAi => "OPENAI_API_KEY",
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+        }
+    }
+
+    /// What follows the address up to its version.
+    fn path(self) -> &'static str {
+        match self {
+            Self::OpenAi => "/chat/completions",
+            Self::Anthropic => "/messages",
+        }
+    }
+
+    /// The whole address. People copy whole addresses, or leave the version out: both are mended.
+    pub(crate) fn url(self, address: &str) -> Result<Url, ProviderError> {
+        let base = address.trim_end_matches('/').trim_end_matches(self.path()).trim_end_matches('/');
+        let refuse = |why: &str| ProviderError::Address(base.to_owned(), why.to_owned(), self.name());
+        let mut url = Url::parse(base).map_err(|error| refuse(&error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ProviderError::PasswordInAddress);
+        }
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(refuse("the scheme is neither"));
+        }
+        let version = if url.path() == "/" { "/v1" } else { url.path() };
+        let path = format!("{}{}", version.trim_end_matches('/'), self.path());
+        url.set_path(&path);
+        Ok(url)
+    }
+
+    /// What every request carries.
+    pub(crate) fn headers(self, key: Option<&Secret>) -> Result<HeaderMap, ProviderError> {
+        let mut headers = HeaderMap::new();
+        if self == Self::Anthropic {
+            headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION));
+        }
+        if let Some(key) = key {
+            let (name, text) = match self {
+                Self::OpenAi => (AUTHORIZATION, format!("Bearer {}", key.expose())),
+                Self::Anthropic => (HeaderName::from_static("x-api-key"), key.expose().to_owned()),
+            };
+            let mut value = HeaderValue::from_str(&text).map_err(|_| ProviderError::KeyCharacters)?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    /// The body of a request.
+    pub(crate) fn body(self, model: &str, host: &str, request: &ModelRequest) -> Result<serde_json::Value, WireError> {
+        let json = |value: serde_json::Result<serde_json::Value>| {
+            value.map_err(|error| WireError::Unsupported(format!("the request cannot be written: {error}")))
+        };
+        match self {
+            Self::OpenAi => {
+                // OpenAI's own newer models refuse the name that everybody else knows.
+                let limit = match host {
+                    "api.openai.com" => openai::TokenLimit::MaxCompletionTokens,
+                    _ => openai::TokenLimit::MaxTokens,
+                };
+                json(serde_json::to_value(openai::request(model, request, limit)))
+            }
+            Self::Anthropic => json(serde_json::to_value(anthropic::request(model, request)?)),
+        }
+    }
+
+    /// The answer in a body.
+    pub(crate) fn read(self, body: &str) -> Result<ModelResponse, WireError> {
+        match self {
+            Self::OpenAi => openai::response(body),
+            Self::Anthropic => anthropic::response(body),
+        }
+    }
+}

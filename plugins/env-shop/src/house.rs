@@ -1,0 +1,214 @@
+//! The house: which facts a case has, which of them need a look-up, and the hidden rules by which cases are closed.
+//!
+//! All of it is drawn from one number, so that no text about one house is true of another.
+
+use clawhost_sdk::Random;
+
+/// Which record holds a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The order.
+    Order,
+    /// The customer.
+    Customer,
+}
+
+/// Something that is known of a case.
+#[derive(Debug)]
+pub(crate) struct Fact {
+    /// As the policy reads it.
+    pub(crate) name: &'static str,
+    /// What it may be.
+    pub(crate) values: &'static [&'static str],
+    /// Where it is written down.
+    pub(crate) record: Record,
+}
+
+/// The eight facts of a case.
+pub(crate) const FACTS: [Fact; 8] = [
+    Fact { name: "tier", values: &["bronze", "silver", "gold"], record: Record::Customer },
+    Fact { name: "region", values: &["north", "south", "islands"], record: Record::Customer },
+    Fact { name: "paid by", values: &["card", "voucher", "transfer"], record: Record::Order },
+    Fact { name: "age", values: &["days", "weeks", "months"], record: Record::Order },
+    Fact { name: "item class", values: &["book", "toy", "garment"], record: Record::Order },
+    Fact { name: "gift", values: &["yes", "no"], record: Record::Order },
+    Fact { name: "damaged", values: &["yes", "no"], record: Record::Order },
+    Fact { name: "coupon", values: &["yes", "no"], record: Record::Order },
+];
+
+/// Facts of the customer come first.
+const CUSTOMER_FACTS: usize = 2;
+
+/// The tools that close a case.
+pub(crate) const RESOLUTIONS: [&str; 5] = ["refund", "replace", "escalate", "deny", "offer_credit"];
+
+/// One value per fact, as positions in [`Fact::values`].
+pub(crate) type Facts = [usize; FACTS.len()];
+
+/// One house rule: under these conditions, close the case this way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    /// Fact and value, as positions; one or two.
+    pub(crate) conditions: Vec<(usize, usize)>,
+    /// Position in [`RESOLUTIONS`].
+    pub(crate) resolution: usize,
+}
+
+impl Rule {
+    /// Whether it speaks about these facts.
+    pub(crate) fn holds(&self, facts: &Facts) -> bool {
+        self.conditions.iter().all(|(fact, value)| facts.get(*fact) == Some(value))
+    }
+}
+
+/// Everything that is decided about a house.
+#[derive(Debug, Clone)]
+pub(crate) struct House {
+    /// What is done where no rule holds. The handbook tells it.
+    pub(crate) default: usize,
+    /// Four rules on one fact, one on two facts, one exception to the first.
+    pub(crate) rules: Vec<Rule>,
+    /// Facts that are shown only after a look-up: one of the customer, one of the order.
+    pub(crate) hidden: [usize; 2],
+}
+
+/// Shuffles (Fisher and Yates).
+fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for position in (1..items.len()).rev() {
+        items.swap(position, random.below(position as u64 + 1) as usize);
+    }
+}
+
+impl House {
+    /// The house of this number.
+    pub(crate) fn new(number: u64) -> Self {
+        let mut random = Random::new(number ^ 0x686f_7573_65);
+        let value = |fact: usize, random: &mut Random| {
+            random.below(FACTS.get(fact).map_or(1, |fact| fact.values.len()) as u64) as usize
+        };
+        let default = random.below(RESOLUTIONS.len() as u64) as usize;
+        let other_than = |taken: &[usize], random: &mut Random| {
+            let free: Vec<usize> = (0..RESOLUTIONS.len()).filter(|resolution| !taken.contains(resolution)).collect();
+            random.choose(&free).copied().unwrap_or(0)
+        };
+        let hidden_customer = random.below(CUSTOMER_FACTS as u64) as usize;
+        let hidden_order = random.between(CUSTOMER_FACTS as i64, FACTS.len() as i64 - 1) as usize;
+        let mut open: Vec<usize> =
+            (0..FACTS.len()).filter(|fact| ![hidden_customer, hidden_order].contains(fact)).collect();
+        shuffle(&mut open, &mut random);
+        // The hidden fact of the order carries a rule alone, that of the customer one of two conditions: acting on them
+        // is of no use before somebody looks.
+        let mut rules = Vec::new();
+        for fact in open.iter().take(3).copied().chain([hidden_order]) {
+            let conditions = vec![(fact, value(fact, &mut random))];
+            rules.push(Rule { conditions, resolution: other_than(&[default], &mut random) });
+        }
+        if let [_, _, _, beside, against, ..] = open[..] {
+            let conditions =
+                vec![(hidden_customer, value(hidden_customer, &mut random)), (beside, value(beside, &mut random))];
+            rules.push(Rule { conditions, resolution: other_than(&[default], &mut random) });
+            if let Some(Rule { conditions, resolution }) = rules.first().cloned() {
+                let conditions = [conditions, vec![(against, value(against, &mut random))]].concat();
+                rules.push(Rule { conditions, resolution: other_than(&[resolution, default], &mut random) });
+            }
+        }
+        Self { default, rules, hidden: [hidden_customer, hidden_order] }
+    }
+
+    /// The rule that governs a case: of those that hold the most specific. None: the handbook's default.
+    pub(crate) fn governing(&self, facts: &Facts) -> Option<&Rule> {
+        self.rules.iter().filter(|rule| rule.holds(facts)).max_by_key(|rule| rule.conditions.len())
+    }
+
+    /// How a case is to be closed.
+    pub(crate) fn expected(&self, facts: &Facts) -> usize {
+        self.governing(facts).map_or(self.default, |rule| rule.resolution)
+    }
+
+    /// Whether one rule decides: no two of equal weight hold at once.
+    fn is_clear(&self, facts: &Facts) -> bool {
+        let most = self.governing(facts).map_or(0, |rule| rule.conditions.len());
+        self.rules.iter().filter(|rule| rule.conditions.len() == most && rule.holds(facts)).count() <= 1
+    }
+
+    /// Facts of a case: which rule governs is drawn first (the default in 30 of 100, each rule on one fact in 12, each on
+    /// two in 11), so that every rule matters; then facts for which it does.
+    pub(crate) fn draw(&self, random: &mut Random) -> Facts {
+        /// Tries before any case will do; in practice a few are enough.
+        const TRIES: usize = 10_000;
+        const SHARES: [u64; 7] = [30, 12, 12, 12, 12, 11, 11];
+        let mut point = random.below(SHARES.iter().sum());
+        let mut wanted = 0;
+        for (position, share) in SHARES.iter().enumerate() {
+            wanted = position;
+            match point.checked_sub(*share) {
+                Some(rest) => point = rest,
+                None => break,
+            }
+        }
+        let rule = wanted.checked_sub(1).and_then(|position| self.rules.get(position));
+        let mut facts = Facts::default();
+        for _ in 0..TRIES {
+            for (place, fact) in facts.iter_mut().zip(&FACTS) {
+                *place = random.below(fact.values.len() as u64) as usize;
+            }
+            for (fact, value) in rule.iter().flat_map(|rule| &rule.conditions) {
+                if let Some(place) = facts.get_mut(*fact) {
+                    *place = *value;
+                }
+            }
+            if self.governing(&facts) == rule && self.is_clear(&facts) {
+                break;
+            }
+        }
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_house_has_six_rules_and_two_hidden_facts_that_matter() {
+        for number in 0..300 {
+            let house = House::new(number);
+            let sizes: Vec<_> = house.rules.iter().map(|rule| rule.conditions.len()).collect();
+            assert_eq!(sizes, [1, 1, 1, 1, 2, 2], "house {number}");
+            assert!(house.rules.iter().all(|rule| rule.resolution != house.default));
+            let (simple, exception) = (&house.rules[0], &house.rules[5]);
+            assert_eq!(exception.conditions[0], simple.conditions[0], "the exception is one to the first rule");
+            assert_ne!(exception.resolution, simple.resolution);
+            let [customer, order] = house.hidden;
+            assert_eq!(FACTS[customer].record, Record::Customer);
+            assert_eq!(FACTS[order].record, Record::Order);
+            assert_eq!(house.rules[3].conditions[0].0, order);
+            assert_eq!(house.rules[4].conditions[0].0, customer);
+        }
+    }
+
+    #[test]
+    fn houses_differ_so_that_no_text_is_true_of_all() {
+        let houses: std::collections::BTreeSet<String> =
+            (0..100).map(|number| format!("{:?}", House::new(number).rules)).collect();
+        assert!(houses.len() >= 99);
+    }
+
+    #[test]
+    fn every_rule_governs_its_share_of_cases_and_never_two_at_once() {
+        for number in 0..20 {
+            let house = House::new(number);
+            let mut random = Random::new(1);
+            let mut counts = [0; 7];
+            for _ in 0..2000 {
+                let facts = house.draw(&mut random);
+                assert!(house.is_clear(&facts), "house {number}: {facts:?}");
+                let governing = house.governing(&facts);
+                let place = house.rules.iter().position(|rule| Some(rule) == governing).map_or(0, |place| place + 1);
+                counts[place] += 1;
+            }
+            assert!((520..=680).contains(&counts[0]), "house {number}: {counts:?}");
+            assert!(counts[1..].iter().all(|count| (160..=300).contains(count)), "house {number}: {counts:?}");
+        }
+    }
+}

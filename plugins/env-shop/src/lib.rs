@@ -1,0 +1,216 @@
+//! The desk of a shop: customers, orders, tools, and house rules that nobody tells.
+//!
+//! Every case has eight facts; two of them are shown only after a look-up. Six hidden rules say how cases are to be closed (four
+//! on one fact, one on two, one exception that contradicts a simpler rule; the more specific rule wins), else the handbook's
+//! default holds. Rules, hidden facts and the default are drawn from the run's seed (or the option `house`): no text
+//! about one house is true of another. A case that was closed in the wrong way ends with a review that names the
+//! expected action and at most two facts, not always the right ones: so there is something to learn, and something to get wrong.
+//!
+//! What counts is what stands in the records in the end and what the customer was told, as in tau-bench: the artefact
+//! `state.json` holds the records, the task's reference what they should say. In 5 of 100 episodes, by the episode's
+//! seed, the till slips and books something else.
+
+mod case;
+mod desk;
+mod house;
+mod review;
+
+use case::Case;
+use clawhost_sdk::{
+    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
+    Task, export_environment,
+};
+use desk::{Desk, Done};
+use house::{FACTS, RESOLUTIONS};
+
+/// Largest number of a house: JSON readers that know only doubles must not change it.
+const LARGEST_HOUSE: u64 = 1 << 53;
+/// Slips in 100 episodes, unless chosen otherwise.
+const DEFAULT_NOISE: u64 = 5;
+/// Messages of the policy before its patience is used up, unless chosen otherwise.
+const DEFAULT_PATIENCE: u32 = 8;
+
+/// One case at the desk.
+#[derive(Debug)]
+pub struct Shop {
+    case: Case,
+    desk: Desk,
+    patience: u32,
+    /// What the till books instead of what it is told; none: it does as told.
+    slip: Option<Slip>,
+    /// Chance of the review.
+    random: Random,
+}
+
+/// A slip of the till: so many resolutions further on the list.
+#[derive(Debug, Clone, Copy)]
+struct Slip(usize);
+
+impl Slip {
+    fn instead_of(self, resolution: &str) -> Option<&'static str> {
+        let position = RESOLUTIONS.iter().position(|known| *known == resolution)?;
+        RESOLUTIONS.get((position + self.0) % RESOLUTIONS.len()).copied()
+    }
+}
+
+struct Settings {
+    house: Option<u64>,
+    noise: u64,
+    patience: u32,
+}
+
+fn settings(context: &Context) -> Result<Settings> {
+    let house = match context.option("house") {
+        None | Some("") => None,
+        Some(text) => Some(text.parse().map_err(|_| format!("house={text} cannot be read; it looks like house=7"))?),
+    };
+    let noise = context.option_or("noise", DEFAULT_NOISE)?;
+    let patience = context.option_or("patience", DEFAULT_PATIENCE)?;
+    if noise > 100 || !(1..=100).contains(&patience) || house.is_some_and(|house| house > LARGEST_HOUSE) {
+        return Err("noise must be 0 to 100, patience 1 to 100, and house at most 9007199254740992".into());
+    }
+    Ok(Settings { house, noise, patience })
+}
+
+impl MessageEnvironment for Shop {
+    const NAME: &'static str = "env-shop";
+    const SUMMARY: &'static str = "close the cases of a shop's customers with tools, by house rules that nobody tells";
+    const SNAPSHOT: bool = true;
+
+    fn options() -> Vec<OptionSpec> {
+        vec![
+            OptionSpec::new(
+                "house",
+                "",
+                "which house: a number that decides rules and cases; empty: from the run's seed",
+            ),
+            OptionSpec::new("noise", "5", "in how many of 100 episodes the till slips, 0 to 100"),
+            OptionSpec::new("patience", "8", "messages before the customer leaves, 1 to 100"),
+        ]
+    }
+
+    fn splits() -> Vec<Split> {
+        vec![Split::new("train", 2000), Split::new("val", 1000), Split::new("test", 1000)]
+    }
+
+    fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
+        let settings = settings(context)?;
+        let house = settings.house.unwrap_or(context.seed).min(LARGEST_HOUSE);
+        let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
+        let end = size.min(offset.saturating_add(u64::from(limit)));
+        let task = |position| {
+            let case = Case::new(house, split, position);
+            Task::new(split, format!("{split}-{position}"), "")
+                .with_reference(case.reference())
+                // The environment finds its house by this; the policy never sees it.
+                .with_extra("house", house.to_string())
+        };
+        Ok((offset..end).map(task).collect())
+    }
+
+    fn start(params: &Params) -> Result<(Self, Opening)> {
+        let shop = Self::begin(params)?;
+        let case = &shop.case;
+        let mut text = format!(
+            "A customer asks for help with an order.\norder: {}\ncustomer: {}\nitem: {}\namount: {}\n",
+            case.order,
+            case.customer,
+            case.item,
+            case.amount()
+        );
+        for (position, fact) in FACTS.iter().enumerate() {
+            let hidden = case.house.hidden.contains(&position);
+            let value = if hidden { "not looked up" } else { case.value(position) };
+            text.push_str(&format!("{}: {value}\n", fact.name));
+        }
+        text.push_str("Close the case with one tool: refund, replace, escalate, deny or offer_credit.");
+        let default = RESOLUTIONS.get(case.house.default).copied().unwrap_or("deny");
+        let hint = format!(
+            "You work at the desk of a shop and close cases with tools. The customer is told, in the tool's message, which \
+             order and which amount it is about. The house has rules of its own. Where you know of none, the handbook \
+             says:\nalways: {}",
+            desk::call(default)
+        );
+        Ok((shop, Opening { tools: desk::tools(), system_hint: Some(hint), ..Opening::text(text) }))
+    }
+
+    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+        self.desk.actions += 1;
+        let mut step = Step::silent();
+        let mut errors = 0;
+        for call in &action.tool_calls {
+            let slip = self.slip.and_then(|slip| slip.instead_of(&call.name));
+            match self.desk.run(call, &self.case.order, &self.case.customer, slip) {
+                Ok(Done::Shown(record)) => step = step.answer(call, self.case.lines(record).trim_end()),
+                Ok(Done::Closed { order, booked }) => {
+                    step = step.answer(call, format!("booked: {booked} for order {order}"));
+                }
+                Err(error) => {
+                    errors += 1;
+                    step = step.answer(call, error.message());
+                }
+            }
+        }
+        if action.tool_calls.is_empty() {
+            errors += 1;
+            step = step.say("Nothing happened: cases are closed with tools.");
+        }
+        signals.set("actions", f64::from(self.desk.actions));
+        signals.set("look_ups", self.desk.looked.iter().filter(|looked| **looked).count() as f64);
+        signals.set("errors", f64::from(errors));
+        step = step.leave("state.json", "application/json", self.desk.records.to_string());
+        if self.desk.closed.is_some() {
+            let text = self.review();
+            return Ok(step.say(text).with_status(Status::Terminated));
+        }
+        if self.desk.actions >= self.patience {
+            let text = format!("The customer has left. {}", self.review());
+            return Ok(step.say(text).with_status(Status::Truncated(format!("{} messages", self.patience))));
+        }
+        Ok(step)
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>> {
+        Ok(serde_json::to_vec(&self.desk)?)
+    }
+
+    fn restore(params: &Params, state: &[u8]) -> Result<Self> {
+        let desk = serde_json::from_slice(state)?;
+        Ok(Self { desk, ..Self::begin(params)? })
+    }
+}
+
+impl Shop {
+    /// A case with nothing done: a function of the params alone.
+    fn begin(params: &Params) -> Result<Self> {
+        let Params { task, context, .. } = params;
+        let settings = settings(context)?;
+        let unknown = || format!("`{}` is no task of this shop", task.id);
+        let house = task.extra("house").and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
+        let position = task.id.rsplit('-').next().and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
+        let case = Case::new(house, &task.split, position);
+        // The mood of the day: by the episode's seed alone, whatever the policy does.
+        let mut random = Random::new(context.seed);
+        let slips = random.below(100) < settings.noise;
+        let further = random.between(1, RESOLUTIONS.len() as i64 - 1) as usize;
+        let desk = Desk::new(case.records());
+        Ok(Self { case, desk, patience: settings.patience, slip: slips.then_some(Slip(further)), random })
+    }
+
+    /// What the house says about the case in the end.
+    fn review(&mut self) -> String {
+        let expected = RESOLUTIONS.get(self.case.house.expected(&self.case.facts)).copied().unwrap_or("deny");
+        let mut should = self.case.records();
+        let booked = case::book(&mut should, &self.case.order, expected).is_ok();
+        let told = self.desk.told.contains(&self.case.order) && self.desk.told.contains(&self.case.amount());
+        if booked && told && should == self.desk.records {
+            return "Review: as the house wants it.".to_owned();
+        }
+        review::review(&self.case, &desk::call(expected), &self.desk.looked, &mut self.random)
+    }
+}
+
+export_environment!(Shop);
+
+#[cfg(test)]
+mod tests;

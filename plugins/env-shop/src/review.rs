@@ -1,0 +1,81 @@
+//! The review after a case that went wrong: what was expected, and at most two facts that may have mattered.
+//!
+//! It is help, not truth: it may leave out a condition, add a fact that does not matter, or name nothing else. So what can be
+//! learned from one review is right, too narrow, too wide or wrong, and only experience tells which.
+
+use crate::case::Case;
+use crate::house::FACTS;
+use clawhost_sdk::Random;
+
+/// Facts that the review names.
+fn named(case: &Case, random: &mut Random) -> Vec<usize> {
+    let relevant: Vec<usize> = case
+        .house
+        .governing(&case.facts)
+        .map(|rule| rule.conditions.iter().map(|(fact, _)| *fact).collect())
+        .unwrap_or_default();
+    let others: Vec<usize> = (0..FACTS.len()).filter(|fact| !relevant.contains(fact)).collect();
+    let other = random.choose(&others).copied();
+    let chance = random.below(100);
+    match relevant[..] {
+        // No rule: whatever is named does not matter.
+        [] => other.into_iter().collect(),
+        [only] => match chance {
+            0..50 => vec![only],
+            50..90 => [only].into_iter().chain(other).collect(),
+            _ => other.into_iter().collect(),
+        },
+        [first, second, ..] => match chance {
+            0..50 => vec![first, second],
+            50..65 => vec![first],
+            65..80 => vec![second],
+            80..90 => [first].into_iter().chain(other).collect(),
+            _ => [second].into_iter().chain(other).collect(),
+        },
+    }
+}
+
+/// The review of a case that was closed in another way than the house wants.
+pub(crate) fn review(case: &Case, expected: &str, looked: &[bool; 2], random: &mut Random) -> String {
+    let named = named(case, random);
+    let facts: Vec<String> =
+        named.iter().filter_map(|fact| Some(format!("{} is {}", FACTS.get(*fact)?.name, case.value(*fact)))).collect();
+    let mut text = format!("Review: not what the house wants.\nexpected: {expected}\nbecause: {}", facts.join(" and "));
+    let tools = [crate::desk::LOOK_UP_CUSTOMER, crate::desk::LOOK_UP_ORDER];
+    for ((hidden, looked), tool) in case.house.hidden.iter().zip(looked).zip(tools) {
+        if named.contains(hidden) && !looked {
+            let name = FACTS.get(*hidden).map_or("?", |fact| fact.name);
+            text.push_str(&format!("\nnot looked up: {name}, which {} shows", crate::desk::call(tool)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_two_facts_are_named_and_not_always_the_right_ones() {
+        let mut kinds = std::collections::BTreeMap::new();
+        for position in 0..500 {
+            let case = Case::new(3, "train", position);
+            let mut random = Random::new(position);
+            let named = named(&case, &mut random);
+            assert!((1..=2).contains(&named.len()));
+            let Some(rule) = case.house.governing(&case.facts) else { continue };
+            let right = rule.conditions.iter().filter(|(fact, _)| named.contains(fact)).count();
+            let kind = match (right == rule.conditions.len(), right == named.len()) {
+                (true, true) => "true",
+                (true, false) => "too narrow",
+                (false, true) => "too wide",
+                (false, false) => "wrong",
+            };
+            *kinds.entry(kind).or_insert(0) += 1;
+        }
+        assert!(
+            kinds["true"] > 100 && kinds["too narrow"] > 50 && kinds["wrong"] > 15 && kinds["too wide"] > 10,
+            "{kinds:?}"
+        );
+    }
+}

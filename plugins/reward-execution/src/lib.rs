@@ -1,0 +1,190 @@
+//! Whether what the policy ran went well, read from the results of its tools.
+//!
+//! Each result is worth -1 to 1, with a confidence: an exit code or a field that says so (`error`, `ok`, `success`, `status`)
+//! is nearly certain, a first line that begins like an error is likely, and plain text says little. The verdict is the mean
+//! weighted by confidence; its own confidence is the mean one. Below 0.7 it decides nothing: guessing from words is not
+//! knowing.
+
+use clawhost_sdk::{Context, Ending, Episode, Message, Origin, Result, Reward, Source, Verdict, export_reward};
+use serde_json::Value;
+
+/// The reward.
+#[derive(Debug)]
+pub struct Execution;
+
+/// What one result is worth, and how sure that is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Worth {
+    value: f64,
+    confidence: f64,
+}
+
+const fn worth(value: f64, confidence: f64) -> Worth {
+    Worth { value, confidence }
+}
+
+/// The call could not even be run.
+const REFUSED: Worth = worth(-1.0, 1.0);
+/// The result says in a field how it went.
+const FIELD_FAILED: Worth = worth(-1.0, 0.95);
+const FIELD_WORKED: Worth = worth(1.0, 0.95);
+/// The text begins as errors do.
+const WORDS_FAILED: Worth = worth(-1.0, 0.75);
+/// Nothing came back.
+const NOTHING: Worth = worth(-0.5, 0.4);
+/// Text that says neither.
+const TEXT: Worth = worth(0.5, 0.5);
+
+/// How texts about failures begin.
+const ERROR_WORDS: [&str; 8] =
+    ["error", "traceback", "exception", "fatal", "panic", "failed", "permission denied", "command not found"];
+
+impl Reward for Execution {
+    const NAME: &'static str = "reward-execution";
+    const SUMMARY: &'static str = "whether the policy's tools worked, read from their results, with a confidence";
+    const RANGE: (f64, f64) = (-1.0, 1.0);
+    const SOURCE: Source = Source::Execution;
+
+    fn score(episode: &Episode, _: &Context) -> Result<Verdict> {
+        if matches!(episode.ending(), Ending::Failed(_)) {
+            return Ok(Verdict::NotApplicable("the episode failed".into()));
+        }
+        let turns = episode.turns();
+        let results: Vec<Worth> = turns.iter().flat_map(|turn| &turn.tool_results).map(judge).collect();
+        let sure: f64 = results.iter().map(|worth| worth.confidence).sum();
+        if results.is_empty() {
+            return Ok(Verdict::NotApplicable("no tool was called".into()));
+        }
+        let value = results.iter().map(|worth| worth.value * worth.confidence).sum::<f64>() / sure;
+        let failed = results.iter().filter(|worth| worth.value < 0.0).count();
+        Ok(Verdict::scored(value.clamp(-1.0, 1.0))
+            .with_confidence(sure / results.len() as f64)
+            .with_part("results", results.len() as f64)
+            .with_part("failed", failed as f64)
+            .because(format!("{failed} of {} tool results look like failures", results.len())))
+    }
+}
+
+fn judge(result: &Message) -> Worth {
+    if result.origin == Origin::Host {
+        return REFUSED;
+    }
+    let text = result.plain_text();
+    let text = text.trim();
+    if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(text) {
+        return by_fields(&fields);
+    }
+    if text.is_empty() {
+        return NOTHING;
+    }
+    let first = text.lines().next().unwrap_or_default().to_lowercase();
+    if let Some(code) = first.strip_prefix("exit code").map(|rest| rest.trim_matches([':', ' '])) {
+        return if code.starts_with('0') { FIELD_WORKED } else { FIELD_FAILED };
+    }
+    if ERROR_WORDS.iter().any(|word| first.starts_with(word)) {
+        return WORDS_FAILED;
+    }
+    TEXT
+}
+
+fn by_fields(fields: &serde_json::Map<String, Value>) -> Worth {
+    let get = |name: &str| fields.get(name);
+    let says = |worked: bool| if worked { FIELD_WORKED } else { FIELD_FAILED };
+    // An error that is named wins over everything that claims success.
+    let named = get("error").or_else(|| get("errors"));
+    if named.is_some_and(|error| {
+        !matches!(error, Value::Null | Value::Bool(false)) && *error != "" && *error != serde_json::json!([])
+    }) {
+        return FIELD_FAILED;
+    }
+    for name in ["exit_code", "returncode", "exitCode"] {
+        if let Some(code) = get(name).and_then(Value::as_i64) {
+            return says(code == 0);
+        }
+    }
+    for name in ["ok", "success", "passed"] {
+        if let Some(worked) = get(name).and_then(Value::as_bool) {
+            return says(worked);
+        }
+    }
+    match get("status").or_else(|| get("status_code")) {
+        Some(Value::Number(code)) => says(code.as_i64().is_some_and(|code| (100..400).contains(&code) || code == 0)),
+        Some(Value::String(word))
+            if ["ok", "success", "succeeded", "passed"].contains(&word.to_lowercase().as_str()) =>
+        {
+            FIELD_WORKED
+        }
+        Some(Value::String(word)) if ["error", "failed", "failure"].contains(&word.to_lowercase().as_str()) => {
+            FIELD_FAILED
+        }
+        _ => TEXT,
+    }
+}
+
+export_reward!(Execution);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_sdk::Task;
+    use clawhost_sdk::testing::{Recording, judge as ask};
+
+    fn verdict(results: &[&str]) -> Verdict {
+        let recording = Recording::of(Task::new("train", "t", "")).acted(Message::calling("c", "run", "{}"));
+        let recording = results.iter().fold(recording, |recording, result| recording.answered("c", *result));
+        ask::<Execution>(vec![recording.ended(Ending::Terminated)], &[]).unwrap().remove(0)
+    }
+
+    fn check(result: &str, expected: Worth) {
+        let Verdict::Scored { value, confidence, .. } = verdict(&[result]) else { panic!("{result}") };
+        assert_eq!(worth(value, confidence), expected, "{result}");
+    }
+
+    #[test]
+    fn fields_say_it_nearly_for_certain() {
+        for text in [
+            r#"{"ok": true}"#,
+            r#"{"exit_code": 0, "output": "error"}"#,
+            r#"{"status": 200}"#,
+            r#"{"status": "passed"}"#,
+        ] {
+            check(text, FIELD_WORKED);
+        }
+        for text in [
+            r#"{"ok": false}"#,
+            r#"{"returncode": 2}"#,
+            r#"{"status": 404}"#,
+            r#"{"success": true, "error": "no"}"#,
+            "exit code: 1",
+        ] {
+            check(text, FIELD_FAILED);
+        }
+        check(r#"{"error": null, "success": true}"#, FIELD_WORKED);
+        check("exit code 0\nall tests pass", FIELD_WORKED);
+    }
+
+    #[test]
+    fn words_say_less_and_plain_text_little() {
+        check("Traceback (most recent call last):", WORDS_FAILED);
+        check("error: no such file", WORDS_FAILED);
+        check("a text about an error", TEXT);
+        check("404", TEXT);
+        check("", NOTHING);
+    }
+
+    #[test]
+    fn results_are_weighed_by_confidence_and_unsure_ones_stay_unsure() {
+        let Verdict::Scored { value, confidence, .. } = verdict(&[r#"{"ok": true}"#, "some text"]) else { panic!() };
+        assert!((value - (0.95 + 0.25) / 1.45).abs() < 1e-12 && (confidence - 0.725).abs() < 1e-12);
+        let Verdict::Scored { confidence, .. } = verdict(&["some text", "more"]) else { panic!() };
+        assert!(confidence < 0.7, "words alone decide nothing");
+        assert!(matches!(verdict(&[]), Verdict::NotApplicable(_)));
+    }
+
+    #[test]
+    fn a_call_that_the_host_refused_failed() {
+        let recording = Recording::of(Task::new("train", "t", "")).acted(Message::calling("c", "rum", "{}"));
+        let episode = recording.refused("c", "there is no tool `rum`").ended(Ending::Terminated);
+        assert_eq!(ask::<Execution>(vec![episode], &[]).unwrap()[0].value(), Some(-1.0));
+    }
+}

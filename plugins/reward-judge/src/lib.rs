@@ -1,0 +1,201 @@
+//! The opinion of a model: asked several times, decided by majority.
+//!
+//! The model comes from the operator's grant (`--grant llm:judge=SPEC`). It is shown the task, what happened, and a rubric,
+//! and ends its answer with a vote: `\boxed{1}` for good, `\boxed{-1}` for bad, `\boxed{0}` for neither. What an agent or an
+//! environment wrote is fenced and marked as material, because it may try to tell the judge what to say; a
+//! fence that the material contains itself is broken up.
+//!
+//! An answer without a vote is no vote. The value that has more votes than any other is the verdict; its confidence is its share of
+//! the votes asked for. Without such a value there is no verdict (`not-applicable`); without any vote, or when the
+//! model does not answer, the verdict is `failed`.
+
+mod material;
+
+use clawhost_sdk::llm::{Request, complete_batch, error_text};
+use clawhost_sdk::{
+    Context, Ending, Episode, Message, OptionSpec, Result, Reward, Role, Source, Verdict, export_reward, log,
+};
+
+/// The reward.
+#[derive(Debug)]
+pub struct Judge;
+
+const ALIAS: &str = "judge";
+const DEFAULT_VOTES: u32 = 3;
+const MOST_VOTES: u32 = 15;
+const DEFAULT_TEMPERATURE: f32 = 0.7;
+const DEFAULT_TOKENS: u32 = 512;
+const RUBRIC: &str = "Did the agent do what the task asks, correctly and completely?";
+/// Bytes of material a judge reads: a long episode is cut in the middle.
+const DEFAULT_BYTES: usize = 24_000;
+
+impl Reward for Judge {
+    const NAME: &'static str = "reward-judge";
+    const SUMMARY: &'static str = "a granted model's majority vote: 1 good, 0 neither, -1 bad";
+    const RANGE: (f64, f64) = (-1.0, 1.0);
+    const SOURCE: Source = Source::Judge;
+
+    fn options() -> Vec<OptionSpec> {
+        vec![
+            OptionSpec::new("alias", ALIAS, "which granted model to ask"),
+            OptionSpec::new("votes", "3", "how often to ask, 1 to 15"),
+            OptionSpec::new("temperature", "0.7", "of the judge, 0 to 2"),
+            OptionSpec::new("max_tokens", "512", "most tokens of one answer"),
+            OptionSpec::new("max_bytes", "24000", "most bytes of the episode that are shown"),
+            OptionSpec::new("rubric", RUBRIC, "what makes an episode good"),
+            OptionSpec::new("reference", "show", "whether the judge sees the task's reference: show or hide"),
+        ]
+    }
+
+    fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
+        let votes = context.option_or("votes", DEFAULT_VOTES)?;
+        let temperature = context.option_or("temperature", DEFAULT_TEMPERATURE)?;
+        let max_tokens = context.option_or("max_tokens", DEFAULT_TOKENS)?;
+        let max_bytes = context.option_or("max_bytes", DEFAULT_BYTES)?;
+        if !(1..=MOST_VOTES).contains(&votes) || !(0.0..=2.0).contains(&temperature) || max_tokens == 0 {
+            return Err("votes must be 1 to 15, temperature 0 to 2, max_tokens at least 1".into());
+        }
+        let show_reference = match context.option("reference").unwrap_or("show") {
+            "show" => true,
+            "hide" => false,
+            other => return Err(format!("reference={other} is neither show nor hide").into()),
+        };
+        if matches!(episode.ending(), Ending::Failed(_)) {
+            return Ok(Verdict::NotApplicable("the episode failed".into()));
+        }
+        let rubric = context.option("rubric").unwrap_or(RUBRIC);
+        let question = material::question(episode, rubric, show_reference, max_bytes);
+        let alias = context.option("alias").unwrap_or(ALIAS);
+        let ask = |vote: u32| Request {
+            alias: alias.to_owned(),
+            messages: vec![Message::text(Role::System, material::INSTRUCTION), Message::user(question.clone())],
+            tools: Vec::new(),
+            max_tokens,
+            temperature,
+            seed: Some(context.seed.wrapping_add(u64::from(vote))),
+            stop: Vec::new(),
+            extra: Vec::new(),
+        };
+        let requests: Vec<Request> = (0..votes).map(ask).collect();
+        let answers = complete_batch(&requests).map_err(error_text)?;
+        let mut counted = [0u32; 3];
+        for answer in answers {
+            let text = answer.map_err(|error| format!("the judge did not answer: {}", error_text(error)))?;
+            let text = text.message.plain_text();
+            match vote(&text) {
+                Some(vote) => {
+                    counted.iter_mut().zip(VOTES).filter(|(_, known)| *known == vote).for_each(|(n, _)| *n += 1)
+                }
+                None => log::warn(&format!("no vote in: {}", text.chars().take(200).collect::<String>())),
+            }
+        }
+        decide(counted, votes)
+    }
+}
+
+/// Votes there are.
+const VOTES: [i8; 3] = [-1, 0, 1];
+
+/// The vote in an answer: what stands in its last `\boxed{}`.
+fn vote(text: &str) -> Option<i8> {
+    let (_, after) = text.rsplit_once("\\boxed{")?;
+    let (inside, _) = after.split_once('}')?;
+    inside.trim().trim_start_matches('+').parse().ok().filter(|vote| VOTES.contains(vote))
+}
+
+fn decide(counted: [u32; 3], asked: u32) -> Result<Verdict> {
+    let votes: u32 = counted.iter().sum();
+    if votes == 0 {
+        return Err(
+            format!("the judge was asked {asked} times and never voted; it should end with \\boxed{{1}}").into()
+        );
+    }
+    let most = counted.iter().copied().max().unwrap_or(0);
+    let [bad, neither, good] = counted;
+    let tally = format!("{good} good, {neither} neither, {bad} bad, {} without a vote", asked.saturating_sub(votes));
+    let mut leaders = VOTES.iter().zip(counted).filter(|(_, count)| *count == most);
+    match (leaders.next(), leaders.next()) {
+        (Some((vote, _)), None) => Ok(Verdict::scored(f64::from(*vote))
+            .with_confidence(f64::from(most) / f64::from(asked))
+            .with_part("votes", f64::from(votes))
+            .because(tally)),
+        _ => Ok(Verdict::NotApplicable(format!("the judge is divided: {tally}"))),
+    }
+}
+
+export_reward!(Judge);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_sdk::Task;
+    use clawhost_sdk::Usage;
+    use clawhost_sdk::llm::{LlmError, Response};
+    use clawhost_sdk::testing::{Recording, judge, set_llm};
+
+    fn episode(answer: &str) -> Episode {
+        Recording::of(Task::new("train", "t", "Say hello").with_reference("\"hello\""))
+            .observed("Say hello.")
+            .acted(Message::assistant(answer))
+            .ended(Ending::Terminated)
+    }
+
+    fn response(text: &str) -> Response {
+        let usage = Usage { prompt_tokens: 1, completion_tokens: 1, cached_tokens: 0, extra: vec![] };
+        Response { message: Message::assistant(text), usage, finish: "stop".into(), extra: vec![] }
+    }
+
+    /// The verdict when the judge gives these answers in turn; `None`: it does not answer.
+    fn check(answers: &[Option<&str>], expected: Option<f64>, says: &str) {
+        let texts: Vec<Option<String>> = answers.iter().map(|text| text.map(str::to_owned)).collect();
+        let mut next = texts.clone().into_iter();
+        set_llm(move |_| match next.next().flatten() {
+            Some(text) => Ok(response(&text)),
+            None => Err(LlmError::Unavailable("gone".into())),
+        });
+        let votes = answers.len().to_string();
+        let verdict = judge::<Judge>(vec![episode("hello")], &[("votes", &votes)]).unwrap().remove(0);
+        assert_eq!(verdict.value(), expected, "{texts:?}: {verdict:?}");
+        assert!(format!("{verdict:?}").contains(says), "{says}: {verdict:?}");
+    }
+
+    #[test]
+    fn the_majority_decides_and_an_answer_without_a_vote_is_none() {
+        check(
+            &[Some("fine \\boxed{1}"), Some("\\boxed{1}"), Some("\\boxed{-1}")],
+            Some(1.0),
+            "2 good, 0 neither, 1 bad",
+        );
+        check(&[Some("\\boxed{-1}"), Some("I like it."), Some("\\boxed{-1}")], Some(-1.0), "1 without a vote");
+        check(&[Some("first \\boxed{1}, no: \\boxed{ +0 }")], Some(0.0), "1 neither");
+        check(&[Some("\\boxed{1}"), Some("\\boxed{-1}")], None, "the judge is divided");
+        check(&[Some("\\boxed{7}"), Some("\\boxed{1")], None, "never voted");
+        check(&[Some("A thoughtful essay."), Some("")], None, "never voted");
+    }
+
+    #[test]
+    fn a_call_that_fails_fails_this_verdict() {
+        check(&[Some("\\boxed{1}"), None, Some("\\boxed{1}")], None, "the judge did not answer: gone");
+    }
+
+    #[test]
+    fn confidence_is_the_share_of_the_votes_asked_for() {
+        set_llm(|request| {
+            // Every vote has a seed of its own.
+            Ok(response(if request.seed == Some(0) { "hm" } else { "\\boxed{1}" }))
+        });
+        let verdict = judge::<Judge>(vec![episode("hello")], &[("votes", "4")]).unwrap().remove(0);
+        assert!(matches!(verdict, Verdict::Scored { confidence, .. } if confidence == 0.75), "{verdict:?}");
+    }
+
+    #[test]
+    fn settings_are_checked_before_anything_is_asked() {
+        set_llm(|_| panic!("asked"));
+        for (name, value) in
+            [("votes", "0"), ("votes", "16"), ("temperature", "3"), ("reference", "maybe"), ("max_tokens", "0")]
+        {
+            let verdict = judge::<Judge>(vec![episode("x")], &[(name, value)]).unwrap().remove(0);
+            assert!(matches!(verdict, Verdict::Failed(_)), "{name}={value}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Several rewards in one run, and rewards that come later.
+
+use super::*;
+use clawhost_core::{Clock, Episode, RewardSource, StoreError};
+use clawhost_runtime::{EpisodeSource, ScoreReport, score_stored};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+async fn play_rules(plan: Plan, rewards: Vec<ScoringRule>) -> (RunReport, Arc<Memory>) {
+    let store = Arc::new(Memory::default());
+    let ports = Ports {
+        environment: Arc::new(Counting::default()),
+        rewards,
+        policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
+        store: store.clone(),
+        clock: Arc::new(Still),
+    };
+    let id = clawhost_core::RunId("run-test".into());
+    let report = play_run(id, plan, ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();
+    (report, store)
+}
+
+fn rule(judge: Judge) -> ScoringRule {
+    ScoringRule::new(Arc::new(judge), vec![])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_most_reliable_source_decides_and_every_reward_is_reported() {
+    let judge = rule(Judge::giving(0.125).named("judge").from(RewardSource::Judge));
+    let outcome = rule(Judge::giving(1.0).named("outcome"));
+    let second = ScoringRule { weight: 3.0, ..rule(Judge::giving(0.0).named("second")) };
+    let (report, store) = play_rules(plan(6), vec![judge.clone(), outcome.clone(), second]).await;
+    assert_eq!(report.reward_mean, Some(0.25), "the weighted mean of the outcomes");
+    let means: Vec<_> = report.by_reward.iter().map(|reward| reward.mean).collect();
+    assert_eq!(means, [Some(0.125), Some(1.0), Some(0.0)]);
+    assert!(store.episodes().iter().all(|episode| episode.verdicts.len() == 3));
+
+    let (report, _) = play_rules(plan(6), vec![judge.clone(), ScoringRule { weight: 0.0, ..outcome.clone() }]).await;
+    assert_eq!(report.reward_mean, Some(0.125), "a weight of 0 is recorded and decides nothing");
+    let by_choice = ScoringRule { source: RewardSource::User, ..judge };
+    let (report, _) = play_rules(plan(6), vec![by_choice, outcome]).await;
+    assert_eq!(report.reward_mean, Some(0.125), "the operator says what a reward's source is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_judge_that_fails_leaves_an_outcome_standing_and_is_counted() {
+    let judge = rule(Judge::broken().from(RewardSource::Judge));
+    let (report, _) = play_rules(Plan { failure_budget: 1.0, ..plan(6) }, vec![judge, rule(Judge::giving(1.0))]).await;
+    assert_eq!((report.reward_mean, report.scored, report.failed), (Some(1.0), 6, 6));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reward_of_scope_each_judges_alone_and_one_of_scope_group_together() {
+    let plan = Plan { group: 4, ..plan(8) };
+    let (_, store) = play_rules(plan, vec![rule(Judge::giving(1.0)), rule(Judge::of_groups())]).await;
+    for episode in store.episodes() {
+        let [each, group] = &episode.verdicts[..] else { panic!("{:?}", episode.verdicts) };
+        assert!(each.group_digest.is_none() && group.group_digest.is_some());
+        let Verdict::Scored(card) = &group.verdict else { panic!("{group:?}") };
+        assert_eq!(card.value, 0.25, "it saw the group of four");
+        assert_ne!(each.seed, 0);
+    }
+    let seeds: std::collections::BTreeSet<u64> = store.episodes().iter().map(|e| e.verdicts[0].seed).collect();
+    let of_groups: std::collections::BTreeSet<u64> = store.episodes().iter().map(|e| e.verdicts[1].seed).collect();
+    assert_eq!((seeds.len(), of_groups.len()), (8, 2), "a seed for every call");
+}
+
+/// The store's episodes, in groups.
+struct Kept(Vec<Vec<Episode>>);
+
+impl Kept {
+    fn of(store: &Memory) -> Self {
+        let mut episodes: Vec<Episode> = store.episodes().iter().map(|episode| (**episode).clone()).collect();
+        episodes.sort_by_key(|episode| episode.index);
+        let mut groups: Vec<Vec<Episode>> = Vec::new();
+        for episode in episodes {
+            match groups.last_mut() {
+                Some(group) if group[0].group == episode.group => group.push(episode),
+                _ => groups.push(vec![episode]),
+            }
+        }
+        groups.reverse();
+        Self(groups)
+    }
+}
+
+impl EpisodeSource for Kept {
+    fn next_group(&mut self) -> Result<Option<Vec<Episode>>, StoreError> {
+        Ok(self.0.pop())
+    }
+}
+
+async fn rescore(store: &Memory, rules: &[ScoringRule]) -> ScoreReport {
+    score_stored(&mut Kept::of(store), rules, store, 3, &Cancel::default(), |_| {}).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_reward_is_added_afterwards_and_changes_no_reward() {
+    let (_, store) = play_rules(plan(10), vec![rule(Judge::giving(1.0).named("old"))]).await;
+    let new = rule(Judge::giving(0.25).named("new"));
+    let report = rescore(&store, std::slice::from_ref(&new)).await;
+    let rescored = &report.rewards[0];
+    assert_eq!((rescored.added, rescored.mean, rescored.mean_before), (10, Some(0.25), Some(1.0)));
+    for episode in store.episodes() {
+        assert_eq!(episode.reward, Some(1.0), "the run's reward stands");
+        assert!(episode.verdicts[1].afterwards && !episode.verdicts[0].afterwards);
+    }
+    let again = rescore(&store, &[new, rule(Judge::giving(0.5).named("old"))]).await;
+    assert_eq!((again.rewards[0].added, again.rewards[0].unchanged), (0, 10), "asked twice, recorded once");
+    assert_eq!(again.rewards[1].differing, 10, "what was said stays said");
+    assert!(store.episodes().iter().all(|episode| episode.reward == Some(1.0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_is_made_good_by_asking_again() {
+    let mended = Arc::new(AtomicBool::new(false));
+    let down = || rule(Judge::down(mended.clone(), 0.5));
+    let other = rule(Judge::giving(1.0).named("other"));
+    let (report, store) = play_rules(Plan { failure_budget: 1.0, ..plan(6) }, vec![down(), other]).await;
+    assert_eq!((report.scored, report.failed), (0, 6));
+    let still = rescore(&store, &[down()]).await;
+    assert_eq!((still.rewards[0].failed, still.rewards[0].mean), (6, None));
+    assert!(still.rewards[0].failure.as_deref().unwrap().contains("the judge is down"));
+    mended.store(true, Ordering::Relaxed);
+    let good = rescore(&store, &[down()]).await;
+    assert_eq!((good.rewards[0].made_good, good.rewards[0].failed), (6, 0));
+    for episode in store.episodes() {
+        assert_eq!(episode.reward, Some(0.75), "worked out anew, with what the other had said");
+        assert!(!episode.verdicts[0].afterwards, "it takes the failed one's place");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_episodes_are_not_judged_later_either() {
+    let store = Arc::new(Memory::default());
+    let environment = Counting { failing: 5, ..Counting::default() };
+    let plan = Plan { failure_budget: 1.0, ..plan(20) };
+    let played = play_with(plan, environment, vec![], store.clone(), &Cancel::default()).await;
+    let failed = played.report.unwrap().failed;
+    let report = rescore(&store, &[rule(Judge::giving(1.0))]).await;
+    assert_eq!((report.episodes + report.not_complete, report.not_complete), (20, failed));
+    assert!(store.episodes().iter().all(|episode| episode.ending.is_complete() || episode.verdicts.is_empty()));
+}
+
+/// A clock that goes back with every look at it.
+struct Skewed(AtomicU64);
+
+impl Clock for Skewed {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_sub(3_600_000, Ordering::Relaxed)
+    }
+    fn monotonic_us(&self) -> u64 {
+        self.0.fetch_sub(1_000_000, Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_goes_back_changes_no_result() {
+    let mut reports = Vec::new();
+    for clock in [Arc::new(Still) as Arc<dyn Clock>, Arc::new(Skewed(AtomicU64::new(u64::MAX / 2)))] {
+        let store = Arc::new(Memory::default());
+        let ports = Ports {
+            environment: Arc::new(Counting::default()),
+            rewards: vec![rule(Judge::by_seed())],
+            policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
+            store: store.clone(),
+            clock,
+        };
+        let id = clawhost_core::RunId("run-test".into());
+        let report = play_run(id, plan(5), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();
+        assert!(store.episodes().iter().flat_map(|episode| &episode.turns).all(|turn| turn.timing.policy_us == 0));
+        reports.push(serde_json::to_value(report).unwrap());
+    }
+    assert_eq!(reports[0], reports[1]);
+}
