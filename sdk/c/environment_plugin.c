@@ -160,6 +160,56 @@ void __wasm_export_exports_clawhost_environment_environment_describe_post_return
           }
           break;
         }
+        case 4: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+      }
+      break;
+    }
+  }
+}
+
+__attribute__((__weak__, __export_name__("cabi_post_clawhost:environment/environment@0.1.0#check")))
+void __wasm_export_exports_clawhost_environment_environment_check_post_return(uint8_t * arg0) {
+  switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
+    case 0: {
+      break;
+    }
+    case 1: {
+      switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + sizeof(void*)))) {
+        case 0: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 1: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 2: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 4: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
       }
       break;
     }
@@ -249,6 +299,12 @@ void __wasm_export_exports_clawhost_environment_environment_tasks_post_return(ui
           break;
         }
         case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 4: {
           if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
           }
@@ -436,6 +492,12 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
           }
           break;
         }
+        case 4: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
       }
       break;
     }
@@ -469,6 +531,12 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_resto
           break;
         }
         case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 4: {
           if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
           }
@@ -668,6 +736,12 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
           }
           break;
         }
+        case 4: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
       }
       break;
     }
@@ -710,6 +784,12 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_snaps
           break;
         }
         case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 4: {
           if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
           }
@@ -1121,6 +1201,10 @@ void exports_clawhost_environment_environment_env_error_free(exports_clawhost_en
       break;
     }
     case 3: {
+      environment_plugin_string_free(&ptr->val.invalid_option);
+      break;
+    }
+    case 4: {
       environment_plugin_string_free(&ptr->val.other);
       break;
     }
@@ -1260,6 +1344,13 @@ void __wasm_export_exports_clawhost_environment_environment_episode_dtor(exports
 void exports_clawhost_environment_environment_result_description_env_error_free(exports_clawhost_environment_environment_result_description_env_error_t *ptr) {
   if (!ptr->is_err) {
     exports_clawhost_environment_environment_description_free(&ptr->val.ok);
+  } else {
+    exports_clawhost_environment_environment_env_error_free(&ptr->val.err);
+  }
+}
+
+void exports_clawhost_environment_environment_result_void_env_error_free(exports_clawhost_environment_environment_result_void_env_error_t *ptr) {
+  if (!ptr->is_err) {
   } else {
     exports_clawhost_environment_environment_env_error_free(&ptr->val.err);
   }
@@ -1734,10 +1825,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_describe(void) 
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload4 = &(*payload0).val.other;
+        const environment_plugin_string_t *payload4 = &(*payload0).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload5 = &(*payload0).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload5).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload5).ptr;
         break;
       }
     }
@@ -1759,6 +1857,61 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_describe(void) 
     *((uint8_t **)(ptr + (13*sizeof(void*)))) = (uint8_t *) ((*payload).splits).ptr;
     *((size_t*)(ptr + (16*sizeof(void*)))) = ((*payload).extra).len;
     *((uint8_t **)(ptr + (15*sizeof(void*)))) = (uint8_t *) ((*payload).extra).ptr;
+  }
+  return ptr;
+}
+
+__attribute__((__export_name__("clawhost:environment/environment@0.1.0#check")))
+uint8_t * __wasm_export_exports_clawhost_environment_environment_check(uint8_t * arg, size_t arg0) {
+  exports_clawhost_environment_environment_attributes_t arg1 = (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(arg), (arg0) };
+  exports_clawhost_environment_environment_result_void_env_error_t ret;
+  exports_clawhost_environment_environment_env_error_t err;
+  ret.is_err = !exports_clawhost_environment_environment_check(&arg1, &err);
+  if (ret.is_err) {
+    ret.val.err = err;
+  }
+  uint8_t *ptr = (uint8_t *) &RET_AREA;
+  if ((ret).is_err) {
+    const exports_clawhost_environment_environment_env_error_t *payload2 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload2).tag) {
+      case 0: {
+        const environment_plugin_string_t *payload3 = &(*payload2).val.unknown_task;
+        *((int8_t*)(ptr + sizeof(void*))) = 0;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload3).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload3).ptr;
+        break;
+      }
+      case 1: {
+        const environment_plugin_string_t *payload4 = &(*payload2).val.invalid_snapshot;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
+        break;
+      }
+      case 2: {
+        const environment_plugin_string_t *payload5 = &(*payload2).val.unsupported;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload5).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload5).ptr;
+        break;
+      }
+      case 3: {
+        const environment_plugin_string_t *payload6 = &(*payload2).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload6).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload6).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload7 = &(*payload2).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload7).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload7).ptr;
+        break;
+      }
+    }
+  } else {
+    *((int8_t*)(ptr + 0)) = 0;
   }
   return ptr;
 }
@@ -1806,10 +1959,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_tasks(int64_t a
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload14 = &(*payload10).val.other;
+        const environment_plugin_string_t *payload14 = &(*payload10).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload14).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload14).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload15 = &(*payload10).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload15).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload15).ptr;
         break;
       }
     }
@@ -1888,10 +2048,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_static_episode_
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload12 = &(*payload8).val.other;
+        const environment_plugin_string_t *payload12 = &(*payload8).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload13 = &(*payload8).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload13).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload13).ptr;
         break;
       }
     }
@@ -1984,10 +2151,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_static_episode_
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload6 = &(*payload2).val.other;
+        const environment_plugin_string_t *payload6 = &(*payload2).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload6).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload6).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload7 = &(*payload2).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload7).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload7).ptr;
         break;
       }
     }
@@ -2060,10 +2234,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_method_episode_
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload31 = &(*payload27).val.other;
+        const environment_plugin_string_t *payload31 = &(*payload27).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload31).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload31).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload32 = &(*payload27).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload32).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload32).ptr;
         break;
       }
     }
@@ -2143,10 +2324,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_method_episode_
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload4 = &(*payload0).val.other;
+        const environment_plugin_string_t *payload4 = &(*payload0).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload5 = &(*payload0).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload5).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload5).ptr;
         break;
       }
     }

@@ -119,7 +119,8 @@ typedef struct {
   environment_plugin_string_t val;
 } environment_plugin_option_string_t;
 
-// One message of a conversation. At most 64 parts, 1 MiB in all.
+// One message of a conversation. At most 64 parts, 1 MiB in all. Its text is that of its text and JSON parts, joined by
+// line ends.
 typedef struct clawhost_types_types_message_t {
   // Who speaks.
   clawhost_types_types_role_t   role;
@@ -192,7 +193,8 @@ typedef struct clawhost_types_types_task_t {
 
 // Everything that may change what a call answers. The host records it with the call.
 typedef struct clawhost_types_types_context_t {
-  // The source of all randomness. Equal seeds must give equal answers.
+  // The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
+  // doubles read it exactly.
   uint64_t   seed;
   // The operator's choices, checked against `about.options` beforehand.
   clawhost_types_types_attributes_t   options;
@@ -430,6 +432,7 @@ typedef struct exports_clawhost_environment_environment_env_error_t {
     environment_plugin_string_t     unknown_task;
     environment_plugin_string_t     invalid_snapshot;
     environment_plugin_string_t     unsupported;
+    environment_plugin_string_t     invalid_option;
     environment_plugin_string_t     other;
   } val;
 } exports_clawhost_environment_environment_env_error_t;
@@ -440,8 +443,10 @@ typedef struct exports_clawhost_environment_environment_env_error_t {
 #define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_ENV_ERROR_INVALID_SNAPSHOT 1
 // The feature is not offered.
 #define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_ENV_ERROR_UNSUPPORTED 2
+// An option has a value that makes no sense; the text says which, and what would.
+#define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_ENV_ERROR_INVALID_OPTION 3
 // Anything else.
-#define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_ENV_ERROR_OTHER 3
+#define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_ENV_ERROR_OTHER 4
 
 // A named set of tasks.
 typedef struct exports_clawhost_environment_environment_split_t {
@@ -571,6 +576,13 @@ typedef struct {
 } exports_clawhost_environment_environment_result_description_env_error_t;
 
 typedef struct {
+  bool is_err;
+  union {
+    exports_clawhost_environment_environment_env_error_t err;
+  } val;
+} exports_clawhost_environment_environment_result_void_env_error_t;
+
+typedef struct {
   exports_clawhost_environment_environment_task_t *ptr;
   size_t len;
 } exports_clawhost_environment_environment_list_task_t;
@@ -643,6 +655,7 @@ extern bool clawhost_kv_kv_keys(environment_plugin_string_t *prefix, uint32_t li
 
 // Exported Functions from `clawhost:environment/environment@0.1.0`
 bool exports_clawhost_environment_environment_describe(exports_clawhost_environment_environment_description_t *ret, exports_clawhost_environment_environment_env_error_t *err);
+bool exports_clawhost_environment_environment_check(exports_clawhost_environment_environment_attributes_t *options, exports_clawhost_environment_environment_env_error_t *err);
 bool exports_clawhost_environment_environment_tasks(exports_clawhost_environment_environment_context_t *context, environment_plugin_string_t *split, uint64_t offset, uint32_t limit, exports_clawhost_environment_environment_list_task_t *ret, exports_clawhost_environment_environment_env_error_t *err);
 bool exports_clawhost_environment_environment_static_episode_start(exports_clawhost_environment_environment_params_t *params, exports_clawhost_environment_environment_tuple2_own_episode_opening_t *ret, exports_clawhost_environment_environment_env_error_t *err);
 bool exports_clawhost_environment_environment_static_episode_restore(exports_clawhost_environment_environment_params_t *params, environment_plugin_list_u8_t *state, exports_clawhost_environment_environment_own_episode_t *ret, exports_clawhost_environment_environment_env_error_t *err);
@@ -780,6 +793,8 @@ extern exports_clawhost_environment_environment_episode_t* exports_clawhost_envi
 void exports_clawhost_environment_environment_episode_destructor(exports_clawhost_environment_environment_episode_t *rep);
 
 void exports_clawhost_environment_environment_result_description_env_error_free(exports_clawhost_environment_environment_result_description_env_error_t *ptr);
+
+void exports_clawhost_environment_environment_result_void_env_error_free(exports_clawhost_environment_environment_result_void_env_error_t *ptr);
 
 void exports_clawhost_environment_environment_list_task_free(exports_clawhost_environment_environment_list_task_t *ptr);
 

@@ -165,6 +165,50 @@ void __wasm_export_exports_clawhost_reflector_reflector_describe_post_return(uin
           }
           break;
         }
+        case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+      }
+      break;
+    }
+  }
+}
+
+__attribute__((__weak__, __export_name__("cabi_post_clawhost:reflector/reflector@0.1.0#check")))
+void __wasm_export_exports_clawhost_reflector_reflector_check_post_return(uint8_t * arg0) {
+  switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
+    case 0: {
+      break;
+    }
+    case 1: {
+      switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + sizeof(void*)))) {
+        case 0: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 1: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 2: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
       }
       break;
     }
@@ -350,6 +394,12 @@ void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint
           break;
         }
         case 2: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 3: {
           if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
           }
@@ -871,6 +921,10 @@ void exports_clawhost_reflector_reflector_reflect_error_free(exports_clawhost_re
       break;
     }
     case 2: {
+      reflector_plugin_string_free(&ptr->val.invalid_option);
+      break;
+    }
+    case 3: {
       reflector_plugin_string_free(&ptr->val.other);
       break;
     }
@@ -972,6 +1026,13 @@ void exports_clawhost_reflector_reflector_proposal_free(exports_clawhost_reflect
 void exports_clawhost_reflector_reflector_result_about_reflect_error_free(exports_clawhost_reflector_reflector_result_about_reflect_error_t *ptr) {
   if (!ptr->is_err) {
     exports_clawhost_reflector_reflector_about_free(&ptr->val.ok);
+  } else {
+    exports_clawhost_reflector_reflector_reflect_error_free(&ptr->val.err);
+  }
+}
+
+void exports_clawhost_reflector_reflector_result_void_reflect_error_free(exports_clawhost_reflector_reflector_result_void_reflect_error_t *ptr) {
+  if (!ptr->is_err) {
   } else {
     exports_clawhost_reflector_reflector_reflect_error_free(&ptr->val.err);
   }
@@ -1547,10 +1608,17 @@ uint8_t * __wasm_export_exports_clawhost_reflector_reflector_describe(void) {
         break;
       }
       case 2: {
-        const reflector_plugin_string_t *payload3 = &(*payload0).val.other;
+        const reflector_plugin_string_t *payload3 = &(*payload0).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload3).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload3).ptr;
+        break;
+      }
+      case 3: {
+        const reflector_plugin_string_t *payload4 = &(*payload0).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
         break;
       }
     }
@@ -1572,6 +1640,54 @@ uint8_t * __wasm_export_exports_clawhost_reflector_reflector_describe(void) {
   return ptr;
 }
 
+__attribute__((__export_name__("clawhost:reflector/reflector@0.1.0#check")))
+uint8_t * __wasm_export_exports_clawhost_reflector_reflector_check(uint8_t * arg, size_t arg0) {
+  exports_clawhost_reflector_reflector_attributes_t arg1 = (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(arg), (arg0) };
+  exports_clawhost_reflector_reflector_result_void_reflect_error_t ret;
+  exports_clawhost_reflector_reflector_reflect_error_t err;
+  ret.is_err = !exports_clawhost_reflector_reflector_check(&arg1, &err);
+  if (ret.is_err) {
+    ret.val.err = err;
+  }
+  uint8_t *ptr = (uint8_t *) &RET_AREA;
+  if ((ret).is_err) {
+    const exports_clawhost_reflector_reflector_reflect_error_t *payload2 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload2).tag) {
+      case 0: {
+        const reflector_plugin_string_t *payload3 = &(*payload2).val.invalid_input;
+        *((int8_t*)(ptr + sizeof(void*))) = 0;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload3).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload3).ptr;
+        break;
+      }
+      case 1: {
+        const reflector_plugin_string_t *payload4 = &(*payload2).val.model;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
+        break;
+      }
+      case 2: {
+        const reflector_plugin_string_t *payload5 = &(*payload2).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload5).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload5).ptr;
+        break;
+      }
+      case 3: {
+        const reflector_plugin_string_t *payload6 = &(*payload2).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload6).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload6).ptr;
+        break;
+      }
+    }
+  } else {
+    *((int8_t*)(ptr + 0)) = 0;
+  }
+  return ptr;
+}
+
 __attribute__((__export_name__("clawhost:reflector/reflector@0.1.0#reflect")))
 uint8_t * __wasm_export_exports_clawhost_reflector_reflector_reflect(int64_t arg, uint8_t * arg0, size_t arg1, uint8_t * arg2, size_t arg3, uint8_t * arg4, size_t arg5, uint8_t * arg6, size_t arg7, uint8_t * arg8, size_t arg9, int32_t arg10) {
   exports_clawhost_reflector_reflector_context_t arg11 = (clawhost_types_types_context_t) {
@@ -1587,7 +1703,7 @@ uint8_t * __wasm_export_exports_clawhost_reflector_reflector_reflect(int64_t arg
   exports_clawhost_reflector_reflector_result_list_proposal_reflect_error_t ret;
   exports_clawhost_reflector_reflector_list_proposal_t ok;
   exports_clawhost_reflector_reflector_reflect_error_t err;
-  ret.is_err = !exports_clawhost_reflector_reflector_reflect(&arg11, &arg12, (exports_clawhost_reflector_reflector_borrow_group_t) { arg10 }, &ok, &err);
+  ret.is_err = !exports_clawhost_reflector_reflector_reflect(&arg11, &arg12, (exports_clawhost_reflector_reflector_own_group_t) { arg10 }, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -1613,10 +1729,17 @@ uint8_t * __wasm_export_exports_clawhost_reflector_reflector_reflect(int64_t arg
         break;
       }
       case 2: {
-        const reflector_plugin_string_t *payload21 = &(*payload18).val.other;
+        const reflector_plugin_string_t *payload21 = &(*payload18).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload21).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload21).ptr;
+        break;
+      }
+      case 3: {
+        const reflector_plugin_string_t *payload22 = &(*payload18).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload22).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload22).ptr;
         break;
       }
     }

@@ -105,7 +105,8 @@ typedef struct {
   reflector_plugin_string_t val;
 } reflector_plugin_option_string_t;
 
-// One message of a conversation. At most 64 parts, 1 MiB in all.
+// One message of a conversation. At most 64 parts, 1 MiB in all. Its text is that of its text and JSON parts, joined by
+// line ends.
 typedef struct clawhost_types_types_message_t {
   // Who speaks.
   clawhost_types_types_role_t   role;
@@ -178,7 +179,8 @@ typedef struct clawhost_types_types_task_t {
 
 // Everything that may change what a call answers. The host records it with the call.
 typedef struct clawhost_types_types_context_t {
-  // The source of all randomness. Equal seeds must give equal answers.
+  // The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
+  // doubles read it exactly.
   uint64_t   seed;
   // The operator's choices, checked against `about.options` beforehand.
   clawhost_types_types_attributes_t   options;
@@ -511,6 +513,7 @@ typedef struct exports_clawhost_reflector_reflector_reflect_error_t {
   union {
     reflector_plugin_string_t     invalid_input;
     reflector_plugin_string_t     model;
+    reflector_plugin_string_t     invalid_option;
     reflector_plugin_string_t     other;
   } val;
 } exports_clawhost_reflector_reflector_reflect_error_t;
@@ -519,8 +522,10 @@ typedef struct exports_clawhost_reflector_reflector_reflect_error_t {
 #define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_REFLECT_ERROR_INVALID_INPUT 0
 // The model failed.
 #define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_REFLECT_ERROR_MODEL 1
+// An option has a value that makes no sense; the text says which, and what would.
+#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_REFLECT_ERROR_INVALID_OPTION 2
 // Anything else.
-#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_REFLECT_ERROR_OTHER 2
+#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_REFLECT_ERROR_OTHER 3
 
 // One lesson.
 typedef struct exports_clawhost_reflector_reflector_entry_t {
@@ -619,7 +624,14 @@ typedef struct {
   } val;
 } exports_clawhost_reflector_reflector_result_about_reflect_error_t;
 
-typedef clawhost_episode_view_borrow_group_t exports_clawhost_reflector_reflector_borrow_group_t;
+typedef struct {
+  bool is_err;
+  union {
+    exports_clawhost_reflector_reflector_reflect_error_t err;
+  } val;
+} exports_clawhost_reflector_reflector_result_void_reflect_error_t;
+
+typedef clawhost_episode_view_own_group_t exports_clawhost_reflector_reflector_own_group_t;
 
 typedef struct {
   exports_clawhost_reflector_reflector_proposal_t *ptr;
@@ -645,8 +657,8 @@ extern void clawhost_episode_view_method_episode_view_tools(clawhost_episode_vie
 extern void clawhost_episode_view_method_episode_view_environment(clawhost_episode_view_borrow_episode_view_t self, reflector_plugin_string_t *ret);
 // How many turns there are.
 extern uint32_t clawhost_episode_view_method_episode_view_turn_count(clawhost_episode_view_borrow_episode_view_t self);
-// Turns from `start` on: at most `count`, at most 64 and 1 MiB. Fewer than asked means "ask again from there";
-// none means the end.
+// Turns from `start` on: at most `count`, at most 64 and 1 MiB, but always at least one where there is one.
+// Fewer than asked means "ask again from there"; none means the end.
 extern void clawhost_episode_view_method_episode_view_turns(clawhost_episode_view_borrow_episode_view_t self, uint32_t start, uint32_t count, clawhost_episode_view_list_turn_t *ret);
 // The environment's messages after the last action: often the feedback.
 extern void clawhost_episode_view_method_episode_view_closing(clawhost_episode_view_borrow_episode_view_t self, clawhost_episode_view_list_message_t *ret);
@@ -684,7 +696,8 @@ extern bool clawhost_kv_kv_keys(reflector_plugin_string_t *prefix, uint32_t limi
 
 // Exported Functions from `clawhost:reflector/reflector@0.1.0`
 bool exports_clawhost_reflector_reflector_describe(exports_clawhost_reflector_reflector_about_t *ret, exports_clawhost_reflector_reflector_reflect_error_t *err);
-bool exports_clawhost_reflector_reflector_reflect(exports_clawhost_reflector_reflector_context_t *context, exports_clawhost_reflector_reflector_playbook_t *playbook, exports_clawhost_reflector_reflector_borrow_group_t group, exports_clawhost_reflector_reflector_list_proposal_t *ret, exports_clawhost_reflector_reflector_reflect_error_t *err);
+bool exports_clawhost_reflector_reflector_check(exports_clawhost_reflector_reflector_attributes_t *options, exports_clawhost_reflector_reflector_reflect_error_t *err);
+bool exports_clawhost_reflector_reflector_reflect(exports_clawhost_reflector_reflector_context_t *context, exports_clawhost_reflector_reflector_playbook_t *playbook, exports_clawhost_reflector_reflector_own_group_t group, exports_clawhost_reflector_reflector_list_proposal_t *ret, exports_clawhost_reflector_reflector_reflect_error_t *err);
 
 // Helper Functions
 
@@ -835,6 +848,8 @@ void exports_clawhost_reflector_reflector_list_evidence_free(exports_clawhost_re
 void exports_clawhost_reflector_reflector_proposal_free(exports_clawhost_reflector_reflector_proposal_t *ptr);
 
 void exports_clawhost_reflector_reflector_result_about_reflect_error_free(exports_clawhost_reflector_reflector_result_about_reflect_error_t *ptr);
+
+void exports_clawhost_reflector_reflector_result_void_reflect_error_free(exports_clawhost_reflector_reflector_result_void_reflect_error_t *ptr);
 
 void exports_clawhost_reflector_reflector_list_proposal_free(exports_clawhost_reflector_reflector_list_proposal_t *ptr);
 

@@ -197,6 +197,50 @@ void __wasm_export_exports_clawhost_reward_reward_describe_post_return(uint8_t *
           }
           break;
         }
+        case 3: {
+          if ((*((size_t*) (arg0 + (8+2*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (8+1*sizeof(void*)))));
+          }
+          break;
+        }
+      }
+      break;
+    }
+  }
+}
+
+__attribute__((__weak__, __export_name__("cabi_post_clawhost:reward/reward@0.1.0#check")))
+void __wasm_export_exports_clawhost_reward_reward_check_post_return(uint8_t * arg0) {
+  switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
+    case 0: {
+      break;
+    }
+    case 1: {
+      switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + sizeof(void*)))) {
+        case 0: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 1: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 2: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 3: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
       }
       break;
     }
@@ -295,6 +339,12 @@ void __wasm_export_exports_clawhost_reward_reward_score_post_return(uint8_t * ar
           break;
         }
         case 2: {
+          if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
+          }
+          break;
+        }
+        case 3: {
           if ((*((size_t*) (arg0 + (3*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (arg0 + (2*sizeof(void*)))));
           }
@@ -820,6 +870,10 @@ void exports_clawhost_reward_reward_reward_error_free(exports_clawhost_reward_re
       break;
     }
     case 2: {
+      reward_plugin_string_free(&ptr->val.invalid_option);
+      break;
+    }
+    case 3: {
       reward_plugin_string_free(&ptr->val.other);
       break;
     }
@@ -893,6 +947,13 @@ void exports_clawhost_reward_reward_verdict_free(exports_clawhost_reward_reward_
 void exports_clawhost_reward_reward_result_description_reward_error_free(exports_clawhost_reward_reward_result_description_reward_error_t *ptr) {
   if (!ptr->is_err) {
     exports_clawhost_reward_reward_description_free(&ptr->val.ok);
+  } else {
+    exports_clawhost_reward_reward_reward_error_free(&ptr->val.err);
+  }
+}
+
+void exports_clawhost_reward_reward_result_void_reward_error_free(exports_clawhost_reward_reward_result_void_reward_error_t *ptr) {
+  if (!ptr->is_err) {
   } else {
     exports_clawhost_reward_reward_reward_error_free(&ptr->val.err);
   }
@@ -1468,10 +1529,17 @@ uint8_t * __wasm_export_exports_clawhost_reward_reward_describe(void) {
         break;
       }
       case 2: {
-        const reward_plugin_string_t *payload7 = &(*payload4).val.other;
+        const reward_plugin_string_t *payload7 = &(*payload4).val.invalid_option;
         *((int8_t*)(ptr + 8)) = 2;
         *((size_t*)(ptr + (8+2*sizeof(void*)))) = (*payload7).len;
         *((uint8_t **)(ptr + (8+1*sizeof(void*)))) = (uint8_t *) (*payload7).ptr;
+        break;
+      }
+      case 3: {
+        const reward_plugin_string_t *payload8 = &(*payload4).val.other;
+        *((int8_t*)(ptr + 8)) = 3;
+        *((size_t*)(ptr + (8+2*sizeof(void*)))) = (*payload8).len;
+        *((uint8_t **)(ptr + (8+1*sizeof(void*)))) = (uint8_t *) (*payload8).ptr;
         break;
       }
     }
@@ -1519,6 +1587,54 @@ uint8_t * __wasm_export_exports_clawhost_reward_reward_describe(void) {
   return ptr;
 }
 
+__attribute__((__export_name__("clawhost:reward/reward@0.1.0#check")))
+uint8_t * __wasm_export_exports_clawhost_reward_reward_check(uint8_t * arg, size_t arg0) {
+  exports_clawhost_reward_reward_attributes_t arg1 = (clawhost_types_types_attributes_t) { (reward_plugin_tuple2_string_string_t*)(arg), (arg0) };
+  exports_clawhost_reward_reward_result_void_reward_error_t ret;
+  exports_clawhost_reward_reward_reward_error_t err;
+  ret.is_err = !exports_clawhost_reward_reward_check(&arg1, &err);
+  if (ret.is_err) {
+    ret.val.err = err;
+  }
+  uint8_t *ptr = (uint8_t *) &RET_AREA;
+  if ((ret).is_err) {
+    const exports_clawhost_reward_reward_reward_error_t *payload2 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload2).tag) {
+      case 0: {
+        const reward_plugin_string_t *payload3 = &(*payload2).val.invalid_input;
+        *((int8_t*)(ptr + sizeof(void*))) = 0;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload3).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload3).ptr;
+        break;
+      }
+      case 1: {
+        const reward_plugin_string_t *payload4 = &(*payload2).val.judge;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
+        break;
+      }
+      case 2: {
+        const reward_plugin_string_t *payload5 = &(*payload2).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload5).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload5).ptr;
+        break;
+      }
+      case 3: {
+        const reward_plugin_string_t *payload6 = &(*payload2).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload6).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload6).ptr;
+        break;
+      }
+    }
+  } else {
+    *((int8_t*)(ptr + 0)) = 0;
+  }
+  return ptr;
+}
+
 __attribute__((__export_name__("clawhost:reward/reward@0.1.0#score")))
 uint8_t * __wasm_export_exports_clawhost_reward_reward_score(int64_t arg, uint8_t * arg0, size_t arg1, int32_t arg2) {
   exports_clawhost_reward_reward_context_t arg3 = (clawhost_types_types_context_t) {
@@ -1528,7 +1644,7 @@ uint8_t * __wasm_export_exports_clawhost_reward_reward_score(int64_t arg, uint8_
   exports_clawhost_reward_reward_result_list_verdict_reward_error_t ret;
   exports_clawhost_reward_reward_list_verdict_t ok;
   exports_clawhost_reward_reward_reward_error_t err;
-  ret.is_err = !exports_clawhost_reward_reward_score(&arg3, (exports_clawhost_reward_reward_borrow_group_t) { arg2 }, &ok, &err);
+  ret.is_err = !exports_clawhost_reward_reward_score(&arg3, (exports_clawhost_reward_reward_own_group_t) { arg2 }, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -1554,10 +1670,17 @@ uint8_t * __wasm_export_exports_clawhost_reward_reward_score(int64_t arg, uint8_
         break;
       }
       case 2: {
-        const reward_plugin_string_t *payload11 = &(*payload8).val.other;
+        const reward_plugin_string_t *payload11 = &(*payload8).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload11).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
+        break;
+      }
+      case 3: {
+        const reward_plugin_string_t *payload12 = &(*payload8).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
         break;
       }
     }

@@ -105,7 +105,8 @@ typedef struct {
   reward_plugin_string_t val;
 } reward_plugin_option_string_t;
 
-// One message of a conversation. At most 64 parts, 1 MiB in all.
+// One message of a conversation. At most 64 parts, 1 MiB in all. Its text is that of its text and JSON parts, joined by
+// line ends.
 typedef struct clawhost_types_types_message_t {
   // Who speaks.
   clawhost_types_types_role_t   role;
@@ -178,7 +179,8 @@ typedef struct clawhost_types_types_task_t {
 
 // Everything that may change what a call answers. The host records it with the call.
 typedef struct clawhost_types_types_context_t {
-  // The source of all randomness. Equal seeds must give equal answers.
+  // The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
+  // doubles read it exactly.
   uint64_t   seed;
   // The operator's choices, checked against `about.options` beforehand.
   clawhost_types_types_attributes_t   options;
@@ -513,6 +515,7 @@ typedef struct exports_clawhost_reward_reward_reward_error_t {
   union {
     reward_plugin_string_t     invalid_input;
     reward_plugin_string_t     judge;
+    reward_plugin_string_t     invalid_option;
     reward_plugin_string_t     other;
   } val;
 } exports_clawhost_reward_reward_reward_error_t;
@@ -521,8 +524,10 @@ typedef struct exports_clawhost_reward_reward_reward_error_t {
 #define EXPORTS_CLAWHOST_REWARD_REWARD_REWARD_ERROR_INVALID_INPUT 0
 // The judge model failed.
 #define EXPORTS_CLAWHOST_REWARD_REWARD_REWARD_ERROR_JUDGE 1
+// An option has a value that makes no sense; the text says which, and what would.
+#define EXPORTS_CLAWHOST_REWARD_REWARD_REWARD_ERROR_INVALID_OPTION 2
 // Anything else.
-#define EXPORTS_CLAWHOST_REWARD_REWARD_REWARD_ERROR_OTHER 2
+#define EXPORTS_CLAWHOST_REWARD_REWARD_REWARD_ERROR_OTHER 3
 
 // What a verdict depends on.
 typedef uint8_t exports_clawhost_reward_reward_scope_t;
@@ -620,7 +625,14 @@ typedef struct {
   } val;
 } exports_clawhost_reward_reward_result_description_reward_error_t;
 
-typedef clawhost_episode_view_borrow_group_t exports_clawhost_reward_reward_borrow_group_t;
+typedef struct {
+  bool is_err;
+  union {
+    exports_clawhost_reward_reward_reward_error_t err;
+  } val;
+} exports_clawhost_reward_reward_result_void_reward_error_t;
+
+typedef clawhost_episode_view_own_group_t exports_clawhost_reward_reward_own_group_t;
 
 typedef struct {
   exports_clawhost_reward_reward_verdict_t *ptr;
@@ -646,8 +658,8 @@ extern void clawhost_episode_view_method_episode_view_tools(clawhost_episode_vie
 extern void clawhost_episode_view_method_episode_view_environment(clawhost_episode_view_borrow_episode_view_t self, reward_plugin_string_t *ret);
 // How many turns there are.
 extern uint32_t clawhost_episode_view_method_episode_view_turn_count(clawhost_episode_view_borrow_episode_view_t self);
-// Turns from `start` on: at most `count`, at most 64 and 1 MiB. Fewer than asked means "ask again from there";
-// none means the end.
+// Turns from `start` on: at most `count`, at most 64 and 1 MiB, but always at least one where there is one.
+// Fewer than asked means "ask again from there"; none means the end.
 extern void clawhost_episode_view_method_episode_view_turns(clawhost_episode_view_borrow_episode_view_t self, uint32_t start, uint32_t count, clawhost_episode_view_list_turn_t *ret);
 // The environment's messages after the last action: often the feedback.
 extern void clawhost_episode_view_method_episode_view_closing(clawhost_episode_view_borrow_episode_view_t self, clawhost_episode_view_list_message_t *ret);
@@ -685,7 +697,8 @@ extern bool clawhost_kv_kv_keys(reward_plugin_string_t *prefix, uint32_t limit, 
 
 // Exported Functions from `clawhost:reward/reward@0.1.0`
 bool exports_clawhost_reward_reward_describe(exports_clawhost_reward_reward_description_t *ret, exports_clawhost_reward_reward_reward_error_t *err);
-bool exports_clawhost_reward_reward_score(exports_clawhost_reward_reward_context_t *context, exports_clawhost_reward_reward_borrow_group_t group, exports_clawhost_reward_reward_list_verdict_t *ret, exports_clawhost_reward_reward_reward_error_t *err);
+bool exports_clawhost_reward_reward_check(exports_clawhost_reward_reward_attributes_t *options, exports_clawhost_reward_reward_reward_error_t *err);
+bool exports_clawhost_reward_reward_score(exports_clawhost_reward_reward_context_t *context, exports_clawhost_reward_reward_own_group_t group, exports_clawhost_reward_reward_list_verdict_t *ret, exports_clawhost_reward_reward_reward_error_t *err);
 
 // Helper Functions
 
@@ -832,6 +845,8 @@ void exports_clawhost_reward_reward_score_card_free(exports_clawhost_reward_rewa
 void exports_clawhost_reward_reward_verdict_free(exports_clawhost_reward_reward_verdict_t *ptr);
 
 void exports_clawhost_reward_reward_result_description_reward_error_free(exports_clawhost_reward_reward_result_description_reward_error_t *ptr);
+
+void exports_clawhost_reward_reward_result_void_reward_error_free(exports_clawhost_reward_reward_result_void_reward_error_t *ptr);
 
 void exports_clawhost_reward_reward_list_verdict_free(exports_clawhost_reward_reward_list_verdict_t *ptr);
 

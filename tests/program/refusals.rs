@@ -42,12 +42,39 @@ fn words_that_make_no_sense() {
     let guess = bench.guest("env_guess");
     check(&bench, &["run", &format!("{guess}?sizes=10")], 2, &["no option `sizes`", "did you mean `size`?"]);
     check(&bench, &["run", &format!("{guess}?size")], 2, &["write NAME=VALUE"]);
-    check(&bench, &["run", &format!("{guess}?size=many")], 3, &["size=many cannot be read; it looks like size=100"]);
+    check(
+        &bench,
+        &["run", &format!("{guess}?size=many")],
+        2,
+        &["env-guess refuses its options", "it looks like size=100"],
+    );
+    let judge = format!("{}?votes=0", bench.guest("reward_judge"));
+    check(
+        &bench,
+        &["run", &guess, "--reward", &judge],
+        2,
+        &["reward-judge refuses its options: votes must be 1 to 15"],
+    );
+    check(&bench, &["run", &guess, "--seed", "9007199254740992"], 2, &["--seed"]);
     let exact = bench.guest("reward_exact");
     let typo = format!("{exact}?tolerence=1");
     check(&bench, &["run", &guess, "--reward", &typo], 2, &["did you mean `tolerance`?"]);
     check(&bench, &["run", &guess, "--reward", &exact, "--reward", &exact], 2, &["given twice"]);
     check(&bench, &["run", &guess, "--policy", "folower"], 2, &["is no model", "did you mean `follower`?"]);
+    check(
+        &bench,
+        &["run", &guess, "--policy", "anthropic:@http://127.0.0.1:1"],
+        2,
+        &["names no model", "anthropic:MODEL@"],
+    );
+    check(&bench, &["run", &guess, "--reward", &format!("{exact}#source=mine")], 2, &["`mine` is no source"]);
+    let empty = bench.data.path().join("empty.key").display().to_string();
+    std::fs::write(&empty, "\n").unwrap();
+    let policy = ["run", &guess, "--policy", "openai:m@http://127.0.0.1:1/v1", "--api-key-file"];
+    check(&bench, &[&policy[..], &[&empty]].concat(), 2, &["the key file is empty"]);
+    check(&bench, &[&policy[..], &["openai=missing.key"]].concat(), 2, &["--api-key-file names a file"]);
+    let prompt = ["run", guess.as_str(), "--system-prompt-file", "missing.txt"];
+    check(&bench, &prompt, 2, &["--system-prompt-file names a text file"]);
     check(&bench, &["run", &guess, "--policy", "openai:m@nowhere"], 2, &["is not an http or https address"]);
     check(&bench, &["run", &guess, "--policy", "script:missing.txt"], 2, &["one answer per line"]);
     check(&bench, &["run", &guess, "--tasks", "trial"], 2, &["no split `trial`; it has train, val, test"]);
@@ -57,6 +84,26 @@ fn words_that_make_no_sense() {
     check(&bench, &["run", &guess, "--episodes", "0"], 2, &["1..="]);
     check(&bench, &["run", &guess, "--temperature", "hot"], 2, &["between 0 and 2"]);
     check(&bench, &["rum"], 2, &["run"]);
+}
+
+#[test]
+fn judging_needs_something_to_judge() {
+    let Some(bench) = Bench::new("judging_needs_something") else { return };
+    let exact = bench.guest("reward_exact");
+    check(&bench, &["score", "--reward", &exact], 5, &["no episodes here yet"]);
+    // A run that was refused leaves a database without runs.
+    drop(bench.run(&["run", "missing.wasm"]));
+    check(&bench, &["score", "--reward", &exact], 2, &["no runs here yet"]);
+    drop(bench.run(&["run", &bench.guest("env_math"), "--episodes", "1"]));
+    check(
+        &bench,
+        &["score", "--reward", &exact, "--run", "run-none"],
+        2,
+        &["no run `run-none`", "episodes list --runs"],
+    );
+    check(&bench, &["score"], 2, &["--reward"]);
+    check(&bench, &["score", "--reward", &bench.guest("env_math")], 3, &["is an environment, but a reward is needed"]);
+    check(&bench, &["score", "--reward", &format!("{exact}?tolerence=1")], 2, &["did you mean `tolerance`?"]);
 }
 
 #[test]

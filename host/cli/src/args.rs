@@ -74,7 +74,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: u16,
     /// Where all chance comes from: equal seeds, equal runs
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 53))]
     pub(crate) seed: u64,
     /// Cut an episode short after so many turns
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -25,6 +25,11 @@ pub(crate) fn folder(common: &Common) -> anyhow::Result<PathBuf> {
     Ok(project.data_dir().to_owned())
 }
 
+/// Whether a data folder has been used before.
+pub(crate) fn has_key(folder: &Path) -> bool {
+    folder.join(KEY).exists()
+}
+
 /// The compile cache with the host's key, which is made on first use.
 pub(crate) fn cache(folder: &Path) -> anyhow::Result<(PathBuf, CacheKey)> {
     let unusable = |error: std::io::Error| {

@@ -197,6 +197,11 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
             }
         }
     }
+    for record in &episode.verdicts {
+        for line in &record.log {
+            writeln!(out, "{}{}: {line}", row("log"), record.reward.name)?;
+        }
+    }
     let reward = episode.reward.map_or_else(|| "not scored".to_owned(), |reward| reward.to_string());
     writeln!(out, "{}{reward}", row("reward"))?;
     episode.log.iter().try_for_each(|line| writeln!(out, "{}{line}", row("log")))

@@ -1,6 +1,6 @@
 //! Exit codes: stable, documented, one per kind of trouble.
 
-use clawhost_core::StoreError;
+use clawhost_core::{StoreError, TrapReport};
 use clawhost_engine::EngineError;
 use clawhost_providers::ProviderError;
 use clawhost_runtime::RuntimeError;
@@ -47,8 +47,11 @@ impl Exit {
     /// The code for an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
-            if cause.is::<EngineError>() {
-                return Self::PluginRefused;
+            if let Some(error) = cause.downcast_ref::<EngineError>() {
+                return match error {
+                    EngineError::Options { .. } => Self::Usage,
+                    _ => Self::PluginRefused,
+                };
             }
             if cause.is::<StoreError>() {
                 return Self::Store;
@@ -81,5 +84,19 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == broken)
             // serde_json keeps the cause to itself.
             || cause.downcast_ref::<serde_json::Error>().is_some_and(|error| error.io_error_kind() == Some(broken))
+    })
+}
+
+/// How things stood in the guest, where the error is one of a guest.
+pub(crate) fn report(error: &anyhow::Error) -> Option<&TrapReport> {
+    error.chain().find_map(|cause| {
+        let failure = match cause.downcast_ref::<EngineError>() {
+            Some(EngineError::Describe { failure, .. }) => Some(failure),
+            _ => match cause.downcast_ref::<RuntimeError>() {
+                Some(RuntimeError::Tasks(failure)) => Some(failure),
+                _ => None,
+            },
+        };
+        failure.and_then(|failure| failure.report.as_deref())
     })
 }

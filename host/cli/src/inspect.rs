@@ -1,6 +1,7 @@
 //! `clawhost inspect`.
 
 use crate::args::{self, Common};
+use crate::data;
 use crate::exit::Exit;
 use crate::plugin::PluginSpec;
 use clawhost_engine::{Allocation, Host, HostConfig};
@@ -8,10 +9,13 @@ use std::io::Write as _;
 
 pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Nothing is written: looking at a plugin leaves no trace.
+    // Looking at a plugin makes no data folder; where there is one, compiled code is kept in it, as always.
+    let folder = data::folder(common)?;
+    let cache = if data::has_key(&folder) { Some(data::cache(&folder)?) } else { None };
     let host = Host::new(HostConfig {
         allocation: Allocation::OnDemand,
         allow_interpreters: options.allow_interpreters,
+        cache,
         ..HostConfig::default()
     })?;
     let spec = PluginSpec::parse(&options.plugin)?;
@@ -39,6 +43,8 @@ pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<E
     if let Some((low, high)) = inspection.range {
         let scope = inspection.scope.map(|scope| format!("{scope:?}").to_lowercase()).unwrap_or_default();
         writeln!(out, "{}{low} to {high}, depends on {scope}", row("range"))?;
+        let source = inspection.source.map(clawhost_core::RewardSource::name).unwrap_or_default();
+        writeln!(out, "{}{source}", row("source"))?;
     }
     for option in &about.options {
         writeln!(out, "{}{}={}: {}", row("option"), option.name, option.default_value, option.summary)?;

@@ -49,6 +49,9 @@ fn main() -> ExitCode {
             use std::io::Write as _;
             // Where standard error is gone there is nobody to tell.
             let _ = writeln!(anstream::stderr(), "\x1b[1;31merror:\x1b[0m {error:#}");
+            if let Some(report) = exit::report(&error) {
+                let _ = writeln!(anstream::stderr(), "{report}");
+            }
             exit.into()
         }
     }

@@ -59,6 +59,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let bytes = host.read(&environment_spec.path)?;
     let environment = host.environment(&environment_spec.name(), &bytes, grants.clone()).await?;
     environment_spec.check(&environment.description().about)?;
+    environment.check_options(&environment_spec.options).await?;
     mention_missing_grants(&|text| progress.say(text), &environment.identity().name, environment.outline(), &grants);
     keep(&store, environment.identity(), "environment", bytes).await?;
     let say = |text: &str| progress.say(text);
@@ -139,6 +140,7 @@ pub(crate) async fn load_rewards(
         let bytes = host.read(&plugin.path)?;
         let reward = host.reward(&plugin.name(), &bytes, grants.clone()).await?;
         plugin.check(&reward.description().about)?;
+        reward.check_options(&plugin.options).await?;
         mention_missing_grants(say, &reward.identity().name, reward.outline(), grants);
         keep(store, reward.identity(), "reward", bytes).await?;
         let rule = ScoringRule::new(Arc::new(reward), plugin.options.clone());

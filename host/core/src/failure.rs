@@ -149,6 +149,9 @@ pub struct TrapReport {
     pub export: String,
     /// The last line the guest logged as an error: a panic's message and place.
     pub last_error_line: Option<String>,
+    /// The last lines it logged or printed, oldest first; at most 12.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
     /// Functions on the guest's stack, innermost first; at most 16.
     pub frames: Vec<String>,
     /// The last calls to the host, oldest first; at most 8.
@@ -164,6 +167,12 @@ impl fmt::Display for TrapReport {
         writeln!(f, "export: {}", self.export)?;
         if let Some(line) = &self.last_error_line {
             writeln!(f, "said:   {line}")?;
+        }
+        if self.log.len() > 1 {
+            writeln!(f, "last lines of its log:")?;
+            for line in &self.log {
+                writeln!(f, "  {line}")?;
+            }
         }
         if !self.frames.is_empty() {
             writeln!(f, "frames:")?;

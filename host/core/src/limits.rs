@@ -67,7 +67,7 @@ pub struct Limits {
     pub reward_memory_bytes: usize,
     /// Elements of a table.
     pub table_elements: usize,
-    /// Core instances, memories and tables inside one component: real guests have 1 to 4, interpreters a few more.
+    /// Core instances, memories and tables inside one component: real guests have 1 to 4, interpreters up to 48.
     pub core_instances: usize,
     /// Stack of a guest.
     pub stack_bytes: usize,
@@ -162,7 +162,7 @@ impl Default for Limits {
             memory_bytes: 64 * MIB,
             reward_memory_bytes: 32 * MIB,
             table_elements: 10_000,
-            core_instances: 16,
+            core_instances: 64,
             stack_bytes: 512 * KIB,
             component_bytes: 16 * MIB,
             interpreter_component_bytes: 32 * MIB,

@@ -72,7 +72,8 @@ pub(crate) fn other_languages() -> Vec<Finding> {
 }
 
 fn language(topic: &str, program: &str, what: &str, remedy: &str) -> Finding {
-    match says(program, &["--version"]) {
+    // Not every tool knows `--version`.
+    match says(program, &["--version"]).or_else(|| says(program, &["--help"]).map(|_| String::new())) {
         Some(version) => Finding::good(topic, if version.is_empty() { program.to_owned() } else { version }),
         None => {
             Finding::missing(topic, format!("no {program} on the path"), &format!("no {what} can be built"), remedy)

@@ -35,13 +35,19 @@ impl std::fmt::Debug for EnvironmentPlugin {
     }
 }
 
-fn env_error(plugin: &PluginIdentity, export: &str, error: wit::EnvError) -> Failure {
-    let (case, text) = match error {
+/// Which case it is, and what it says.
+fn case_and_text(error: wit::EnvError) -> (&'static str, String) {
+    match error {
         wit::EnvError::UnknownTask(text) => ("unknown-task", text),
         wit::EnvError::InvalidSnapshot(text) => ("invalid-snapshot", text),
         wit::EnvError::Unsupported(text) => ("unsupported", text),
+        wit::EnvError::InvalidOption(text) => ("invalid-option", text),
         wit::EnvError::Other(text) => ("an error", text),
-    };
+    }
+}
+
+fn env_error(plugin: &PluginIdentity, export: &str, error: wit::EnvError) -> Failure {
+    let (case, text) = case_and_text(error);
     failure::plugin_error(plugin, export, case, &text)
 }
 
@@ -86,6 +92,27 @@ impl EnvironmentPlugin {
     /// What the component says about itself from the outside.
     pub fn outline(&self) -> &ComponentOutline {
         &self.outline
+    }
+
+    /// Asks the plugin whether these options make sense. Their names have been checked before.
+    ///
+    /// # Errors
+    /// They do not, in the plugin's own words; or it does not answer.
+    pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
+        let name = || self.identity.name.clone();
+        let asked = async {
+            let limits = &self.host.limits.describe;
+            let (mut place, guest) = self.instance("check", limits, 0, Arc::default()).await?;
+            let deadline = place.deadline();
+            let call = guest.clawhost_environment_environment().call_check(&mut place.store, options);
+            let answer = call::within(deadline, call).await;
+            call::end(&mut place.store, &self.identity, answer)
+        };
+        match asked.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(EngineError::Options { name: name(), message: case_and_text(error).1 }),
+            Err(failure) => Err(EngineError::Describe { name: name(), failure }),
+        }
     }
 
     fn check(&self, export: &'static str) -> Check<'_> {

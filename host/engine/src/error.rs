@@ -117,6 +117,14 @@ pub enum EngineError {
         /// Why.
         message: String,
     },
+    /// It says that the operator's options make no sense.
+    #[error("{name} refuses its options: {message}")]
+    Options {
+        /// The plugin's own name.
+        name: String,
+        /// What it says.
+        message: String,
+    },
     /// `describe` failed.
     #[error("{name}: refused, because `describe` did not answer: {failure}")]
     Describe {

@@ -11,6 +11,9 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace};
 /// Guest frames shown in a report: enough to see who called whom, short enough to read.
 const FRAMES: usize = 16;
 
+/// Log lines shown in a report: a traceback of an interpreter has about as many.
+const LOG_LINES: usize = 12;
+
 /// What wasmtime says when a value is larger than the transfer budget; its error type is private.
 const TRANSFER_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
 
@@ -54,7 +57,12 @@ pub(crate) fn classify(error: &wasmtime::Error) -> (FailureKind, &'static str, S
 pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &wasmtime::Error) -> Failure {
     let (kind, code, cause) = classify(error);
     let state = store.data();
-    let said = state.log().last_error().map(str::to_owned);
+    let mut log = state.log();
+    // A stream may end without a line end when a guest dies.
+    log.finish_lines();
+    let said = log.last_error().map(str::to_owned);
+    let last_lines = log.last(LOG_LINES);
+    drop(log);
     let mut message = format!("{} {} in `{}`: {cause}", plugin.name, plugin.digest.short(), state.call.export);
     if let Some(line) = &said {
         message.push_str("; it said: ");
@@ -71,6 +79,7 @@ pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &
         plugin: format!("{} {} ({})", plugin.name, plugin.version, plugin.digest),
         export: state.call.export.to_owned(),
         last_error_line: said,
+        log: last_lines,
         frames,
         host_calls: state.recent.iter().cloned().collect(),
         budget: CallBudget {

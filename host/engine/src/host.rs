@@ -76,6 +76,9 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     Ok(linker)
 }
 
+/// Kept in the place of compiled code for a component that does not fit the pool.
+const MISFIT: &[u8] = b"does not fit the pool";
+
 impl Host {
     /// Sets up the engines.
     ///
@@ -181,18 +184,31 @@ impl Host {
         let outline = self.outline(name, bytes)?;
         outline.expect(name, wanted)?;
         let small = bytes.len() <= self.0.limits.pooled_component_bytes;
-        let pooled = self.0.pooled.as_ref().filter(|_| small);
+        let pooled = self.0.pooled.as_ref().filter(|pooled| small && !self.is_known_misfit(pooled, &outline));
         // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
         let fits = pooled.and_then(|pooled| Some((pooled, self.component(pooled, name, &outline, bytes).ok()?)));
         let (bench, component) = match fits {
             Some(fits) => fits,
-            None => (&self.0.on_demand, self.component(&self.0.on_demand, name, &outline, bytes)?),
+            None => {
+                let component = self.component(&self.0.on_demand, name, &outline, bytes)?;
+                // Compiling for the pool again, to learn the same, would cost seconds for an interpreter.
+                if let (Some(pooled), Some(cache)) = (pooled, &self.0.cache) {
+                    cache.put(&outline.digest, &pooled.fingerprint, MISFIT);
+                }
+                (&self.0.on_demand, component)
+            }
         };
         let pre = bench
             .linker
             .instantiate_pre(&component)
             .map_err(|error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") })?;
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
+    }
+
+    /// Whether an earlier host found that this component does not fit the pool.
+    fn is_known_misfit(&self, pooled: &Bench, outline: &ComponentOutline) -> bool {
+        let kept = self.0.cache.as_ref().and_then(|cache| cache.get(&outline.digest, &pooled.fingerprint));
+        kept.as_deref() == Some(MISFIT)
     }
 
     /// The compiled component: from the cache if this host wrote it there, else compiled and kept.

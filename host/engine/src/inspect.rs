@@ -34,6 +34,9 @@ pub struct Inspection {
     /// A reward's range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
+    /// Where a reward's judgement comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<clawhost_core::RewardSource>,
     /// What a reward's verdict depends on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<RewardScope>,
@@ -66,7 +69,7 @@ impl Host {
     /// It cannot be used.
     pub async fn inspect(&self, name: &str, bytes: &[u8]) -> Result<Inspection, EngineError> {
         let outline: ComponentOutline = self.outline(name, bytes)?;
-        let (world, about, splits, range, scope) = match outline.world {
+        let (world, about, splits, range, judged) = match outline.world {
             crate::World::Environment => {
                 let plugin = self.environment(name, bytes, ModelGrants::default()).await?;
                 let description = plugin.description().clone();
@@ -76,7 +79,8 @@ impl Host {
                 let plugin = self.reward(name, bytes, ModelGrants::default()).await?;
                 let description = plugin.description().clone();
                 let range = Some((description.minimum, description.maximum));
-                ("reward", description.about, Vec::new(), range, Some(description.scope))
+                let judged = Some((description.source, description.scope));
+                ("reward", description.about, Vec::new(), range, judged)
             }
             crate::World::Reflector => {
                 let plugin = self.reflector(name, bytes, ModelGrants::default()).await?;
@@ -91,7 +95,8 @@ impl Host {
             about,
             splits,
             range,
-            scope,
+            source: judged.map(|(source, _)| source),
+            scope: judged.map(|(_, scope)| scope),
             permissions: outline.imports.iter().map(|import| permission(import)).collect(),
         })
     }

@@ -36,12 +36,18 @@ impl std::fmt::Debug for ReflectorPlugin {
     }
 }
 
-fn reflect_error(plugin: &PluginIdentity, export: &str, error: wit::ReflectError) -> Failure {
-    let (case, text) = match error {
+/// Which case it is, and what it says.
+fn case_and_text(error: wit::ReflectError) -> (&'static str, String) {
+    match error {
         wit::ReflectError::InvalidInput(text) => ("invalid-input", text),
         wit::ReflectError::Model(text) => ("model", text),
+        wit::ReflectError::InvalidOption(text) => ("invalid-option", text),
         wit::ReflectError::Other(text) => ("an error", text),
-    };
+    }
+}
+
+fn reflect_error(plugin: &PluginIdentity, export: &str, error: wit::ReflectError) -> Failure {
+    let (case, text) = case_and_text(error);
     failure::plugin_error(plugin, export, case, &text)
 }
 
@@ -83,6 +89,27 @@ impl ReflectorPlugin {
     /// What the component says about itself from the outside.
     pub fn outline(&self) -> &ComponentOutline {
         &self.outline
+    }
+
+    /// Asks the plugin whether these options make sense. Their names have been checked before.
+    ///
+    /// # Errors
+    /// They do not, in the plugin's own words; or it does not answer.
+    pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
+        let name = || self.identity.name.clone();
+        let asked = async {
+            let limits = &self.host.limits.describe;
+            let (mut place, guest) = self.instance("check", limits, 0, Arc::default(), &[]).await?;
+            let deadline = place.deadline();
+            let call = guest.clawhost_reflector_reflector().call_check(&mut place.store, options);
+            let answer = call::within(deadline, call).await;
+            call::end(&mut place.store, &self.identity, answer)
+        };
+        match asked.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(EngineError::Options { name: name(), message: case_and_text(error).1 }),
+            Err(failure) => Err(EngineError::Describe { name: name(), failure }),
+        }
     }
 
     async fn instance(
@@ -178,7 +205,7 @@ impl Reflector for ReflectorPlugin {
         }
         let (mut place, guest) = self.instance("reflect", &limits, context.seed, self.grants.clone(), group).await?;
         let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
-        let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
+        let handed = wasmtime::component::Resource::new_own(handle.rep());
         let entry = |entry: &Entry| wit::Entry {
             id: entry.id.clone(),
             text: entry.text.clone(),
@@ -194,7 +221,7 @@ impl Reflector for ReflectorPlugin {
         let context = convert::context_to(context);
         let reflector = guest.clawhost_reflector_reflector();
         let deadline = place.deadline();
-        let call = reflector.call_reflect(&mut place.store, &context, &playbook, borrow);
+        let call = reflector.call_reflect(&mut place.store, &context, &playbook, handed);
         let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let proposals = answer.map_err(|error| reflect_error(&self.identity, "reflect", error))?;

@@ -38,12 +38,18 @@ impl std::fmt::Debug for RewardPlugin {
     }
 }
 
-fn reward_error(plugin: &PluginIdentity, export: &str, error: wit::RewardError) -> Failure {
-    let (case, text) = match error {
+/// Which case it is, and what it says.
+fn case_and_text(error: wit::RewardError) -> (&'static str, String) {
+    match error {
         wit::RewardError::InvalidInput(text) => ("invalid-input", text),
         wit::RewardError::Judge(text) => ("judge", text),
+        wit::RewardError::InvalidOption(text) => ("invalid-option", text),
         wit::RewardError::Other(text) => ("an error", text),
-    };
+    }
+}
+
+fn reward_error(plugin: &PluginIdentity, export: &str, error: wit::RewardError) -> Failure {
+    let (case, text) = case_and_text(error);
     failure::plugin_error(plugin, export, case, &text)
 }
 
@@ -92,6 +98,27 @@ impl RewardPlugin {
     /// What the component says about itself from the outside.
     pub fn outline(&self) -> &ComponentOutline {
         &self.outline
+    }
+
+    /// Asks the plugin whether these options make sense. Their names have been checked before.
+    ///
+    /// # Errors
+    /// They do not, in the plugin's own words; or it does not answer.
+    pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
+        let name = || self.identity.name.clone();
+        let asked = async {
+            let limits = &self.host.limits.describe;
+            let (mut place, guest) = self.instance("check", limits, 0, Arc::default(), &[]).await?;
+            let deadline = place.deadline();
+            let call = guest.clawhost_reward_reward().call_check(&mut place.store, options);
+            let answer = call::within(deadline, call).await;
+            call::end(&mut place.store, &self.identity, answer)
+        };
+        match asked.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(EngineError::Options { name: name(), message: case_and_text(error).1 }),
+            Err(failure) => Err(EngineError::Describe { name: name(), failure }),
+        }
     }
 
     async fn instance(
@@ -258,10 +285,10 @@ impl RewardPlugin {
         group: &[Arc<Episode>],
     ) -> Result<Vec<Verdict>, Failure> {
         let handle = place.store.data_mut().table.push(Group).map_err(failure::host)?;
-        let borrow = wasmtime::component::Resource::new_borrow(handle.rep());
+        let handed = wasmtime::component::Resource::new_own(handle.rep());
         let context = convert::context_to(context);
         let deadline = place.deadline();
-        let call = guest.clawhost_reward_reward().call_score(&mut place.store, &context, borrow);
+        let call = guest.clawhost_reward_reward().call_score(&mut place.store, &context, handed);
         let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let verdicts = answer.map_err(|error| reward_error(&self.identity, "score", error))?;

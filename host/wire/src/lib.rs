@@ -10,8 +10,6 @@
 //! [`ModelResponse`]: clawhost_core::ModelResponse
 
 pub mod anthropic;
-#[cfg(test)]
-mod golden;
 pub mod openai;
 
 /// Why an answer cannot be read.

@@ -2,6 +2,8 @@
 
 mod demo;
 mod guests;
+mod languages;
+mod messages;
 mod tidy;
 mod toolchain;
 
@@ -14,6 +16,8 @@ const HELP: &str = "cargo xtask COMMAND
   demo        build guests and program in release, then play and score the built-in environments
   test        build guests, then run every test, doc tests included; further arguments go to `cargo test`
   guests      build every guest into target/guests
+  languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
+              other languages; `test` builds those whose compilers are there
   tidy        check floors, dependencies, sizes and names
 
 Guests need a WebAssembly standard library. The first that is there is used:
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         Some("demo") => demo::main(),
         Some("test") => test(rest),
         Some("guests") => guests::build().map(|_| ()),
+        Some("languages") => languages::main(),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {
             say(HELP);
@@ -84,6 +89,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 fn test(rest: &[String]) -> Result<()> {
     let folder = guests::build()?;
+    languages::build(&folder)?;
     // With guests at hand no test may skip itself for want of one.
     run(cargo()
         .args(["test", "--workspace"])

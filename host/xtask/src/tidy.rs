@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. Imports only go down.
-const FLOORS: [(&str, u8); 10] = [
+const FLOORS: [(&str, u8); 11] = [
     ("clawhost-core", 0),
     ("clawhost-wire", 1),
     ("clawhost-follower", 1),
@@ -16,12 +16,13 @@ const FLOORS: [(&str, u8); 10] = [
     ("clawhost-store", 2),
     ("clawhost-providers", 2),
     ("clawhost-runtime", 3),
+    ("clawhost-devkit", 4),
     ("clawhost-cli", 5),
     ("xtask", 9),
 ];
 
 /// "The only crate that sees ...".
-const ONLY: [(&str, &[&str]); 9] = [
+const ONLY: [(&str, &[&str]); 10] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
     ("wasmparser", &["clawhost-engine"]),
@@ -29,6 +30,7 @@ const ONLY: [(&str, &[&str]); 9] = [
     ("reqwest", &["clawhost-providers"]),
     ("rustls", &["clawhost-providers"]),
     ("clap", &["clawhost-cli"]),
+    ("clap_complete", &["clawhost-cli"]),
     ("indicatif", &["clawhost-cli"]),
     ("anyhow", &["clawhost-cli", "xtask"]),
 ];
@@ -77,6 +79,7 @@ pub(crate) fn check() -> Result<Vec<String>> {
     follower(&mut findings)?;
     architecture(&mut findings)?;
     reasons(&mut findings)?;
+    crate::messages::check(&mut findings.0)?;
     Ok(findings.0)
 }
 
@@ -168,7 +171,7 @@ fn top(findings: &mut Findings) -> Result<()> {
 }
 
 /// All files with an ending below a folder, with their text.
-fn files(folder: &Path, ending: &str) -> Result<Vec<(PathBuf, String)>> {
+pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(folder) = waiting.pop() {
@@ -191,7 +194,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-fn all_sources() -> Result<Vec<(PathBuf, String)>> {
+pub(crate) fn all_sources() -> Result<Vec<(PathBuf, String)>> {
     let mut all = Vec::new();
     for folder in ["host", "sdk", "plugins", "examples", "tests"] {
         all.extend(files(&root().join(folder), "rs")?);

@@ -68,6 +68,10 @@ impl MessageEnvironment for Guess {
         ]
     }
 
+    fn check(context: &Context) -> Result<()> {
+        settings(context).map(|_| ())
+    }
+
     fn splits() -> Vec<Split> {
         vec![Split::new("train", 1000), Split::new("val", 200), Split::new("test", 200)]
     }

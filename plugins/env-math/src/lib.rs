@@ -72,6 +72,10 @@ impl MessageEnvironment for Math {
         SPLITS.into_iter().map(|(name, tasks)| Split::new(name, tasks)).collect()
     }
 
+    fn check(context: &Context) -> Result<()> {
+        kinds(context).map(|_| ())
+    }
+
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let kinds = kinds(context)?;
         let size = SPLITS.into_iter().find(|(name, _)| *name == split).map_or(0, |(_, size)| size);

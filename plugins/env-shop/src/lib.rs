@@ -89,6 +89,10 @@ impl MessageEnvironment for Shop {
         ]
     }
 
+    fn check(context: &Context) -> Result<()> {
+        settings(context).map(|_| ())
+    }
+
     fn splits() -> Vec<Split> {
         vec![Split::new("train", 2000), Split::new("val", 1000), Split::new("test", 1000)]
     }

@@ -18,11 +18,12 @@ impl Reward for Exact {
         vec![OptionSpec::new("tolerance", "0", "largest difference between numbers that still counts, 0 or more")]
     }
 
+    fn check(context: &Context) -> Result<()> {
+        tolerance(context).map(|_| ())
+    }
+
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
-        let tolerance = context.option_or("tolerance", 0.0_f64)?;
-        if !(tolerance.is_finite() && tolerance >= 0.0) {
-            return Err("tolerance must be a finite number, 0 or more".into());
-        }
+        let tolerance = tolerance(context)?;
         let Some(reference) = episode.task().reference else {
             return Ok(Verdict::NotApplicable("the task has no reference".into()));
         };
@@ -39,6 +40,14 @@ impl Reward for Exact {
         let shown: String = given.chars().take(80).collect();
         Ok(Verdict::scored(f64::from(u8::from(right))).because(format!("`{shown}` {verdict} the reference")))
     }
+}
+
+fn tolerance(context: &Context) -> Result<f64> {
+    let tolerance = context.option_or("tolerance", 0.0_f64)?;
+    if !(tolerance.is_finite() && tolerance >= 0.0) {
+        return Err("tolerance must be a finite number, 0 or more".into());
+    }
+    Ok(tolerance)
 }
 
 /// The gold answer in a reference: a JSON string, a number, or an object's `answer`.

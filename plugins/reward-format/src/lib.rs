@@ -25,6 +25,17 @@ enum Answer {
     Json,
 }
 
+impl Answer {
+    fn of(context: &Context) -> Result<Self> {
+        match context.option("answer").unwrap_or("any") {
+            "any" => Ok(Self::Any),
+            "boxed" => Ok(Self::Boxed),
+            "json" => Ok(Self::Json),
+            other => Err(format!("answer={other} is none of any, boxed, json").into()),
+        }
+    }
+}
+
 /// Faults that a rationale lists.
 const SHOWN: usize = 4;
 
@@ -50,13 +61,12 @@ impl Reward for Format {
         vec![OptionSpec::new("answer", "any", "what the last message must hold: any, boxed (\\boxed{...}) or json")]
     }
 
+    fn check(context: &Context) -> Result<()> {
+        Answer::of(context).map(|_| ())
+    }
+
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
-        let answer = match context.option("answer").unwrap_or("any") {
-            "any" => Answer::Any,
-            "boxed" => Answer::Boxed,
-            "json" => Answer::Json,
-            other => return Err(format!("answer={other} is none of any, boxed, json").into()),
-        };
+        let answer = Answer::of(context)?;
         if matches!(episode.ending(), Ending::Failed(_)) {
             return Ok(Verdict::NotApplicable("the episode failed".into()));
         }

@@ -47,19 +47,12 @@ impl Reward for Judge {
         ]
     }
 
+    fn check(context: &Context) -> Result<()> {
+        Settings::of(context).map(|_| ())
+    }
+
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
-        let votes = context.option_or("votes", DEFAULT_VOTES)?;
-        let temperature = context.option_or("temperature", DEFAULT_TEMPERATURE)?;
-        let max_tokens = context.option_or("max_tokens", DEFAULT_TOKENS)?;
-        let max_bytes = context.option_or("max_bytes", DEFAULT_BYTES)?;
-        if !(1..=MOST_VOTES).contains(&votes) || !(0.0..=2.0).contains(&temperature) || max_tokens == 0 {
-            return Err("votes must be 1 to 15, temperature 0 to 2, max_tokens at least 1".into());
-        }
-        let show_reference = match context.option("reference").unwrap_or("show") {
-            "show" => true,
-            "hide" => false,
-            other => return Err(format!("reference={other} is neither show nor hide").into()),
-        };
+        let Settings { votes, temperature, max_tokens, max_bytes, show_reference } = Settings::of(context)?;
         if matches!(episode.ending(), Ending::Failed(_)) {
             return Ok(Verdict::NotApplicable("the episode failed".into()));
         }
@@ -90,6 +83,32 @@ impl Reward for Judge {
             }
         }
         decide(counted, votes)
+    }
+}
+
+struct Settings {
+    votes: u32,
+    temperature: f32,
+    max_tokens: u32,
+    max_bytes: usize,
+    show_reference: bool,
+}
+
+impl Settings {
+    fn of(context: &Context) -> Result<Self> {
+        let votes = context.option_or("votes", DEFAULT_VOTES)?;
+        let temperature = context.option_or("temperature", DEFAULT_TEMPERATURE)?;
+        let max_tokens = context.option_or("max_tokens", DEFAULT_TOKENS)?;
+        let max_bytes = context.option_or("max_bytes", DEFAULT_BYTES)?;
+        if !(1..=MOST_VOTES).contains(&votes) || !(0.0..=2.0).contains(&temperature) || max_tokens == 0 {
+            return Err("votes must be 1 to 15, temperature 0 to 2, max_tokens at least 1".into());
+        }
+        let show_reference = match context.option("reference").unwrap_or("show") {
+            "show" => true,
+            "hide" => false,
+            other => return Err(format!("reference={other} is neither show nor hide").into()),
+        };
+        Ok(Self { votes, temperature, max_tokens, max_bytes, show_reference })
     }
 }
 

@@ -182,6 +182,15 @@ pub trait MessageEnvironment: Sized + 'static {
         Vec::new()
     }
 
+    /// Whether the operator's options make sense; called once per run, before anything is played.
+    ///
+    /// # Errors
+    /// They do not; the text says which, and what would.
+    fn check(context: &Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
     /// The sets of tasks.
     fn splits() -> Vec<Split> {
         // Enough for an environment whose episodes differ by seed alone.

@@ -7,8 +7,8 @@ use crate::bindings::observer::clawhost::types::types::About;
 use crate::bindings::reflector::exports::clawhost::reflector::reflector as reflector_wit;
 use crate::bindings::reward::exports::clawhost::reward::reward as reward_wit;
 use crate::{
-    Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals, Source, Status,
-    Step, Task, Verdict,
+    Attributes, Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals,
+    Source, Status, Step, Task, Verdict,
 };
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -31,6 +31,11 @@ fn about(name: &str, version: &str, summary: &str, features: Vec<String>, option
     }
 }
 
+/// Options alone: nothing is drawn when they are checked.
+fn chosen(options: Attributes) -> Context {
+    Context { seed: 0, options }
+}
+
 pub struct EnvironmentGuest<E>(PhantomData<E>);
 
 pub struct LiveEpisode<E>(RefCell<E>);
@@ -51,6 +56,11 @@ impl<E: MessageEnvironment> wit::Guest for EnvironmentGuest<E> {
             splits: splits.collect(),
             extra: Vec::new(),
         })
+    }
+
+    fn check(options: Attributes) -> Result<(), wit::EnvError> {
+        install_panic_hook();
+        E::check(&chosen(options)).map_err(|error| wit::EnvError::InvalidOption(error.into_message()))
     }
 
     fn tasks(context: Context, split: String, offset: u64, limit: u32) -> Result<Vec<Task>, wit::EnvError> {
@@ -129,9 +139,14 @@ impl<R: Reward> reward_wit::Guest for RewardGuest<R> {
         })
     }
 
-    fn score(context: Context, group: &view::Group) -> Result<Vec<reward_wit::Verdict>, reward_wit::RewardError> {
+    fn check(options: Attributes) -> Result<(), reward_wit::RewardError> {
         install_panic_hook();
-        let verdicts = R::score_group(&read_group(group), &context)
+        R::check(&chosen(options)).map_err(|error| reward_wit::RewardError::InvalidOption(error.into_message()))
+    }
+
+    fn score(context: Context, group: view::Group) -> Result<Vec<reward_wit::Verdict>, reward_wit::RewardError> {
+        install_panic_hook();
+        let verdicts = R::score_group(&read_group(&group), &context)
             .map_err(|error| reward_wit::RewardError::Other(error.into_message()))?;
         Ok(verdicts.into_iter().map(verdict).collect())
     }
@@ -162,13 +177,18 @@ impl<R: Reflector> reflector_wit::Guest for ReflectorGuest<R> {
         Ok(about(R::NAME, R::VERSION, R::SUMMARY, Vec::new(), R::options()))
     }
 
+    fn check(options: Attributes) -> Result<(), reflector_wit::ReflectError> {
+        install_panic_hook();
+        R::check(&chosen(options)).map_err(|error| reflector_wit::ReflectError::InvalidOption(error.into_message()))
+    }
+
     fn reflect(
         context: Context,
         playbook: reflector_wit::Playbook,
-        group: &view::Group,
+        group: view::Group,
     ) -> Result<Vec<reflector_wit::Proposal>, reflector_wit::ReflectError> {
         install_panic_hook();
-        R::reflect(&read_group(group), &playbook, &context)
+        R::reflect(&read_group(&group), &playbook, &context)
             .map_err(|error| reflector_wit::ReflectError::Other(error.into_message()))
     }
 }

@@ -20,6 +20,15 @@ pub trait Reflector: 'static {
         Vec::new()
     }
 
+    /// Whether the operator's options make sense; called once per run, before anything is played.
+    ///
+    /// # Errors
+    /// They do not; the text says which, and what would.
+    fn check(context: &Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
     /// Suggestions drawn from these episodes; at most 64.
     ///
     /// # Errors

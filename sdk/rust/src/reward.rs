@@ -133,6 +133,15 @@ pub trait Reward: 'static {
         Vec::new()
     }
 
+    /// Whether the operator's options make sense; called once per run, before anything is played.
+    ///
+    /// # Errors
+    /// They do not; the text says which, and what would.
+    fn check(context: &Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
     /// Judges one episode.
     ///
     /// # Errors

@@ -12,7 +12,11 @@ impl Guest for Hoarder {
         clawhost_sdk::guest::RewardGuest::<Calm>::describe()
     }
 
-    fn score(_: Context, group: &view::Group) -> Result<Vec<Verdict>, RewardError> {
+    fn check(_: Vec<(String, String)>) -> Result<(), RewardError> {
+        Ok(())
+    }
+
+    fn score(_: Context, group: view::Group) -> Result<Vec<Verdict>, RewardError> {
         let held: Vec<_> = (0..100_000).map(|_| group.episode(0)).collect();
         Ok(vec![Verdict::NotApplicable(held.len().to_string())])
     }

@@ -12,7 +12,11 @@ impl Guest for Reacher {
         clawhost_sdk::guest::RewardGuest::<Calm>::describe()
     }
 
-    fn score(_: Context, group: &view::Group) -> Result<Vec<Verdict>, RewardError> {
+    fn check(_: Vec<(String, String)>) -> Result<(), RewardError> {
+        Ok(())
+    }
+
+    fn score(_: Context, group: view::Group) -> Result<Vec<Verdict>, RewardError> {
         Ok(vec![Verdict::NotApplicable(group.episode(1_000_000).id())])
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Log {
     bytes: usize,
     suppressed: u64,
     last_error: Option<String>,
+    /// Whether it was logged as one: then nothing printed takes its place.
+    logged_error: bool,
     /// Unfinished lines of stdout and stderr.
     partial: [Vec<u8>; 2],
 }
@@ -37,6 +39,7 @@ impl Log {
             bytes: 0,
             suppressed: 0,
             last_error: None,
+            logged_error: false,
             partial: [Vec::new(), Vec::new()],
         }
     }
@@ -53,7 +56,10 @@ impl Log {
     }
 
     pub(crate) fn line(&mut self, level: &str, text: &str) {
-        if level == "error" {
+        // An interpreter prints what went wrong: the last line of its traceback says it.
+        let printed = level == "stderr" && !text.trim().is_empty();
+        if level == "error" || (printed && !self.logged_error) {
+            self.logged_error |= level == "error";
             // Kept even when the quota is spent: a trap report needs it.
             self.last_error = Some(escaped(text, self.line_bytes));
         }
@@ -89,17 +95,27 @@ impl Log {
 
     /// All lines, with one that tells how many were dropped; empties the log, not the quota.
     pub(crate) fn take(&mut self) -> Vec<String> {
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            if self.partial.get(stream as usize).is_some_and(|partial| !partial.is_empty()) {
-                self.stream(stream, b"\n");
-            }
-        }
+        self.finish_lines();
         let mut lines = std::mem::take(&mut self.lines);
         let suppressed = std::mem::take(&mut self.suppressed);
         if suppressed > 0 {
             lines.push(format!("host: suppressed {suppressed} lines over the quota of the episode"));
         }
         lines
+    }
+
+    /// The last lines, oldest first.
+    pub(crate) fn last(&self, most: usize) -> Vec<String> {
+        self.lines.iter().skip(self.lines.len().saturating_sub(most)).cloned().collect()
+    }
+
+    /// Ends the lines that streams have begun.
+    pub(crate) fn finish_lines(&mut self) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if self.partial.get(stream as usize).is_some_and(|partial| !partial.is_empty()) {
+                self.stream(stream, b"\n");
+            }
+        }
     }
 }
 

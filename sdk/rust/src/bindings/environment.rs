@@ -47,6 +47,8 @@ pub mod exports {
                     InvalidSnapshot(_rt::String),
                     /// The feature is not offered.
                     Unsupported(_rt::String),
+                    /// An option has a value that makes no sense; the text says which, and what would.
+                    InvalidOption(_rt::String),
                     /// Anything else.
                     Other(_rt::String),
                 }
@@ -64,6 +66,9 @@ pub mod exports {
                             }
                             EnvError::Unsupported(e) => {
                                 f.debug_tuple("EnvError::Unsupported").field(e).finish()
+                            }
+                            EnvError::InvalidOption(e) => {
+                                f.debug_tuple("EnvError::InvalidOption").field(e).finish()
                             }
                             EnvError::Other(e) => {
                                 f.debug_tuple("EnvError::Other").field(e).finish()
@@ -759,7 +764,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr31.cast_mut();
                                     }
-                                    EnvError::Other(e) => {
+                                    EnvError::InvalidOption(e) => {
                                         *ptr1
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
@@ -773,6 +778,21 @@ pub mod exports {
                                         *ptr1
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr32.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec33 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr33 = vec33.as_ptr().cast::<u8>();
+                                        let len33 = vec33.len();
+                                        ::core::mem::forget(vec33);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len33;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr33.cast_mut();
                                     }
                                 }
                             }
@@ -1020,7 +1040,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l52, l53, 1);
                                     }
-                                    _ => {
+                                    3 => {
                                         let l54 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -1028,6 +1048,215 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l54, l55, 1);
+                                    }
+                                    _ => {
+                                        let l56 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l57 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l56, l57, 1);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_check_cabi<T_: Guest>(
+                    arg0: *mut u8,
+                    arg1: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result7 = {
+                            let base6 = arg0;
+                            let len6 = arg1;
+                            let mut result6 = _rt::Vec::with_capacity(len6);
+                            for i in 0..len6 {
+                                let base = base6
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e6 = {
+                                    let l0 = *base.add(0).cast::<*mut u8>();
+                                    let l1 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len2 = l1;
+                                    let bytes2 = _rt::Vec::from_raw_parts(
+                                        l0.cast(),
+                                        len2,
+                                        len2,
+                                    );
+                                    let l3 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l4 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len5 = l4;
+                                    let bytes5 = _rt::Vec::from_raw_parts(
+                                        l3.cast(),
+                                        len5,
+                                        len5,
+                                    );
+                                    (_rt::string_lift(bytes2), _rt::string_lift(bytes5))
+                                };
+                                result6.push(e6);
+                            }
+                            _rt::cabi_dealloc(
+                                base6,
+                                len6 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::check(result6)
+                        };
+                        let ptr8 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result7 {
+                            Ok(_) => {
+                                *ptr8.add(0).cast::<u8>() = (0i32) as u8;
+                            }
+                            Err(e) => {
+                                *ptr8.add(0).cast::<u8>() = (1i32) as u8;
+                                match e {
+                                    EnvError::UnknownTask(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                        let vec9 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr9 = vec9.as_ptr().cast::<u8>();
+                                        let len9 = vec9.len();
+                                        ::core::mem::forget(vec9);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len9;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr9.cast_mut();
+                                    }
+                                    EnvError::InvalidSnapshot(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec10 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr10 = vec10.as_ptr().cast::<u8>();
+                                        let len10 = vec10.len();
+                                        ::core::mem::forget(vec10);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len10;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr10.cast_mut();
+                                    }
+                                    EnvError::Unsupported(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec11 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr11 = vec11.as_ptr().cast::<u8>();
+                                        let len11 = vec11.len();
+                                        ::core::mem::forget(vec11);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len11;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr11.cast_mut();
+                                    }
+                                    EnvError::InvalidOption(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec12 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr12 = vec12.as_ptr().cast::<u8>();
+                                        let len12 = vec12.len();
+                                        ::core::mem::forget(vec12);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len12;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr12.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec13 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr13 = vec13.as_ptr().cast::<u8>();
+                                        let len13 = vec13.len();
+                                        ::core::mem::forget(vec13);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len13;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr13.cast_mut();
+                                    }
+                                }
+                            }
+                        };
+                        ptr8
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_check<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {}
+                            _ => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                    1 => {
+                                        let l4 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l5 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l4, l5, 1);
+                                    }
+                                    2 => {
+                                        let l6 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l7 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l6, l7, 1);
+                                    }
+                                    3 => {
+                                        let l8 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l9 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l8, l9, 1);
+                                    }
+                                    _ => {
+                                        let l10 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l11 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l10, l11, 1);
                                     }
                                 }
                             }
@@ -1315,7 +1544,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr24.cast_mut();
                                     }
-                                    EnvError::Other(e) => {
+                                    EnvError::InvalidOption(e) => {
                                         *ptr9
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
@@ -1329,6 +1558,21 @@ pub mod exports {
                                         *ptr9
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr25.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr9
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec26 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr26 = vec26.as_ptr().cast::<u8>();
+                                        let len26 = vec26.len();
+                                        ::core::mem::forget(vec26);
+                                        *ptr9
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len26;
+                                        *ptr9
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr26.cast_mut();
                                     }
                                 }
                             }
@@ -1486,7 +1730,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l30, l31, 1);
                                     }
-                                    _ => {
+                                    3 => {
                                         let l32 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -1494,6 +1738,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l32, l33, 1);
+                                    }
+                                    _ => {
+                                        let l34 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l35 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l34, l35, 1);
                                     }
                                 }
                             }
@@ -2222,7 +2475,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr87.cast_mut();
                                     }
-                                    EnvError::Other(e) => {
+                                    EnvError::InvalidOption(e) => {
                                         *ptr49
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
@@ -2236,6 +2489,21 @@ pub mod exports {
                                         *ptr49
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr88.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr49
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec89 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr89 = vec89.as_ptr().cast::<u8>();
+                                        let len89 = vec89.len();
+                                        ::core::mem::forget(vec89);
+                                        *ptr49
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len89;
+                                        *ptr49
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr89.cast_mut();
                                     }
                                 }
                             }
@@ -2557,7 +2825,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l66, l67, 1);
                                     }
-                                    _ => {
+                                    3 => {
                                         let l68 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -2565,6 +2833,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l68, l69, 1);
+                                    }
+                                    _ => {
+                                        let l70 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l71 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l70, l71, 1);
                                     }
                                 }
                             }
@@ -2887,7 +3164,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr55.cast_mut();
                                     }
-                                    EnvError::Other(e) => {
+                                    EnvError::InvalidOption(e) => {
                                         *ptr52
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
@@ -2901,6 +3178,21 @@ pub mod exports {
                                         *ptr52
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr56.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr52
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec57 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr57 = vec57.as_ptr().cast::<u8>();
+                                        let len57 = vec57.len();
+                                        ::core::mem::forget(vec57);
+                                        *ptr52
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len57;
+                                        *ptr52
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr57.cast_mut();
                                     }
                                 }
                             }
@@ -2949,7 +3241,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l6, l7, 1);
                                     }
-                                    _ => {
+                                    3 => {
                                         let l8 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -2957,6 +3249,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l8, l9, 1);
+                                    }
+                                    _ => {
+                                        let l10 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l11 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l10, l11, 1);
                                     }
                                 }
                             }
@@ -3987,7 +4288,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr125.cast_mut();
                                     }
-                                    EnvError::Other(e) => {
+                                    EnvError::InvalidOption(e) => {
                                         *ptr88
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
@@ -4001,6 +4302,21 @@ pub mod exports {
                                         *ptr88
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr126.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr88
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec127 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr127 = vec127.as_ptr().cast::<u8>();
+                                        let len127 = vec127.len();
+                                        ::core::mem::forget(vec127);
+                                        *ptr88
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len127;
+                                        *ptr88
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr127.cast_mut();
                                     }
                                 }
                             }
@@ -4327,7 +4643,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l67, l68, 1);
                                     }
-                                    _ => {
+                                    3 => {
                                         let l69 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -4335,6 +4651,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l69, l70, 1);
+                                    }
+                                    _ => {
+                                        let l71 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l72 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l71, l72, 1);
                                     }
                                 }
                             }
@@ -4420,7 +4745,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr5.cast_mut();
                                     }
-                                    EnvError::Other(e) => {
+                                    EnvError::InvalidOption(e) => {
                                         *ptr1
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
@@ -4434,6 +4759,21 @@ pub mod exports {
                                         *ptr1
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr6.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec7 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr7 = vec7.as_ptr().cast::<u8>();
+                                        let len7 = vec7.len();
+                                        ::core::mem::forget(vec7);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len7;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr7.cast_mut();
                                     }
                                 }
                             }
@@ -4492,7 +4832,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l9, l10, 1);
                                     }
-                                    _ => {
+                                    3 => {
                                         let l11 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -4500,6 +4840,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l11, l12, 1);
+                                    }
+                                    _ => {
+                                        let l13 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l14 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l13, l14, 1);
                                     }
                                 }
                             }
@@ -4511,8 +4860,15 @@ pub mod exports {
                     /// What this environment is. Called once per component, in an instance that is thrown away.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<Description, EnvError>;
+                    /// Whether these options make sense together: their values, for the host has checked their names. Called once per run,
+                    /// before anything is played, in an instance that is thrown away. Refuse with `invalid-option`.
+                    #[allow(async_fn_in_trait)]
+                    fn check(
+                        options: Attributes,
+                    ) -> ::core::result::Result<(), EnvError>;
                     /// Tasks of a split, from `offset` on. At most `limit`, at most 256 and 1 MiB; fewer than asked means "ask again
-                    /// from there", none means the end. Equal context, equal tasks.
+                    /// from there", none means the end. Equal context, equal tasks. The host asks only for
+                    /// splits that `describe` names.
                     #[allow(async_fn_in_trait)]
                     fn tasks(
                         context: Context,
@@ -4633,6 +4989,14 @@ pub mod exports {
                         unsafe extern "C" fn _post_return_describe(arg0 : * mut u8,) {
                         unsafe { $($path_to_types)*:: __post_return_describe::<$ty >
                         (arg0) } } #[unsafe (export_name =
+                        "clawhost:environment/environment@0.1.0#check")] unsafe extern
+                        "C" fn export_check(arg0 : * mut u8, arg1 : usize,) -> * mut u8 {
+                        unsafe { $($path_to_types)*:: _export_check_cabi::<$ty > (arg0,
+                        arg1) } } #[unsafe (export_name =
+                        "cabi_post_clawhost:environment/environment@0.1.0#check")] unsafe
+                        extern "C" fn _post_return_check(arg0 : * mut u8,) { unsafe {
+                        $($path_to_types)*:: __post_return_check::<$ty > (arg0) } }
+                        #[unsafe (export_name =
                         "clawhost:environment/environment@0.1.0#tasks")] unsafe extern
                         "C" fn export_tasks(arg0 : i64, arg1 : * mut u8, arg2 : usize,
                         arg3 : * mut u8, arg4 : usize, arg5 : i64, arg6 : i32,) -> * mut
@@ -4897,9 +5261,9 @@ macro_rules! __export_environment_plugin_impl {
         #[cfg(target_arch = "wasm32")] #[unsafe (link_section =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:environment-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2718] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2765] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x95\x14\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc4\x14\x01A\x02\x01\
 A\x13\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05leve\
 l\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16c\
 lawhost:log/log@0.1.0\x05\0\x01B%\x01m\x04\x06system\x04user\x09assistant\x04too\
@@ -4937,28 +5301,29 @@ valid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\x03\0\0\x01p}\x01k\x02\x01j\x
 keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\x01@\x02\x06prefix\
 s\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/kv@0.1.0\x05\x07\x02\
 \x03\0\x01\x06signal\x02\x03\0\x01\x08artefact\x02\x03\0\x01\x04task\x02\x03\0\x01\
-\x07context\x02\x03\0\x01\x05about\x01B>\x02\x03\x02\x01\x02\x04\0\x07message\x03\
+\x07context\x02\x03\0\x01\x05about\x01BA\x02\x03\x02\x01\x02\x04\0\x07message\x03\
 \0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x08\x04\0\x06\
 signal\x03\0\x04\x02\x03\x02\x01\x09\x04\0\x08artefact\x03\0\x06\x02\x03\x02\x01\
 \x0a\x04\0\x04task\x03\0\x08\x02\x03\x02\x01\x0b\x04\0\x07context\x03\0\x0a\x02\x03\
 \x02\x01\x0c\x04\0\x05about\x03\0\x0c\x02\x03\x02\x01\x05\x04\0\x0aattributes\x03\
-\0\x0e\x01q\x04\x0cunknown-task\x01s\0\x10invalid-snapshot\x01s\0\x0bunsupported\
-\x01s\0\x05other\x01s\0\x04\0\x09env-error\x03\0\x10\x01r\x02\x04names\x05tasksw\
-\x04\0\x05split\x03\0\x12\x01p\x13\x01r\x03\x05about\x0d\x06splits\x14\x05extra\x0f\
-\x04\0\x0bdescription\x03\0\x15\x01r\x04\x04task\x09\x07context\x0b\x09max-turns\
-y\x05extra\x0f\x04\0\x06params\x03\0\x17\x01p\x01\x01p\x03\x01ks\x01r\x04\x0bobs\
-ervation\x19\x05tools\x1a\x0bsystem-hint\x1b\x05extra\x0f\x04\0\x07opening\x03\0\
-\x1c\x01r\x03\x07message\x01\x0ctool-results\x19\x05extra\x0f\x04\0\x06action\x03\
-\0\x1e\x01q\x04\x07running\0\0\x0aterminated\0\0\x09truncated\x01s\0\x05other\x01\
-s\0\x04\0\x06status\x03\0\x20\x01p\x05\x01p\x07\x01r\x05\x0bobservation\x19\x06s\
-tatus!\x07signals\"\x09artefacts#\x05extra\x0f\x04\0\x0bstep-result\x03\0$\x04\0\
-\x07episode\x03\x01\x01i&\x01o\x02'\x1d\x01j\x01(\x01\x11\x01@\x01\x06params\x18\
-\0)\x04\0\x15[static]episode.start\x01*\x01p}\x01j\x01'\x01\x11\x01@\x02\x06para\
-ms\x18\x05state+\0,\x04\0\x17[static]episode.restore\x01-\x01h&\x01j\x01%\x01\x11\
-\x01@\x02\x04self.\x06action\x1f\0/\x04\0\x14[method]episode.step\x010\x01j\x01+\
-\x01\x11\x01@\x01\x04self.\01\x04\0\x18[method]episode.snapshot\x012\x01j\x01\x16\
-\x01\x11\x01@\0\03\x04\0\x08describe\x014\x01p\x09\x01j\x015\x01\x11\x01@\x04\x07\
-context\x0b\x05splits\x06offsetw\x05limity\06\x04\0\x05tasks\x017\x04\0&clawhost\
+\0\x0e\x01q\x05\x0cunknown-task\x01s\0\x10invalid-snapshot\x01s\0\x0bunsupported\
+\x01s\0\x0einvalid-option\x01s\0\x05other\x01s\0\x04\0\x09env-error\x03\0\x10\x01\
+r\x02\x04names\x05tasksw\x04\0\x05split\x03\0\x12\x01p\x13\x01r\x03\x05about\x0d\
+\x06splits\x14\x05extra\x0f\x04\0\x0bdescription\x03\0\x15\x01r\x04\x04task\x09\x07\
+context\x0b\x09max-turnsy\x05extra\x0f\x04\0\x06params\x03\0\x17\x01p\x01\x01p\x03\
+\x01ks\x01r\x04\x0bobservation\x19\x05tools\x1a\x0bsystem-hint\x1b\x05extra\x0f\x04\
+\0\x07opening\x03\0\x1c\x01r\x03\x07message\x01\x0ctool-results\x19\x05extra\x0f\
+\x04\0\x06action\x03\0\x1e\x01q\x04\x07running\0\0\x0aterminated\0\0\x09truncate\
+d\x01s\0\x05other\x01s\0\x04\0\x06status\x03\0\x20\x01p\x05\x01p\x07\x01r\x05\x0b\
+observation\x19\x06status!\x07signals\"\x09artefacts#\x05extra\x0f\x04\0\x0bstep\
+-result\x03\0$\x04\0\x07episode\x03\x01\x01i&\x01o\x02'\x1d\x01j\x01(\x01\x11\x01\
+@\x01\x06params\x18\0)\x04\0\x15[static]episode.start\x01*\x01p}\x01j\x01'\x01\x11\
+\x01@\x02\x06params\x18\x05state+\0,\x04\0\x17[static]episode.restore\x01-\x01h&\
+\x01j\x01%\x01\x11\x01@\x02\x04self.\x06action\x1f\0/\x04\0\x14[method]episode.s\
+tep\x010\x01j\x01+\x01\x11\x01@\x01\x04self.\01\x04\0\x18[method]episode.snapsho\
+t\x012\x01j\x01\x16\x01\x11\x01@\0\03\x04\0\x08describe\x014\x01j\0\x01\x11\x01@\
+\x01\x07options\x0f\05\x04\0\x05check\x016\x01p\x09\x01j\x017\x01\x11\x01@\x04\x07\
+context\x0b\x05splits\x06offsetw\x05limity\08\x04\0\x05tasks\x019\x04\0&clawhost\
 :environment/environment@0.1.0\x05\x0d\x04\0(clawhost:worlds/environment-plugin@\
 0.1.0\x04\0\x0b\x18\x01\0\x12environment-plugin\x03\0\0\0G\x09producers\x01\x0cp\
 rocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";

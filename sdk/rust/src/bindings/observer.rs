@@ -577,8 +577,8 @@ pub mod clawhost {
             }
             impl EpisodeView {
                 #[allow(unused_unsafe, clippy::all)]
-                /// Turns from `start` on: at most `count`, at most 64 and 1 MiB. Fewer than asked means "ask again from there";
-                /// none means the end.
+                /// Turns from `start` on: at most `count`, at most 64 and 1 MiB, but always at least one where there is one.
+                /// Fewer than asked means "ask again from there"; none means the end.
                 #[allow(async_fn_in_trait)]
                 pub fn turns(&self, start: u32, count: u32) -> _rt::Vec<Turn> {
                     unsafe {
@@ -5176,7 +5176,8 @@ pub mod clawhost {
                         .finish()
                 }
             }
-            /// One message of a conversation. At most 64 parts, 1 MiB in all.
+            /// One message of a conversation. At most 64 parts, 1 MiB in all. Its text is that of its text and JSON parts, joined by
+            /// line ends.
             #[derive(Clone)]
             pub struct Message {
                 /// Who speaks.
@@ -5312,7 +5313,8 @@ pub mod clawhost {
             /// Everything that may change what a call answers. The host records it with the call.
             #[derive(Clone)]
             pub struct Context {
-                /// The source of all randomness. Equal seeds must give equal answers.
+                /// The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
+                /// doubles read it exactly.
                 pub seed: u64,
                 /// The operator's choices, checked against `about.options` beforehand.
                 pub options: Attributes,

@@ -44,6 +44,8 @@ pub mod exports {
                     InvalidInput(_rt::String),
                     /// The model failed.
                     Model(_rt::String),
+                    /// An option has a value that makes no sense; the text says which, and what would.
+                    InvalidOption(_rt::String),
                     /// Anything else.
                     Other(_rt::String),
                 }
@@ -60,6 +62,11 @@ pub mod exports {
                             }
                             ReflectError::Model(e) => {
                                 f.debug_tuple("ReflectError::Model").field(e).finish()
+                            }
+                            ReflectError::InvalidOption(e) => {
+                                f.debug_tuple("ReflectError::InvalidOption")
+                                    .field(e)
+                                    .finish()
                             }
                             ReflectError::Other(e) => {
                                 f.debug_tuple("ReflectError::Other").field(e).finish()
@@ -474,7 +481,7 @@ pub mod exports {
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr22.cast_mut();
                                     }
-                                    ReflectError::Other(e) => {
+                                    ReflectError::InvalidOption(e) => {
                                         *ptr1
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
@@ -488,6 +495,21 @@ pub mod exports {
                                         *ptr1
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr23.cast_mut();
+                                    }
+                                    ReflectError::Other(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec24 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr24 = vec24.as_ptr().cast::<u8>();
+                                        let len24 = vec24.len();
+                                        ::core::mem::forget(vec24);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len24;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr24.cast_mut();
                                     }
                                 }
                             }
@@ -671,7 +693,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l38, l39, 1);
                                     }
-                                    _ => {
+                                    2 => {
                                         let l40 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -679,6 +701,191 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l40, l41, 1);
+                                    }
+                                    _ => {
+                                        let l42 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l43 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l42, l43, 1);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_check_cabi<T_: Guest>(
+                    arg0: *mut u8,
+                    arg1: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result7 = {
+                            let base6 = arg0;
+                            let len6 = arg1;
+                            let mut result6 = _rt::Vec::with_capacity(len6);
+                            for i in 0..len6 {
+                                let base = base6
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e6 = {
+                                    let l0 = *base.add(0).cast::<*mut u8>();
+                                    let l1 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len2 = l1;
+                                    let bytes2 = _rt::Vec::from_raw_parts(
+                                        l0.cast(),
+                                        len2,
+                                        len2,
+                                    );
+                                    let l3 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l4 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len5 = l4;
+                                    let bytes5 = _rt::Vec::from_raw_parts(
+                                        l3.cast(),
+                                        len5,
+                                        len5,
+                                    );
+                                    (_rt::string_lift(bytes2), _rt::string_lift(bytes5))
+                                };
+                                result6.push(e6);
+                            }
+                            _rt::cabi_dealloc(
+                                base6,
+                                len6 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::check(result6)
+                        };
+                        let ptr8 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result7 {
+                            Ok(_) => {
+                                *ptr8.add(0).cast::<u8>() = (0i32) as u8;
+                            }
+                            Err(e) => {
+                                *ptr8.add(0).cast::<u8>() = (1i32) as u8;
+                                match e {
+                                    ReflectError::InvalidInput(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                        let vec9 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr9 = vec9.as_ptr().cast::<u8>();
+                                        let len9 = vec9.len();
+                                        ::core::mem::forget(vec9);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len9;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr9.cast_mut();
+                                    }
+                                    ReflectError::Model(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec10 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr10 = vec10.as_ptr().cast::<u8>();
+                                        let len10 = vec10.len();
+                                        ::core::mem::forget(vec10);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len10;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr10.cast_mut();
+                                    }
+                                    ReflectError::InvalidOption(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec11 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr11 = vec11.as_ptr().cast::<u8>();
+                                        let len11 = vec11.len();
+                                        ::core::mem::forget(vec11);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len11;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr11.cast_mut();
+                                    }
+                                    ReflectError::Other(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec12 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr12 = vec12.as_ptr().cast::<u8>();
+                                        let len12 = vec12.len();
+                                        ::core::mem::forget(vec12);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len12;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr12.cast_mut();
+                                    }
+                                }
+                            }
+                        };
+                        ptr8
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_check<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {}
+                            _ => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                    1 => {
+                                        let l4 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l5 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l4, l5, 1);
+                                    }
+                                    2 => {
+                                        let l6 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l7 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l6, l7, 1);
+                                    }
+                                    _ => {
+                                        let l8 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l9 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l8, l9, 1);
                                     }
                                 }
                             }
@@ -703,8 +910,7 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result45 = {
-                            let handle44;
+                        let result44 = {
                             let base6 = arg1;
                             let len6 = arg2;
                             let mut result6 = _rt::Vec::with_capacity(len6);
@@ -955,514 +1161,526 @@ pub mod exports {
                                     sections: result36,
                                     extra: result43,
                                 },
-                                {
-                                    handle44 = super::super::super::super::__with_name1::Group::from_handle(
-                                        arg11 as u32,
-                                    );
-                                    &handle44
-                                },
+                                super::super::super::super::__with_name1::Group::from_handle(
+                                    arg11 as u32,
+                                ),
                             )
                         };
-                        let ptr46 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result45 {
+                        let ptr45 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result44 {
                             Ok(e) => {
-                                *ptr46.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec84 = e;
-                                let len84 = vec84.len();
-                                let layout84 = _rt::alloc::Layout::from_size_align(
-                                        vec84.len() * (15 * ::core::mem::size_of::<*const u8>()),
+                                *ptr45.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec83 = e;
+                                let len83 = vec83.len();
+                                let layout83 = _rt::alloc::Layout::from_size_align(
+                                        vec83.len() * (15 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result84, _cleanup84) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout84,
+                                let (result83, _cleanup83) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout83,
                                 );
-                                if let Some(cleanup) = _cleanup84 {
+                                if let Some(cleanup) = _cleanup83 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec84.into_iter().enumerate() {
-                                    let base = result84
+                                for (i, e) in vec83.into_iter().enumerate() {
+                                    let base = result83
                                         .add(i * (15 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let Proposal {
-                                            change: change47,
-                                            evidence: evidence47,
-                                            expected_effect: expected_effect47,
-                                            extra: extra47,
+                                            change: change46,
+                                            evidence: evidence46,
+                                            expected_effect: expected_effect46,
+                                            extra: extra46,
                                         } = e;
-                                        match change47 {
+                                        match change46 {
                                             Change::Add(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                                 let Entry {
-                                                    id: id48,
-                                                    text: text48,
-                                                    tags: tags48,
-                                                    extra: extra48,
+                                                    id: id47,
+                                                    text: text47,
+                                                    tags: tags47,
+                                                    extra: extra47,
                                                 } = e;
-                                                let vec49 = (id48.into_bytes()).into_boxed_slice();
+                                                let vec48 = (id47.into_bytes()).into_boxed_slice();
+                                                let ptr48 = vec48.as_ptr().cast::<u8>();
+                                                let len48 = vec48.len();
+                                                ::core::mem::forget(vec48);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len48;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr48.cast_mut();
+                                                let vec49 = (text47.into_bytes()).into_boxed_slice();
                                                 let ptr49 = vec49.as_ptr().cast::<u8>();
                                                 let len49 = vec49.len();
                                                 ::core::mem::forget(vec49);
                                                 *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len49;
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr49.cast_mut();
-                                                let vec50 = (text48.into_bytes()).into_boxed_slice();
-                                                let ptr50 = vec50.as_ptr().cast::<u8>();
-                                                let len50 = vec50.len();
-                                                ::core::mem::forget(vec50);
-                                                *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len50;
-                                                *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr50.cast_mut();
-                                                let vec52 = tags48;
-                                                let len52 = vec52.len();
-                                                let layout52 = _rt::alloc::Layout::from_size_align(
-                                                        vec52.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr49.cast_mut();
+                                                let vec51 = tags47;
+                                                let len51 = vec51.len();
+                                                let layout51 = _rt::alloc::Layout::from_size_align(
+                                                        vec51.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result52, _cleanup52) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout52,
+                                                let (result51, _cleanup51) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout51,
                                                 );
-                                                if let Some(cleanup) = _cleanup52 {
+                                                if let Some(cleanup) = _cleanup51 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec52.into_iter().enumerate() {
-                                                    let base = result52
+                                                for (i, e) in vec51.into_iter().enumerate() {
+                                                    let base = result51
                                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let vec51 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr51 = vec51.as_ptr().cast::<u8>();
-                                                        let len51 = vec51.len();
-                                                        ::core::mem::forget(vec51);
+                                                        let vec50 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr50 = vec50.as_ptr().cast::<u8>();
+                                                        let len50 = vec50.len();
+                                                        ::core::mem::forget(vec50);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len51;
-                                                        *base.add(0).cast::<*mut u8>() = ptr51.cast_mut();
+                                                            .cast::<usize>() = len50;
+                                                        *base.add(0).cast::<*mut u8>() = ptr50.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len52;
+                                                    .cast::<usize>() = len51;
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result52;
-                                                let vec56 = extra48;
-                                                let len56 = vec56.len();
-                                                let layout56 = _rt::alloc::Layout::from_size_align(
-                                                        vec56.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = result51;
+                                                let vec55 = extra47;
+                                                let len55 = vec55.len();
+                                                let layout55 = _rt::alloc::Layout::from_size_align(
+                                                        vec55.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result56, _cleanup56) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout56,
+                                                let (result55, _cleanup55) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout55,
                                                 );
-                                                if let Some(cleanup) = _cleanup56 {
+                                                if let Some(cleanup) = _cleanup55 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec56.into_iter().enumerate() {
-                                                    let base = result56
+                                                for (i, e) in vec55.into_iter().enumerate() {
+                                                    let base = result55
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t53_0, t53_1) = e;
-                                                        let vec54 = (t53_0.into_bytes()).into_boxed_slice();
+                                                        let (t52_0, t52_1) = e;
+                                                        let vec53 = (t52_0.into_bytes()).into_boxed_slice();
+                                                        let ptr53 = vec53.as_ptr().cast::<u8>();
+                                                        let len53 = vec53.len();
+                                                        ::core::mem::forget(vec53);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len53;
+                                                        *base.add(0).cast::<*mut u8>() = ptr53.cast_mut();
+                                                        let vec54 = (t52_1.into_bytes()).into_boxed_slice();
                                                         let ptr54 = vec54.as_ptr().cast::<u8>();
                                                         let len54 = vec54.len();
                                                         ::core::mem::forget(vec54);
                                                         *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len54;
-                                                        *base.add(0).cast::<*mut u8>() = ptr54.cast_mut();
-                                                        let vec55 = (t53_1.into_bytes()).into_boxed_slice();
-                                                        let ptr55 = vec55.as_ptr().cast::<u8>();
-                                                        let len55 = vec55.len();
-                                                        ::core::mem::forget(vec55);
-                                                        *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len55;
+                                                            .cast::<usize>() = len54;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr55.cast_mut();
+                                                            .cast::<*mut u8>() = ptr54.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len56;
+                                                    .cast::<usize>() = len55;
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result56;
+                                                    .cast::<*mut u8>() = result55;
                                             }
                                             Change::Update(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                                 let Entry {
-                                                    id: id57,
-                                                    text: text57,
-                                                    tags: tags57,
-                                                    extra: extra57,
+                                                    id: id56,
+                                                    text: text56,
+                                                    tags: tags56,
+                                                    extra: extra56,
                                                 } = e;
-                                                let vec58 = (id57.into_bytes()).into_boxed_slice();
+                                                let vec57 = (id56.into_bytes()).into_boxed_slice();
+                                                let ptr57 = vec57.as_ptr().cast::<u8>();
+                                                let len57 = vec57.len();
+                                                ::core::mem::forget(vec57);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len57;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr57.cast_mut();
+                                                let vec58 = (text56.into_bytes()).into_boxed_slice();
                                                 let ptr58 = vec58.as_ptr().cast::<u8>();
                                                 let len58 = vec58.len();
                                                 ::core::mem::forget(vec58);
                                                 *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len58;
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr58.cast_mut();
-                                                let vec59 = (text57.into_bytes()).into_boxed_slice();
-                                                let ptr59 = vec59.as_ptr().cast::<u8>();
-                                                let len59 = vec59.len();
-                                                ::core::mem::forget(vec59);
-                                                *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len59;
-                                                *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr59.cast_mut();
-                                                let vec61 = tags57;
-                                                let len61 = vec61.len();
-                                                let layout61 = _rt::alloc::Layout::from_size_align(
-                                                        vec61.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr58.cast_mut();
+                                                let vec60 = tags56;
+                                                let len60 = vec60.len();
+                                                let layout60 = _rt::alloc::Layout::from_size_align(
+                                                        vec60.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result61, _cleanup61) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout61,
+                                                let (result60, _cleanup60) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout60,
                                                 );
-                                                if let Some(cleanup) = _cleanup61 {
+                                                if let Some(cleanup) = _cleanup60 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec61.into_iter().enumerate() {
-                                                    let base = result61
+                                                for (i, e) in vec60.into_iter().enumerate() {
+                                                    let base = result60
                                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let vec60 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr60 = vec60.as_ptr().cast::<u8>();
-                                                        let len60 = vec60.len();
-                                                        ::core::mem::forget(vec60);
+                                                        let vec59 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr59 = vec59.as_ptr().cast::<u8>();
+                                                        let len59 = vec59.len();
+                                                        ::core::mem::forget(vec59);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len60;
-                                                        *base.add(0).cast::<*mut u8>() = ptr60.cast_mut();
+                                                            .cast::<usize>() = len59;
+                                                        *base.add(0).cast::<*mut u8>() = ptr59.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len61;
+                                                    .cast::<usize>() = len60;
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result61;
-                                                let vec65 = extra57;
-                                                let len65 = vec65.len();
-                                                let layout65 = _rt::alloc::Layout::from_size_align(
-                                                        vec65.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = result60;
+                                                let vec64 = extra56;
+                                                let len64 = vec64.len();
+                                                let layout64 = _rt::alloc::Layout::from_size_align(
+                                                        vec64.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result65, _cleanup65) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout65,
+                                                let (result64, _cleanup64) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout64,
                                                 );
-                                                if let Some(cleanup) = _cleanup65 {
+                                                if let Some(cleanup) = _cleanup64 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec65.into_iter().enumerate() {
-                                                    let base = result65
+                                                for (i, e) in vec64.into_iter().enumerate() {
+                                                    let base = result64
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t62_0, t62_1) = e;
-                                                        let vec63 = (t62_0.into_bytes()).into_boxed_slice();
+                                                        let (t61_0, t61_1) = e;
+                                                        let vec62 = (t61_0.into_bytes()).into_boxed_slice();
+                                                        let ptr62 = vec62.as_ptr().cast::<u8>();
+                                                        let len62 = vec62.len();
+                                                        ::core::mem::forget(vec62);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len62;
+                                                        *base.add(0).cast::<*mut u8>() = ptr62.cast_mut();
+                                                        let vec63 = (t61_1.into_bytes()).into_boxed_slice();
                                                         let ptr63 = vec63.as_ptr().cast::<u8>();
                                                         let len63 = vec63.len();
                                                         ::core::mem::forget(vec63);
                                                         *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len63;
-                                                        *base.add(0).cast::<*mut u8>() = ptr63.cast_mut();
-                                                        let vec64 = (t62_1.into_bytes()).into_boxed_slice();
-                                                        let ptr64 = vec64.as_ptr().cast::<u8>();
-                                                        let len64 = vec64.len();
-                                                        ::core::mem::forget(vec64);
-                                                        *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len64;
+                                                            .cast::<usize>() = len63;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr64.cast_mut();
+                                                            .cast::<*mut u8>() = ptr63.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len65;
+                                                    .cast::<usize>() = len64;
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result65;
+                                                    .cast::<*mut u8>() = result64;
                                             }
                                             Change::Retire(e) => {
                                                 *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                let vec66 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr66 = vec66.as_ptr().cast::<u8>();
-                                                let len66 = vec66.len();
-                                                ::core::mem::forget(vec66);
+                                                let vec65 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr65 = vec65.as_ptr().cast::<u8>();
+                                                let len65 = vec65.len();
+                                                ::core::mem::forget(vec65);
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len66;
+                                                    .cast::<usize>() = len65;
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr66.cast_mut();
+                                                    .cast::<*mut u8>() = ptr65.cast_mut();
                                             }
                                             Change::RewriteSection(e) => {
                                                 *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                let (t67_0, t67_1) = e;
-                                                let vec68 = (t67_0.into_bytes()).into_boxed_slice();
+                                                let (t66_0, t66_1) = e;
+                                                let vec67 = (t66_0.into_bytes()).into_boxed_slice();
+                                                let ptr67 = vec67.as_ptr().cast::<u8>();
+                                                let len67 = vec67.len();
+                                                ::core::mem::forget(vec67);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len67;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr67.cast_mut();
+                                                let vec68 = (t66_1.into_bytes()).into_boxed_slice();
                                                 let ptr68 = vec68.as_ptr().cast::<u8>();
                                                 let len68 = vec68.len();
                                                 ::core::mem::forget(vec68);
                                                 *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len68;
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr68.cast_mut();
-                                                let vec69 = (t67_1.into_bytes()).into_boxed_slice();
+                                            }
+                                            Change::Other(e) => {
+                                                *base.add(0).cast::<u8>() = (4i32) as u8;
+                                                let vec69 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr69 = vec69.as_ptr().cast::<u8>();
                                                 let len69 = vec69.len();
                                                 ::core::mem::forget(vec69);
                                                 *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len69;
                                                 *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr69.cast_mut();
                                             }
-                                            Change::Other(e) => {
-                                                *base.add(0).cast::<u8>() = (4i32) as u8;
-                                                let vec70 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr70 = vec70.as_ptr().cast::<u8>();
-                                                let len70 = vec70.len();
-                                                ::core::mem::forget(vec70);
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len70;
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr70.cast_mut();
-                                            }
                                         }
-                                        let vec78 = evidence47;
-                                        let len78 = vec78.len();
-                                        let layout78 = _rt::alloc::Layout::from_size_align(
-                                                vec78.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                        let vec77 = evidence46;
+                                        let len77 = vec77.len();
+                                        let layout77 = _rt::alloc::Layout::from_size_align(
+                                                vec77.len() * (6 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result78, _cleanup78) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout78,
+                                        let (result77, _cleanup77) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout77,
                                         );
-                                        if let Some(cleanup) = _cleanup78 {
+                                        if let Some(cleanup) = _cleanup77 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec78.into_iter().enumerate() {
-                                            let base = result78
+                                        for (i, e) in vec77.into_iter().enumerate() {
+                                            let base = result77
                                                 .add(i * (6 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let Evidence {
-                                                    episode: episode71,
-                                                    turns: turns71,
-                                                    extra: extra71,
+                                                    episode: episode70,
+                                                    turns: turns70,
+                                                    extra: extra70,
                                                 } = e;
-                                                let vec72 = (episode71.into_bytes()).into_boxed_slice();
+                                                let vec71 = (episode70.into_bytes()).into_boxed_slice();
+                                                let ptr71 = vec71.as_ptr().cast::<u8>();
+                                                let len71 = vec71.len();
+                                                ::core::mem::forget(vec71);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len71;
+                                                *base.add(0).cast::<*mut u8>() = ptr71.cast_mut();
+                                                let vec72 = <_ as Into<_rt::Vec<_>>>::into(turns70)
+                                                    .into_boxed_slice();
                                                 let ptr72 = vec72.as_ptr().cast::<u8>();
                                                 let len72 = vec72.len();
                                                 ::core::mem::forget(vec72);
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len72;
-                                                *base.add(0).cast::<*mut u8>() = ptr72.cast_mut();
-                                                let vec73 = <_ as Into<_rt::Vec<_>>>::into(turns71)
-                                                    .into_boxed_slice();
-                                                let ptr73 = vec73.as_ptr().cast::<u8>();
-                                                let len73 = vec73.len();
-                                                ::core::mem::forget(vec73);
-                                                *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len73;
+                                                    .cast::<usize>() = len72;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr73.cast_mut();
-                                                let vec77 = extra71;
-                                                let len77 = vec77.len();
-                                                let layout77 = _rt::alloc::Layout::from_size_align(
-                                                        vec77.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr72.cast_mut();
+                                                let vec76 = extra70;
+                                                let len76 = vec76.len();
+                                                let layout76 = _rt::alloc::Layout::from_size_align(
+                                                        vec76.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result77, _cleanup77) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout77,
+                                                let (result76, _cleanup76) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout76,
                                                 );
-                                                if let Some(cleanup) = _cleanup77 {
+                                                if let Some(cleanup) = _cleanup76 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec77.into_iter().enumerate() {
-                                                    let base = result77
+                                                for (i, e) in vec76.into_iter().enumerate() {
+                                                    let base = result76
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t74_0, t74_1) = e;
-                                                        let vec75 = (t74_0.into_bytes()).into_boxed_slice();
+                                                        let (t73_0, t73_1) = e;
+                                                        let vec74 = (t73_0.into_bytes()).into_boxed_slice();
+                                                        let ptr74 = vec74.as_ptr().cast::<u8>();
+                                                        let len74 = vec74.len();
+                                                        ::core::mem::forget(vec74);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len74;
+                                                        *base.add(0).cast::<*mut u8>() = ptr74.cast_mut();
+                                                        let vec75 = (t73_1.into_bytes()).into_boxed_slice();
                                                         let ptr75 = vec75.as_ptr().cast::<u8>();
                                                         let len75 = vec75.len();
                                                         ::core::mem::forget(vec75);
                                                         *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len75;
-                                                        *base.add(0).cast::<*mut u8>() = ptr75.cast_mut();
-                                                        let vec76 = (t74_1.into_bytes()).into_boxed_slice();
-                                                        let ptr76 = vec76.as_ptr().cast::<u8>();
-                                                        let len76 = vec76.len();
-                                                        ::core::mem::forget(vec76);
-                                                        *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len76;
+                                                            .cast::<usize>() = len75;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr76.cast_mut();
+                                                            .cast::<*mut u8>() = ptr75.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len77;
+                                                    .cast::<usize>() = len76;
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result77;
+                                                    .cast::<*mut u8>() = result76;
                                             }
                                         }
                                         *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len78;
+                                            .cast::<usize>() = len77;
                                         *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result78;
-                                        let vec79 = (expected_effect47.into_bytes())
+                                            .cast::<*mut u8>() = result77;
+                                        let vec78 = (expected_effect46.into_bytes())
                                             .into_boxed_slice();
-                                        let ptr79 = vec79.as_ptr().cast::<u8>();
-                                        let len79 = vec79.len();
-                                        ::core::mem::forget(vec79);
+                                        let ptr78 = vec78.as_ptr().cast::<u8>();
+                                        let len78 = vec78.len();
+                                        ::core::mem::forget(vec78);
                                         *base
                                             .add(12 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len79;
+                                            .cast::<usize>() = len78;
                                         *base
                                             .add(11 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr79.cast_mut();
-                                        let vec83 = extra47;
-                                        let len83 = vec83.len();
-                                        let layout83 = _rt::alloc::Layout::from_size_align(
-                                                vec83.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<*mut u8>() = ptr78.cast_mut();
+                                        let vec82 = extra46;
+                                        let len82 = vec82.len();
+                                        let layout82 = _rt::alloc::Layout::from_size_align(
+                                                vec82.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result83, _cleanup83) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout83,
+                                        let (result82, _cleanup82) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout82,
                                         );
-                                        if let Some(cleanup) = _cleanup83 {
+                                        if let Some(cleanup) = _cleanup82 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec83.into_iter().enumerate() {
-                                            let base = result83
+                                        for (i, e) in vec82.into_iter().enumerate() {
+                                            let base = result82
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let (t80_0, t80_1) = e;
-                                                let vec81 = (t80_0.into_bytes()).into_boxed_slice();
+                                                let (t79_0, t79_1) = e;
+                                                let vec80 = (t79_0.into_bytes()).into_boxed_slice();
+                                                let ptr80 = vec80.as_ptr().cast::<u8>();
+                                                let len80 = vec80.len();
+                                                ::core::mem::forget(vec80);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len80;
+                                                *base.add(0).cast::<*mut u8>() = ptr80.cast_mut();
+                                                let vec81 = (t79_1.into_bytes()).into_boxed_slice();
                                                 let ptr81 = vec81.as_ptr().cast::<u8>();
                                                 let len81 = vec81.len();
                                                 ::core::mem::forget(vec81);
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len81;
-                                                *base.add(0).cast::<*mut u8>() = ptr81.cast_mut();
-                                                let vec82 = (t80_1.into_bytes()).into_boxed_slice();
-                                                let ptr82 = vec82.as_ptr().cast::<u8>();
-                                                let len82 = vec82.len();
-                                                ::core::mem::forget(vec82);
-                                                *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len82;
+                                                    .cast::<usize>() = len81;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr82.cast_mut();
+                                                    .cast::<*mut u8>() = ptr81.cast_mut();
                                             }
                                         }
                                         *base
                                             .add(14 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len83;
+                                            .cast::<usize>() = len82;
                                         *base
                                             .add(13 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result83;
+                                            .cast::<*mut u8>() = result82;
                                     }
                                 }
-                                *ptr46
+                                *ptr45
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len84;
-                                *ptr46
+                                    .cast::<usize>() = len83;
+                                *ptr45
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result84;
+                                    .cast::<*mut u8>() = result83;
                             }
                             Err(e) => {
-                                *ptr46.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr45.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     ReflectError::InvalidInput(e) => {
-                                        *ptr46
+                                        *ptr45
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
+                                        let vec84 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr84 = vec84.as_ptr().cast::<u8>();
+                                        let len84 = vec84.len();
+                                        ::core::mem::forget(vec84);
+                                        *ptr45
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len84;
+                                        *ptr45
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr84.cast_mut();
+                                    }
+                                    ReflectError::Model(e) => {
+                                        *ptr45
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
                                         let vec85 = (e.into_bytes()).into_boxed_slice();
                                         let ptr85 = vec85.as_ptr().cast::<u8>();
                                         let len85 = vec85.len();
                                         ::core::mem::forget(vec85);
-                                        *ptr46
+                                        *ptr45
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len85;
-                                        *ptr46
+                                        *ptr45
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr85.cast_mut();
                                     }
-                                    ReflectError::Model(e) => {
-                                        *ptr46
+                                    ReflectError::InvalidOption(e) => {
+                                        *ptr45
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
+                                            .cast::<u8>() = (2i32) as u8;
                                         let vec86 = (e.into_bytes()).into_boxed_slice();
                                         let ptr86 = vec86.as_ptr().cast::<u8>();
                                         let len86 = vec86.len();
                                         ::core::mem::forget(vec86);
-                                        *ptr46
+                                        *ptr45
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len86;
-                                        *ptr46
+                                        *ptr45
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr86.cast_mut();
                                     }
                                     ReflectError::Other(e) => {
-                                        *ptr46
+                                        *ptr45
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
+                                            .cast::<u8>() = (3i32) as u8;
                                         let vec87 = (e.into_bytes()).into_boxed_slice();
                                         let ptr87 = vec87.as_ptr().cast::<u8>();
                                         let len87 = vec87.len();
                                         ::core::mem::forget(vec87);
-                                        *ptr46
+                                        *ptr45
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len87;
-                                        *ptr46
+                                        *ptr45
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr87.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr46
+                        ptr45
                     }
                 }
                 #[doc(hidden)]
@@ -1796,7 +2014,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l72, l73, 1);
                                     }
-                                    _ => {
+                                    2 => {
                                         let l74 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -1804,6 +2022,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l74, l75, 1);
+                                    }
+                                    _ => {
+                                        let l76 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l77 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l76, l77, 1);
                                     }
                                 }
                             }
@@ -1814,12 +2041,18 @@ pub mod exports {
                     /// What this reflector is. Called once per component, in an instance that is thrown away.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<About, ReflectError>;
+                    /// Whether these options make sense together: their values, for the host has checked their names. Called once per run,
+                    /// before anything is played, in an instance that is thrown away. Refuse with `invalid-option`.
+                    #[allow(async_fn_in_trait)]
+                    fn check(
+                        options: Attributes,
+                    ) -> ::core::result::Result<(), ReflectError>;
                     /// Suggestions drawn from these episodes. At most 64.
                     #[allow(async_fn_in_trait)]
                     fn reflect(
                         context: Context,
                         playbook: Playbook,
-                        group: &Group,
+                        group: Group,
                     ) -> ::core::result::Result<_rt::Vec<Proposal>, ReflectError>;
                 }
                 #[doc(hidden)]
@@ -1833,6 +2066,14 @@ pub mod exports {
                         "cabi_post_clawhost:reflector/reflector@0.1.0#describe")] unsafe
                         extern "C" fn _post_return_describe(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_describe::<$ty > (arg0) } }
+                        #[unsafe (export_name =
+                        "clawhost:reflector/reflector@0.1.0#check")] unsafe extern "C" fn
+                        export_check(arg0 : * mut u8, arg1 : usize,) -> * mut u8 { unsafe
+                        { $($path_to_types)*:: _export_check_cabi::<$ty > (arg0, arg1) }
+                        } #[unsafe (export_name =
+                        "cabi_post_clawhost:reflector/reflector@0.1.0#check")] unsafe
+                        extern "C" fn _post_return_check(arg0 : * mut u8,) { unsafe {
+                        $($path_to_types)*:: __post_return_check::<$ty > (arg0) } }
                         #[unsafe (export_name =
                         "clawhost:reflector/reflector@0.1.0#reflect")] unsafe extern "C"
                         fn export_reflect(arg0 : i64, arg1 : * mut u8, arg2 : usize, arg3
@@ -1923,9 +2164,9 @@ macro_rules! __export_reflector_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:reflector-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3191] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3238] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf0\x17\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9f\x18\x01A\x02\x01\
 A\x16\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
@@ -1983,22 +2224,23 @@ d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error
 \x01j\x01\x7f\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\
 \x0a\x01\x01\x01@\x02\x06prefixs\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14\
 clawhost:kv/kv@0.1.0\x05\x0b\x02\x03\0\0\x07context\x02\x03\0\0\x05about\x02\x03\
-\0\x01\x05group\x01B\"\x02\x03\x02\x01\x0c\x04\0\x07context\x03\0\0\x02\x03\x02\x01\
+\0\x01\x05group\x01B%\x02\x03\x02\x01\x0c\x04\0\x07context\x03\0\0\x02\x03\x02\x01\
 \x0d\x04\0\x05about\x03\0\x02\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x04\x02\
-\x03\x02\x01\x0e\x04\0\x05group\x03\0\x06\x01q\x03\x0dinvalid-input\x01s\0\x05mo\
-del\x01s\0\x05other\x01s\0\x04\0\x0dreflect-error\x03\0\x08\x01ps\x01r\x04\x02id\
-s\x04texts\x04tags\x0a\x05extra\x05\x04\0\x05entry\x03\0\x0b\x01p\x0c\x01o\x02ss\
-\x01p\x0e\x01r\x04\x07versions\x07entries\x0d\x08sections\x0f\x05extra\x05\x04\0\
-\x08playbook\x03\0\x10\x01py\x01r\x03\x07episodes\x05turns\x12\x05extra\x05\x04\0\
-\x08evidence\x03\0\x13\x01q\x05\x03add\x01\x0c\0\x06update\x01\x0c\0\x06retire\x01\
-s\0\x0frewrite-section\x01\x0e\0\x05other\x01s\0\x04\0\x06change\x03\0\x15\x01p\x14\
-\x01r\x04\x06change\x16\x08evidence\x17\x0fexpected-effects\x05extra\x05\x04\0\x08\
-proposal\x03\0\x18\x01j\x01\x03\x01\x09\x01@\0\0\x1a\x04\0\x08describe\x01\x1b\x01\
-h\x07\x01p\x19\x01j\x01\x1d\x01\x09\x01@\x03\x07context\x01\x08playbook\x11\x05g\
-roup\x1c\0\x1e\x04\0\x07reflect\x01\x1f\x04\0\"clawhost:reflector/reflector@0.1.\
-0\x05\x0f\x04\0&clawhost:worlds/reflector-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10re\
-flector-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x07\
-0.258.3\x10wit-bindgen-rust\x060.61.1";
+\x03\x02\x01\x0e\x04\0\x05group\x03\0\x06\x01q\x04\x0dinvalid-input\x01s\0\x05mo\
+del\x01s\0\x0einvalid-option\x01s\0\x05other\x01s\0\x04\0\x0dreflect-error\x03\0\
+\x08\x01ps\x01r\x04\x02ids\x04texts\x04tags\x0a\x05extra\x05\x04\0\x05entry\x03\0\
+\x0b\x01p\x0c\x01o\x02ss\x01p\x0e\x01r\x04\x07versions\x07entries\x0d\x08section\
+s\x0f\x05extra\x05\x04\0\x08playbook\x03\0\x10\x01py\x01r\x03\x07episodes\x05tur\
+ns\x12\x05extra\x05\x04\0\x08evidence\x03\0\x13\x01q\x05\x03add\x01\x0c\0\x06upd\
+ate\x01\x0c\0\x06retire\x01s\0\x0frewrite-section\x01\x0e\0\x05other\x01s\0\x04\0\
+\x06change\x03\0\x15\x01p\x14\x01r\x04\x06change\x16\x08evidence\x17\x0fexpected\
+-effects\x05extra\x05\x04\0\x08proposal\x03\0\x18\x01j\x01\x03\x01\x09\x01@\0\0\x1a\
+\x04\0\x08describe\x01\x1b\x01j\0\x01\x09\x01@\x01\x07options\x05\0\x1c\x04\0\x05\
+check\x01\x1d\x01i\x07\x01p\x19\x01j\x01\x1f\x01\x09\x01@\x03\x07context\x01\x08\
+playbook\x11\x05group\x1e\0\x20\x04\0\x07reflect\x01!\x04\0\"clawhost:reflector/\
+reflector@0.1.0\x05\x0f\x04\0&clawhost:worlds/reflector-plugin@0.1.0\x04\0\x0b\x16\
+\x01\0\x10reflector-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwi\
+t-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

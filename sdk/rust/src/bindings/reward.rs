@@ -45,6 +45,8 @@ pub mod exports {
                     InvalidInput(_rt::String),
                     /// The judge model failed.
                     Judge(_rt::String),
+                    /// An option has a value that makes no sense; the text says which, and what would.
+                    InvalidOption(_rt::String),
                     /// Anything else.
                     Other(_rt::String),
                 }
@@ -59,6 +61,11 @@ pub mod exports {
                             }
                             RewardError::Judge(e) => {
                                 f.debug_tuple("RewardError::Judge").field(e).finish()
+                            }
+                            RewardError::InvalidOption(e) => {
+                                f.debug_tuple("RewardError::InvalidOption")
+                                    .field(e)
+                                    .finish()
                             }
                             RewardError::Other(e) => {
                                 f.debug_tuple("RewardError::Other").field(e).finish()
@@ -583,7 +590,7 @@ pub mod exports {
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr28.cast_mut();
                                     }
-                                    RewardError::Other(e) => {
+                                    RewardError::InvalidOption(e) => {
                                         *ptr1.add(8).cast::<u8>() = (2i32) as u8;
                                         let vec29 = (e.into_bytes()).into_boxed_slice();
                                         let ptr29 = vec29.as_ptr().cast::<u8>();
@@ -595,6 +602,19 @@ pub mod exports {
                                         *ptr1
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr29.cast_mut();
+                                    }
+                                    RewardError::Other(e) => {
+                                        *ptr1.add(8).cast::<u8>() = (3i32) as u8;
+                                        let vec30 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr30 = vec30.as_ptr().cast::<u8>();
+                                        let len30 = vec30.len();
+                                        ::core::mem::forget(vec30);
+                                        *ptr1
+                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len30;
+                                        *ptr1
+                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr30.cast_mut();
                                     }
                                 }
                             }
@@ -824,7 +844,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l48, l49, 1);
                                     }
-                                    _ => {
+                                    2 => {
                                         let l50 = *arg0
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -832,6 +852,191 @@ pub mod exports {
                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l50, l51, 1);
+                                    }
+                                    _ => {
+                                        let l52 = *arg0
+                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l53 = *arg0
+                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l52, l53, 1);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_check_cabi<T_: Guest>(
+                    arg0: *mut u8,
+                    arg1: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result7 = {
+                            let base6 = arg0;
+                            let len6 = arg1;
+                            let mut result6 = _rt::Vec::with_capacity(len6);
+                            for i in 0..len6 {
+                                let base = base6
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e6 = {
+                                    let l0 = *base.add(0).cast::<*mut u8>();
+                                    let l1 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len2 = l1;
+                                    let bytes2 = _rt::Vec::from_raw_parts(
+                                        l0.cast(),
+                                        len2,
+                                        len2,
+                                    );
+                                    let l3 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l4 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len5 = l4;
+                                    let bytes5 = _rt::Vec::from_raw_parts(
+                                        l3.cast(),
+                                        len5,
+                                        len5,
+                                    );
+                                    (_rt::string_lift(bytes2), _rt::string_lift(bytes5))
+                                };
+                                result6.push(e6);
+                            }
+                            _rt::cabi_dealloc(
+                                base6,
+                                len6 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::check(result6)
+                        };
+                        let ptr8 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result7 {
+                            Ok(_) => {
+                                *ptr8.add(0).cast::<u8>() = (0i32) as u8;
+                            }
+                            Err(e) => {
+                                *ptr8.add(0).cast::<u8>() = (1i32) as u8;
+                                match e {
+                                    RewardError::InvalidInput(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                        let vec9 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr9 = vec9.as_ptr().cast::<u8>();
+                                        let len9 = vec9.len();
+                                        ::core::mem::forget(vec9);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len9;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr9.cast_mut();
+                                    }
+                                    RewardError::Judge(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec10 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr10 = vec10.as_ptr().cast::<u8>();
+                                        let len10 = vec10.len();
+                                        ::core::mem::forget(vec10);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len10;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr10.cast_mut();
+                                    }
+                                    RewardError::InvalidOption(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec11 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr11 = vec11.as_ptr().cast::<u8>();
+                                        let len11 = vec11.len();
+                                        ::core::mem::forget(vec11);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len11;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr11.cast_mut();
+                                    }
+                                    RewardError::Other(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec12 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr12 = vec12.as_ptr().cast::<u8>();
+                                        let len12 = vec12.len();
+                                        ::core::mem::forget(vec12);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len12;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr12.cast_mut();
+                                    }
+                                }
+                            }
+                        };
+                        ptr8
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_check<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {}
+                            _ => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                    1 => {
+                                        let l4 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l5 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l4, l5, 1);
+                                    }
+                                    2 => {
+                                        let l6 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l7 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l6, l7, 1);
+                                    }
+                                    _ => {
+                                        let l8 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l9 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l8, l9, 1);
                                     }
                                 }
                             }
@@ -848,8 +1053,7 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result8 = {
-                            let handle7;
+                        let result7 = {
                             let base6 = arg1;
                             let len6 = arg2;
                             let mut result6 = _rt::Vec::with_capacity(len6);
@@ -893,155 +1097,163 @@ pub mod exports {
                                     seed: arg0 as u64,
                                     options: result6,
                                 },
-                                {
-                                    handle7 = super::super::super::super::__with_name1::Group::from_handle(
-                                        arg3 as u32,
-                                    );
-                                    &handle7
-                                },
+                                super::super::super::super::__with_name1::Group::from_handle(
+                                    arg3 as u32,
+                                ),
                             )
                         };
-                        let ptr9 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result8 {
+                        let ptr8 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result7 {
                             Ok(e) => {
-                                *ptr9.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec23 = e;
-                                let len23 = vec23.len();
-                                let layout23 = _rt::alloc::Layout::from_size_align(
-                                        vec23.len()
+                                *ptr8.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec22 = e;
+                                let len22 = vec22.len();
+                                let layout22 = _rt::alloc::Layout::from_size_align(
+                                        vec22.len()
                                             * (24 + 8 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result23, _cleanup23) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout23,
+                                let (result22, _cleanup22) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout22,
                                 );
-                                if let Some(cleanup) = _cleanup23 {
+                                if let Some(cleanup) = _cleanup22 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec23.into_iter().enumerate() {
-                                    let base = result23
+                                for (i, e) in vec22.into_iter().enumerate() {
+                                    let base = result22
                                         .add(i * (24 + 8 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         match e {
                                             Verdict::Scored(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                                 let ScoreCard {
-                                                    value: value10,
-                                                    confidence: confidence10,
-                                                    parts: parts10,
-                                                    rationale: rationale10,
-                                                    per_turn: per_turn10,
-                                                    extra: extra10,
+                                                    value: value9,
+                                                    confidence: confidence9,
+                                                    parts: parts9,
+                                                    rationale: rationale9,
+                                                    per_turn: per_turn9,
+                                                    extra: extra9,
                                                 } = e;
-                                                *base.add(8).cast::<f64>() = _rt::as_f64(value10);
-                                                *base.add(16).cast::<f64>() = _rt::as_f64(confidence10);
-                                                let vec13 = parts10;
-                                                let len13 = vec13.len();
-                                                let layout13 = _rt::alloc::Layout::from_size_align(
-                                                        vec13.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                                *base.add(8).cast::<f64>() = _rt::as_f64(value9);
+                                                *base.add(16).cast::<f64>() = _rt::as_f64(confidence9);
+                                                let vec12 = parts9;
+                                                let len12 = vec12.len();
+                                                let layout12 = _rt::alloc::Layout::from_size_align(
+                                                        vec12.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                                         8,
                                                     )
                                                     .unwrap();
-                                                let (result13, _cleanup13) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout13,
+                                                let (result12, _cleanup12) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout12,
                                                 );
-                                                if let Some(cleanup) = _cleanup13 {
+                                                if let Some(cleanup) = _cleanup12 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec13.into_iter().enumerate() {
-                                                    let base = result13
+                                                for (i, e) in vec12.into_iter().enumerate() {
+                                                    let base = result12
                                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                                     {
                                                         let super::super::super::super::__with_name0::Signal {
-                                                            name: name11,
-                                                            value: value11,
+                                                            name: name10,
+                                                            value: value10,
                                                         } = e;
-                                                        let vec12 = (name11.into_bytes()).into_boxed_slice();
-                                                        let ptr12 = vec12.as_ptr().cast::<u8>();
-                                                        let len12 = vec12.len();
-                                                        ::core::mem::forget(vec12);
+                                                        let vec11 = (name10.into_bytes()).into_boxed_slice();
+                                                        let ptr11 = vec11.as_ptr().cast::<u8>();
+                                                        let len11 = vec11.len();
+                                                        ::core::mem::forget(vec11);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len12;
-                                                        *base.add(0).cast::<*mut u8>() = ptr12.cast_mut();
+                                                            .cast::<usize>() = len11;
+                                                        *base.add(0).cast::<*mut u8>() = ptr11.cast_mut();
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<f64>() = _rt::as_f64(value11);
+                                                            .cast::<f64>() = _rt::as_f64(value10);
                                                     }
                                                 }
                                                 *base
                                                     .add(24 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len12;
+                                                *base.add(24).cast::<*mut u8>() = result12;
+                                                let vec13 = (rationale9.into_bytes()).into_boxed_slice();
+                                                let ptr13 = vec13.as_ptr().cast::<u8>();
+                                                let len13 = vec13.len();
+                                                ::core::mem::forget(vec13);
+                                                *base
+                                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len13;
-                                                *base.add(24).cast::<*mut u8>() = result13;
-                                                let vec14 = (rationale10.into_bytes()).into_boxed_slice();
+                                                *base
+                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr13.cast_mut();
+                                                let vec14 = <_ as Into<_rt::Vec<_>>>::into(per_turn9)
+                                                    .into_boxed_slice();
                                                 let ptr14 = vec14.as_ptr().cast::<u8>();
                                                 let len14 = vec14.len();
                                                 ::core::mem::forget(vec14);
                                                 *base
-                                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len14;
                                                 *base
-                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr14.cast_mut();
-                                                let vec15 = <_ as Into<_rt::Vec<_>>>::into(per_turn10)
-                                                    .into_boxed_slice();
-                                                let ptr15 = vec15.as_ptr().cast::<u8>();
-                                                let len15 = vec15.len();
-                                                ::core::mem::forget(vec15);
-                                                *base
-                                                    .add(24 + 5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len15;
-                                                *base
                                                     .add(24 + 4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr15.cast_mut();
-                                                let vec19 = extra10;
-                                                let len19 = vec19.len();
-                                                let layout19 = _rt::alloc::Layout::from_size_align(
-                                                        vec19.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr14.cast_mut();
+                                                let vec18 = extra9;
+                                                let len18 = vec18.len();
+                                                let layout18 = _rt::alloc::Layout::from_size_align(
+                                                        vec18.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result19, _cleanup19) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout19,
+                                                let (result18, _cleanup18) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout18,
                                                 );
-                                                if let Some(cleanup) = _cleanup19 {
+                                                if let Some(cleanup) = _cleanup18 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec19.into_iter().enumerate() {
-                                                    let base = result19
+                                                for (i, e) in vec18.into_iter().enumerate() {
+                                                    let base = result18
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t16_0, t16_1) = e;
-                                                        let vec17 = (t16_0.into_bytes()).into_boxed_slice();
+                                                        let (t15_0, t15_1) = e;
+                                                        let vec16 = (t15_0.into_bytes()).into_boxed_slice();
+                                                        let ptr16 = vec16.as_ptr().cast::<u8>();
+                                                        let len16 = vec16.len();
+                                                        ::core::mem::forget(vec16);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len16;
+                                                        *base.add(0).cast::<*mut u8>() = ptr16.cast_mut();
+                                                        let vec17 = (t15_1.into_bytes()).into_boxed_slice();
                                                         let ptr17 = vec17.as_ptr().cast::<u8>();
                                                         let len17 = vec17.len();
                                                         ::core::mem::forget(vec17);
                                                         *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len17;
-                                                        *base.add(0).cast::<*mut u8>() = ptr17.cast_mut();
-                                                        let vec18 = (t16_1.into_bytes()).into_boxed_slice();
-                                                        let ptr18 = vec18.as_ptr().cast::<u8>();
-                                                        let len18 = vec18.len();
-                                                        ::core::mem::forget(vec18);
-                                                        *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len18;
+                                                            .cast::<usize>() = len17;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr18.cast_mut();
+                                                            .cast::<*mut u8>() = ptr17.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(24 + 7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len19;
+                                                    .cast::<usize>() = len18;
                                                 *base
                                                     .add(24 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result19;
+                                                    .cast::<*mut u8>() = result18;
                                             }
                                             Verdict::NotApplicable(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                let vec19 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr19 = vec19.as_ptr().cast::<u8>();
+                                                let len19 = vec19.len();
+                                                ::core::mem::forget(vec19);
+                                                *base
+                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len19;
+                                                *base.add(8).cast::<*mut u8>() = ptr19.cast_mut();
+                                            }
+                                            Verdict::Failed(e) => {
+                                                *base.add(0).cast::<u8>() = (2i32) as u8;
                                                 let vec20 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr20 = vec20.as_ptr().cast::<u8>();
                                                 let len20 = vec20.len();
@@ -1051,8 +1263,8 @@ pub mod exports {
                                                     .cast::<usize>() = len20;
                                                 *base.add(8).cast::<*mut u8>() = ptr20.cast_mut();
                                             }
-                                            Verdict::Failed(e) => {
-                                                *base.add(0).cast::<u8>() = (2i32) as u8;
+                                            Verdict::Other(e) => {
+                                                *base.add(0).cast::<u8>() = (3i32) as u8;
                                                 let vec21 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr21 = vec21.as_ptr().cast::<u8>();
                                                 let len21 = vec21.len();
@@ -1062,79 +1274,83 @@ pub mod exports {
                                                     .cast::<usize>() = len21;
                                                 *base.add(8).cast::<*mut u8>() = ptr21.cast_mut();
                                             }
-                                            Verdict::Other(e) => {
-                                                *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                let vec22 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr22 = vec22.as_ptr().cast::<u8>();
-                                                let len22 = vec22.len();
-                                                ::core::mem::forget(vec22);
-                                                *base
-                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len22;
-                                                *base.add(8).cast::<*mut u8>() = ptr22.cast_mut();
-                                            }
                                         }
                                     }
                                 }
-                                *ptr9
+                                *ptr8
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len23;
-                                *ptr9
+                                    .cast::<usize>() = len22;
+                                *ptr8
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result23;
+                                    .cast::<*mut u8>() = result22;
                             }
                             Err(e) => {
-                                *ptr9.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr8.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     RewardError::InvalidInput(e) => {
-                                        *ptr9
+                                        *ptr8
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
+                                        let vec23 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr23 = vec23.as_ptr().cast::<u8>();
+                                        let len23 = vec23.len();
+                                        ::core::mem::forget(vec23);
+                                        *ptr8
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len23;
+                                        *ptr8
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr23.cast_mut();
+                                    }
+                                    RewardError::Judge(e) => {
+                                        *ptr8
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
                                         let vec24 = (e.into_bytes()).into_boxed_slice();
                                         let ptr24 = vec24.as_ptr().cast::<u8>();
                                         let len24 = vec24.len();
                                         ::core::mem::forget(vec24);
-                                        *ptr9
+                                        *ptr8
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len24;
-                                        *ptr9
+                                        *ptr8
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr24.cast_mut();
                                     }
-                                    RewardError::Judge(e) => {
-                                        *ptr9
+                                    RewardError::InvalidOption(e) => {
+                                        *ptr8
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
+                                            .cast::<u8>() = (2i32) as u8;
                                         let vec25 = (e.into_bytes()).into_boxed_slice();
                                         let ptr25 = vec25.as_ptr().cast::<u8>();
                                         let len25 = vec25.len();
                                         ::core::mem::forget(vec25);
-                                        *ptr9
+                                        *ptr8
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len25;
-                                        *ptr9
+                                        *ptr8
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr25.cast_mut();
                                     }
                                     RewardError::Other(e) => {
-                                        *ptr9
+                                        *ptr8
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
+                                            .cast::<u8>() = (3i32) as u8;
                                         let vec26 = (e.into_bytes()).into_boxed_slice();
                                         let ptr26 = vec26.as_ptr().cast::<u8>();
                                         let len26 = vec26.len();
                                         ::core::mem::forget(vec26);
-                                        *ptr9
+                                        *ptr8
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len26;
-                                        *ptr9
+                                        *ptr8
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr26.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr9
+                        ptr8
                     }
                 }
                 #[doc(hidden)]
@@ -1282,7 +1498,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l31, l32, 1);
                                     }
-                                    _ => {
+                                    2 => {
                                         let l33 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -1290,6 +1506,15 @@ pub mod exports {
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l33, l34, 1);
+                                    }
+                                    _ => {
+                                        let l35 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l36 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l35, l36, 1);
                                     }
                                 }
                             }
@@ -1300,12 +1525,18 @@ pub mod exports {
                     /// What this reward is. Called once per component, in an instance that is thrown away.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<Description, RewardError>;
-                    /// Exactly one verdict per episode, in order. (The borrow is one, because a list of borrows cannot be an exported
-                    /// parameter in Rust guests.)
+                    /// Whether these options make sense together: their values, for the host has checked their names. Called once per run,
+                    /// before anything is played, in an instance that is thrown away. Refuse with `invalid-option`.
+                    #[allow(async_fn_in_trait)]
+                    fn check(
+                        options: Attributes,
+                    ) -> ::core::result::Result<(), RewardError>;
+                    /// Exactly one verdict per episode, in order. (The group is handed over, not lent: some languages let go of what they
+                    /// were lent only after the call has ended, which is too late.)
                     #[allow(async_fn_in_trait)]
                     fn score(
                         context: Context,
-                        group: &Group,
+                        group: Group,
                     ) -> ::core::result::Result<_rt::Vec<Verdict>, RewardError>;
                 }
                 #[doc(hidden)]
@@ -1319,6 +1550,13 @@ pub mod exports {
                         "cabi_post_clawhost:reward/reward@0.1.0#describe")] unsafe extern
                         "C" fn _post_return_describe(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_describe::<$ty > (arg0) } }
+                        #[unsafe (export_name = "clawhost:reward/reward@0.1.0#check")]
+                        unsafe extern "C" fn export_check(arg0 : * mut u8, arg1 : usize,)
+                        -> * mut u8 { unsafe { $($path_to_types)*::
+                        _export_check_cabi::<$ty > (arg0, arg1) } } #[unsafe (export_name
+                        = "cabi_post_clawhost:reward/reward@0.1.0#check")] unsafe extern
+                        "C" fn _post_return_check(arg0 : * mut u8,) { unsafe {
+                        $($path_to_types)*:: __post_return_check::<$ty > (arg0) } }
                         #[unsafe (export_name = "clawhost:reward/reward@0.1.0#score")]
                         unsafe extern "C" fn export_score(arg0 : i64, arg1 : * mut u8,
                         arg2 : usize, arg3 : i32,) -> * mut u8 { unsafe {
@@ -1422,9 +1660,9 @@ macro_rules! __export_reward_plugin_impl {
         =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:reward-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3193] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3240] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf5\x17\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xa4\x18\x01A\x02\x01\
 A\x16\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
@@ -1482,22 +1720,23 @@ d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error
 \x01j\x01\x7f\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\
 \x0a\x01\x01\x01@\x02\x06prefixs\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14\
 clawhost:kv/kv@0.1.0\x05\x0b\x02\x03\0\0\x07context\x02\x03\0\0\x05about\x02\x03\
-\0\x01\x05group\x01B\x20\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\0\x02\x03\x02\
-\x01\x0c\x04\0\x07context\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x05about\x03\0\x04\
-\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x02\x03\x02\x01\x0e\x04\0\x05\
-group\x03\0\x08\x01q\x03\x0dinvalid-input\x01s\0\x05judge\x01s\0\x05other\x01s\0\
-\x04\0\x0creward-error\x03\0\x0a\x01m\x02\x04each\x05group\x04\0\x05scope\x03\0\x0c\
-\x01q\x04\x07outcome\0\0\x09execution\0\0\x05judge\0\0\x05other\x01s\0\x04\0\x06\
-source\x03\0\x0e\x01r\x06\x05about\x05\x07minimumu\x07maximumu\x06source\x0f\x05\
-scope\x0d\x05extra\x07\x04\0\x0bdescription\x03\0\x10\x01p\x01\x01pu\x01r\x06\x05\
-valueu\x0aconfidenceu\x05parts\x12\x09rationales\x08per-turn\x13\x05extra\x07\x04\
-\0\x0ascore-card\x03\0\x14\x01q\x04\x06scored\x01\x15\0\x0enot-applicable\x01s\0\
-\x06failed\x01s\0\x05other\x01s\0\x04\0\x07verdict\x03\0\x16\x01j\x01\x11\x01\x0b\
-\x01@\0\0\x18\x04\0\x08describe\x01\x19\x01h\x09\x01p\x17\x01j\x01\x1b\x01\x0b\x01\
-@\x02\x07context\x03\x05group\x1a\0\x1c\x04\0\x05score\x01\x1d\x04\0\x1cclawhost\
-:reward/reward@0.1.0\x05\x0f\x04\0#clawhost:worlds/reward-plugin@0.1.0\x04\0\x0b\
-\x13\x01\0\x0dreward-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dw\
-it-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\0\x01\x05group\x01B#\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\0\x02\x03\x02\x01\
+\x0c\x04\0\x07context\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x05about\x03\0\x04\x02\
+\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x02\x03\x02\x01\x0e\x04\0\x05grou\
+p\x03\0\x08\x01q\x04\x0dinvalid-input\x01s\0\x05judge\x01s\0\x0einvalid-option\x01\
+s\0\x05other\x01s\0\x04\0\x0creward-error\x03\0\x0a\x01m\x02\x04each\x05group\x04\
+\0\x05scope\x03\0\x0c\x01q\x04\x07outcome\0\0\x09execution\0\0\x05judge\0\0\x05o\
+ther\x01s\0\x04\0\x06source\x03\0\x0e\x01r\x06\x05about\x05\x07minimumu\x07maxim\
+umu\x06source\x0f\x05scope\x0d\x05extra\x07\x04\0\x0bdescription\x03\0\x10\x01p\x01\
+\x01pu\x01r\x06\x05valueu\x0aconfidenceu\x05parts\x12\x09rationales\x08per-turn\x13\
+\x05extra\x07\x04\0\x0ascore-card\x03\0\x14\x01q\x04\x06scored\x01\x15\0\x0enot-\
+applicable\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x07verdict\x03\0\x16\x01\
+j\x01\x11\x01\x0b\x01@\0\0\x18\x04\0\x08describe\x01\x19\x01j\0\x01\x0b\x01@\x01\
+\x07options\x07\0\x1a\x04\0\x05check\x01\x1b\x01i\x09\x01p\x17\x01j\x01\x1d\x01\x0b\
+\x01@\x02\x07context\x03\x05group\x1c\0\x1e\x04\0\x05score\x01\x1f\x04\0\x1cclaw\
+host:reward/reward@0.1.0\x05\x0f\x04\0#clawhost:worlds/reward-plugin@0.1.0\x04\0\
+\x0b\x13\x01\0\x0dreward-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0d\
+wit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

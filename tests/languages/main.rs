@@ -1,0 +1,121 @@
+//! Plugins in other languages: an environment in Python, rewards in C and in JavaScript, played and scored together.
+//!
+//! `cargo xtask test` builds those whose compilers are there, and says of the others what is missing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../common/guests.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod guests;
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// These components, or a skip with the reason.
+fn built<const N: usize>(test: &str, components: [&str; N]) -> Option<[String; N]> {
+    let folder = guests::folder_or_skip(test)?.join("languages");
+    for component in components {
+        if !folder.join(format!("{component}.wasm")).exists() {
+            let why = std::fs::read_to_string(folder.join(format!("{component}.skipped")));
+            let why = why.unwrap_or_else(|_| "not built; run `cargo xtask languages`".to_owned());
+            eprintln!("skipped {test}: {component}: {why}");
+            return None;
+        }
+    }
+    Some(components.map(|component| folder.join(format!("{component}.wasm")).display().to_string()))
+}
+
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_clawhost"));
+        command.args(arguments).env_clear().env("CLAWHOST_HOME", self.0.path()).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn refused(&self, arguments: &[&str], code: i32, says: &str) {
+        let output = self.run(arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(says), "{arguments:?}: {says} in {text}");
+    }
+
+    fn cached(&self) -> Vec<PathBuf> {
+        std::fs::read_dir(self.0.path().join("cache")).unwrap().flatten().map(|entry| entry.path()).collect()
+    }
+}
+
+#[test]
+fn an_environment_in_python_is_scored_by_a_reward_in_c() {
+    let Some([quiz, reward]) = built("an_environment_in_python", ["python_quiz", "c_last_answer"]) else { return };
+    let bench = Bench::new();
+    bench.refused(&["run", &quiz], 3, "--allow-interpreters");
+    let run = ["run", &quiz, "--allow-interpreters", "--reward", &reward, "--episodes", "60", "--seed", "1"];
+    let summary = bench.json(&run);
+    assert_eq!(summary["endings"]["terminated"], 60);
+    let mean = summary["reward_mean"].as_f64().unwrap();
+    assert!((0.05..0.55).contains(&mean), "one of four at random: {mean}");
+    let again = bench.json(&run);
+    assert_eq!(summary["episodes"], again["episodes"], "equal seeds, equal runs, in Python too");
+
+    let options = format!("{quiz}?words=9");
+    bench.refused(&["run", &options, "--allow-interpreters"], 2, "must be a whole number from 3 to 6");
+    let inspected = bench.json(&["inspect", &quiz, "--allow-interpreters"]);
+    let imports = inspected["plugin"]["permissions"].to_string();
+    assert!(
+        !imports.contains("clawhost:llm") && !imports.contains("clawhost:kv"),
+        "it asks for nothing that it does not use"
+    );
+}
+
+#[test]
+fn a_reward_in_c_is_as_small_as_one_in_rust_and_asks_for_nothing() {
+    let Some([reward]) = built("a_reward_in_c", ["c_last_answer"]) else { return };
+    let inspected = Bench::new().json(&["inspect", &reward]);
+    assert_eq!(inspected["plugin"]["about"]["name"], "c-last-answer");
+    assert!(inspected["plugin"]["size"].as_u64().unwrap() < 64 * 1024);
+    assert!(!inspected["plugin"]["permissions"].to_string().contains("wasi:"), "{inspected:#}");
+}
+
+#[test]
+fn a_reward_in_javascript_judges_beside_one_in_rust() {
+    let Some([brevity]) = built("a_reward_in_javascript", ["js_brevity"]) else { return };
+    let folder = guests::folder_or_skip("a_reward_in_javascript").unwrap();
+    let guest = |name: &str| folder.join(format!("{name}.wasm")).display().to_string();
+    let bench = Bench::new();
+    let (math, exact) = (guest("env_math"), guest("reward_exact"));
+    let run = ["run", &math, "--reward", &exact, "--reward", &brevity, "--episodes", "20", "--seed", "7"];
+    let summary = bench.json(&run);
+    assert_eq!(summary["by_reward"][1]["mean"], 1.0, "the follower is brief");
+    assert_eq!(summary["rewards"][1]["source"], "execution");
+    let strict = format!("{brevity}?words=2");
+    let scored = bench.json(&["score", "--reward", &strict]);
+    assert!(scored["report"]["rewards"][0]["mean"].as_f64().unwrap() < 1.0, "not in two words");
+    bench.refused(
+        &["run", &math, "--reward", &format!("{brevity}?words=none")],
+        2,
+        "must be a whole number from 1 to 1000",
+    );
+    // It does not fit the pool: that is found out once, and remembered.
+    let before = bench.cached().len();
+    bench.json(&run);
+    assert_eq!(bench.cached().len(), before);
+}
