@@ -151,7 +151,7 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     let model = &episode.policy.model;
     writeln!(out, "{}{} {} ({})", row("policy"), model.provider, model.model, model.version)?;
     if let Some(hint) = &episode.system_hint {
-        writeln!(out, "{}{}", row("hint"), safe(hint))?;
+        writeln!(out, "{}{}", row("hint"), safe(hint).replace('\n', "\n            "))?;
     }
     for (index, turn) in episode.turns.iter().enumerate() {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;

@@ -26,6 +26,22 @@ pub(crate) fn main() -> Result<()> {
         "A game of several turns, four episodes from the same start.",
         &["run", &guest("env_guess.wasm"), "--episodes", "40", "--group", "4", "--seed", "7"],
     )?;
+    play(
+        "A shop with tools and house rules that nobody tells. The outcome decides; the form is recorded beside it.",
+        &[
+            "run",
+            &guest("env_shop.wasm"),
+            "--reward",
+            &guest("reward_state.wasm"),
+            "--reward",
+            &guest("reward_format.wasm"),
+            "--episodes",
+            "200",
+            "--seed",
+            "3",
+        ],
+    )?;
+    play("The same episodes under another reward.", &["score", "--reward", &guest("reward_execution.wasm")])?;
     play("What was recorded.", &["episodes", "list", "--limit", "5"])?;
     say(&format!(
         "\nThe policy was the follower: it does what its prompt says and nothing else, so it solves what it is told to
@@ -33,7 +49,7 @@ calculate and no word problem. Give it a model instead:
 
   {} run {} --reward {} --policy openai:MODEL@http://127.0.0.1:8000/v1
 
-Write an environment of your own: examples/hello-guess has 24 lines.",
+Write an environment of your own: examples/hello-guess has 24 lines, sdk/GUIDE.md shows the way.",
         program.display(),
         guest("env_math.wasm"),
         guest("reward_exact.wasm"),

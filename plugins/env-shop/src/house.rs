@@ -82,7 +82,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
 impl House {
     /// The house of this number.
     pub(crate) fn new(number: u64) -> Self {
-        let mut random = Random::new(number ^ 0x686f_7573_65);
+        let mut random = Random::new(number ^ 0x0068_6f75_7365);
         let value = |fact: usize, random: &mut Random| {
             random.below(FACTS.get(fact).map_or(1, |fact| fact.values.len()) as u64) as usize
         };
