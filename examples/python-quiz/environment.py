@@ -175,7 +175,7 @@ class Environment(exports.Environment):
             ],
             extra=[],
         )
-        splits = [Split(name, tasks) for name, tasks in SPLITS.items()]
+        splits = [Split(name, tasks, extra=[]) for name, tasks in SPLITS.items()]
         return Description(about, splits, extra=[])
 
     def check(self, options: list[tuple[str, str]]) -> None:
@@ -203,6 +203,7 @@ class Episode(exports.environment.Episode):
         opening = Opening(
             observation=[message(question(choices))],
             tools=[],
+            artefacts=[],
             system_hint="Answer each question with one word and nothing else.",
             extra=[],
         )

@@ -11,7 +11,7 @@ extern void __wasm_import_clawhost_log_log_write(int32_t, uint8_t *, size_t);
 // Imported Functions from `clawhost:llm/llm@0.1.0`
 
 __attribute__((__import_module__("clawhost:llm/llm@0.1.0"), __import_name__("complete")))
-extern void __wasm_import_clawhost_llm_llm_complete(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, float, int32_t, int64_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
+extern void __wasm_import_clawhost_llm_llm_complete(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, int32_t, float, int32_t, int64_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
 __attribute__((__import_module__("clawhost:llm/llm@0.1.0"), __import_name__("complete-batch")))
 extern void __wasm_import_clawhost_llm_llm_complete_batch(uint8_t *, size_t, uint8_t *);
@@ -105,23 +105,38 @@ void __wasm_export_exports_clawhost_environment_environment_describe_post_return
         }
         free(ptr7);
       }
-      size_t len9 = *((size_t*) (arg0 + (14*sizeof(void*))));
-      if (len9 > 0) {
-        uint8_t *ptr10 = *((uint8_t **) (arg0 + (13*sizeof(void*))));
-        for (size_t i11 = 0; i11 < len9; i11++) {
-          uint8_t *base = ptr10 + i11 * (8+2*sizeof(void*));
+      size_t len12 = *((size_t*) (arg0 + (14*sizeof(void*))));
+      if (len12 > 0) {
+        uint8_t *ptr13 = *((uint8_t **) (arg0 + (13*sizeof(void*))));
+        for (size_t i14 = 0; i14 < len12; i14++) {
+          uint8_t *base = ptr13 + i14 * (8+4*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
           }
+          size_t len9 = *((size_t*) (base + (8+3*sizeof(void*))));
+          if (len9 > 0) {
+            uint8_t *ptr10 = *((uint8_t **) (base + (8+2*sizeof(void*))));
+            for (size_t i11 = 0; i11 < len9; i11++) {
+              uint8_t *base = ptr10 + i11 * (4*sizeof(void*));
+              (void) base;
+              if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                free(*((uint8_t **) (base + 0)));
+              }
+              if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + (2*sizeof(void*)))));
+              }
+            }
+            free(ptr10);
+          }
         }
-        free(ptr10);
+        free(ptr13);
       }
-      size_t len12 = *((size_t*) (arg0 + (16*sizeof(void*))));
-      if (len12 > 0) {
-        uint8_t *ptr13 = *((uint8_t **) (arg0 + (15*sizeof(void*))));
-        for (size_t i14 = 0; i14 < len12; i14++) {
-          uint8_t *base = ptr13 + i14 * (4*sizeof(void*));
+      size_t len15 = *((size_t*) (arg0 + (16*sizeof(void*))));
+      if (len15 > 0) {
+        uint8_t *ptr16 = *((uint8_t **) (arg0 + (15*sizeof(void*))));
+        for (size_t i17 = 0; i17 < len15; i17++) {
+          uint8_t *base = ptr16 + i17 * (4*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -130,7 +145,7 @@ void __wasm_export_exports_clawhost_environment_environment_describe_post_return
             free(*((uint8_t **) (base + (2*sizeof(void*)))));
           }
         }
-        free(ptr13);
+        free(ptr16);
       }
       break;
     }
@@ -320,11 +335,11 @@ __attribute__((__weak__, __export_name__("cabi_post_clawhost:environment/environ
 void __wasm_export_exports_clawhost_environment_environment_static_episode_start_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
-      size_t len6 = *((size_t*) (arg0 + (3*sizeof(void*))));
-      if (len6 > 0) {
-        uint8_t *ptr7 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
-        for (size_t i8 = 0; i8 < len6; i8++) {
-          uint8_t *base = ptr7 + i8 * (11*sizeof(void*));
+      size_t len9 = *((size_t*) (arg0 + (3*sizeof(void*))));
+      if (len9 > 0) {
+        uint8_t *ptr10 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
+        for (size_t i11 = 0; i11 < len9; i11++) {
+          uint8_t *base = ptr10 + i11 * (11*sizeof(void*));
           (void) base;
           size_t len = *((size_t*) (base + (2*sizeof(void*))));
           if (len > 0) {
@@ -354,15 +369,21 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
                   }
                   break;
                 }
+                case 3: {
+                  if ((*((size_t*) (base + (8+1*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + 8)));
+                  }
+                  break;
+                }
               }
             }
             free(ptr);
           }
-          size_t len0 = *((size_t*) (base + (4*sizeof(void*))));
-          if (len0 > 0) {
-            uint8_t *ptr1 = *((uint8_t **) (base + (3*sizeof(void*))));
-            for (size_t i2 = 0; i2 < len0; i2++) {
-              uint8_t *base = ptr1 + i2 * (6*sizeof(void*));
+          size_t len3 = *((size_t*) (base + (4*sizeof(void*))));
+          if (len3 > 0) {
+            uint8_t *ptr4 = *((uint8_t **) (base + (3*sizeof(void*))));
+            for (size_t i5 = 0; i5 < len3; i5++) {
+              uint8_t *base = ptr4 + i5 * (8*sizeof(void*));
               (void) base;
               if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                 free(*((uint8_t **) (base + 0)));
@@ -373,8 +394,23 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
               if ((*((size_t*) (base + (5*sizeof(void*))))) > 0) {
                 free(*((uint8_t **) (base + (4*sizeof(void*)))));
               }
+              size_t len0 = *((size_t*) (base + (7*sizeof(void*))));
+              if (len0 > 0) {
+                uint8_t *ptr1 = *((uint8_t **) (base + (6*sizeof(void*))));
+                for (size_t i2 = 0; i2 < len0; i2++) {
+                  uint8_t *base = ptr1 + i2 * (4*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                  if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (2*sizeof(void*)))));
+                  }
+                }
+                free(ptr1);
+              }
             }
-            free(ptr1);
+            free(ptr4);
           }
           switch ((int32_t) (int32_t) *((uint8_t*) (base + (5*sizeof(void*))))) {
             case 0: {
@@ -387,11 +423,11 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
               break;
             }
           }
-          size_t len3 = *((size_t*) (base + (10*sizeof(void*))));
-          if (len3 > 0) {
-            uint8_t *ptr4 = *((uint8_t **) (base + (9*sizeof(void*))));
-            for (size_t i5 = 0; i5 < len3; i5++) {
-              uint8_t *base = ptr4 + i5 * (4*sizeof(void*));
+          size_t len6 = *((size_t*) (base + (10*sizeof(void*))));
+          if (len6 > 0) {
+            uint8_t *ptr7 = *((uint8_t **) (base + (9*sizeof(void*))));
+            for (size_t i8 = 0; i8 < len6; i8++) {
+              uint8_t *base = ptr7 + i8 * (4*sizeof(void*));
               (void) base;
               if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                 free(*((uint8_t **) (base + 0)));
@@ -400,16 +436,16 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
                 free(*((uint8_t **) (base + (2*sizeof(void*)))));
               }
             }
-            free(ptr4);
+            free(ptr7);
           }
         }
-        free(ptr7);
+        free(ptr10);
       }
-      size_t len12 = *((size_t*) (arg0 + (5*sizeof(void*))));
-      if (len12 > 0) {
-        uint8_t *ptr13 = *((uint8_t **) (arg0 + (4*sizeof(void*))));
-        for (size_t i14 = 0; i14 < len12; i14++) {
-          uint8_t *base = ptr13 + i14 * (8*sizeof(void*));
+      size_t len15 = *((size_t*) (arg0 + (5*sizeof(void*))));
+      if (len15 > 0) {
+        uint8_t *ptr16 = *((uint8_t **) (arg0 + (4*sizeof(void*))));
+        for (size_t i17 = 0; i17 < len15; i17++) {
+          uint8_t *base = ptr16 + i17 * (8*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -420,11 +456,11 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
           if ((*((size_t*) (base + (5*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (base + (4*sizeof(void*)))));
           }
-          size_t len9 = *((size_t*) (base + (7*sizeof(void*))));
-          if (len9 > 0) {
-            uint8_t *ptr10 = *((uint8_t **) (base + (6*sizeof(void*))));
-            for (size_t i11 = 0; i11 < len9; i11++) {
-              uint8_t *base = ptr10 + i11 * (4*sizeof(void*));
+          size_t len12 = *((size_t*) (base + (7*sizeof(void*))));
+          if (len12 > 0) {
+            uint8_t *ptr13 = *((uint8_t **) (base + (6*sizeof(void*))));
+            for (size_t i14 = 0; i14 < len12; i14++) {
+              uint8_t *base = ptr13 + i14 * (4*sizeof(void*));
               (void) base;
               if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                 free(*((uint8_t **) (base + 0)));
@@ -433,27 +469,66 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
                 free(*((uint8_t **) (base + (2*sizeof(void*)))));
               }
             }
-            free(ptr10);
+            free(ptr13);
           }
         }
-        free(ptr13);
+        free(ptr16);
       }
-      switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + (6*sizeof(void*))))) {
+      size_t len24 = *((size_t*) (arg0 + (7*sizeof(void*))));
+      if (len24 > 0) {
+        uint8_t *ptr25 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
+        for (size_t i26 = 0; i26 < len24; i26++) {
+          uint8_t *base = ptr25 + i26 * (8*sizeof(void*));
+          (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
+          if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (base + (2*sizeof(void*)))));
+          }
+          size_t len18 = *((size_t*) (base + (5*sizeof(void*))));
+          if (len18 > 0) {
+            uint8_t *ptr19 = *((uint8_t **) (base + (4*sizeof(void*))));
+            for (size_t i20 = 0; i20 < len18; i20++) {
+              uint8_t *base = ptr19 + i20 * 1;
+              (void) base;
+            }
+            free(ptr19);
+          }
+          size_t len21 = *((size_t*) (base + (7*sizeof(void*))));
+          if (len21 > 0) {
+            uint8_t *ptr22 = *((uint8_t **) (base + (6*sizeof(void*))));
+            for (size_t i23 = 0; i23 < len21; i23++) {
+              uint8_t *base = ptr22 + i23 * (4*sizeof(void*));
+              (void) base;
+              if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                free(*((uint8_t **) (base + 0)));
+              }
+              if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + (2*sizeof(void*)))));
+              }
+            }
+            free(ptr22);
+          }
+        }
+        free(ptr25);
+      }
+      switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + (8*sizeof(void*))))) {
         case 0: {
           break;
         }
         case 1: {
-          if ((*((size_t*) (arg0 + (8*sizeof(void*))))) > 0) {
-            free(*((uint8_t **) (arg0 + (7*sizeof(void*)))));
+          if ((*((size_t*) (arg0 + (10*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (arg0 + (9*sizeof(void*)))));
           }
           break;
         }
       }
-      size_t len15 = *((size_t*) (arg0 + (10*sizeof(void*))));
-      if (len15 > 0) {
-        uint8_t *ptr16 = *((uint8_t **) (arg0 + (9*sizeof(void*))));
-        for (size_t i17 = 0; i17 < len15; i17++) {
-          uint8_t *base = ptr16 + i17 * (4*sizeof(void*));
+      size_t len27 = *((size_t*) (arg0 + (12*sizeof(void*))));
+      if (len27 > 0) {
+        uint8_t *ptr28 = *((uint8_t **) (arg0 + (11*sizeof(void*))));
+        for (size_t i29 = 0; i29 < len27; i29++) {
+          uint8_t *base = ptr28 + i29 * (4*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -462,7 +537,7 @@ void __wasm_export_exports_clawhost_environment_environment_static_episode_start
             free(*((uint8_t **) (base + (2*sizeof(void*)))));
           }
         }
-        free(ptr16);
+        free(ptr28);
       }
       break;
     }
@@ -552,11 +627,11 @@ __attribute__((__weak__, __export_name__("cabi_post_clawhost:environment/environ
 void __wasm_export_exports_clawhost_environment_environment_method_episode_step_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
-      size_t len6 = *((size_t*) (arg0 + (2*sizeof(void*))));
-      if (len6 > 0) {
-        uint8_t *ptr7 = *((uint8_t **) (arg0 + sizeof(void*)));
-        for (size_t i8 = 0; i8 < len6; i8++) {
-          uint8_t *base = ptr7 + i8 * (11*sizeof(void*));
+      size_t len9 = *((size_t*) (arg0 + (2*sizeof(void*))));
+      if (len9 > 0) {
+        uint8_t *ptr10 = *((uint8_t **) (arg0 + sizeof(void*)));
+        for (size_t i11 = 0; i11 < len9; i11++) {
+          uint8_t *base = ptr10 + i11 * (11*sizeof(void*));
           (void) base;
           size_t len = *((size_t*) (base + (2*sizeof(void*))));
           if (len > 0) {
@@ -586,15 +661,21 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
                   }
                   break;
                 }
+                case 3: {
+                  if ((*((size_t*) (base + (8+1*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + 8)));
+                  }
+                  break;
+                }
               }
             }
             free(ptr);
           }
-          size_t len0 = *((size_t*) (base + (4*sizeof(void*))));
-          if (len0 > 0) {
-            uint8_t *ptr1 = *((uint8_t **) (base + (3*sizeof(void*))));
-            for (size_t i2 = 0; i2 < len0; i2++) {
-              uint8_t *base = ptr1 + i2 * (6*sizeof(void*));
+          size_t len3 = *((size_t*) (base + (4*sizeof(void*))));
+          if (len3 > 0) {
+            uint8_t *ptr4 = *((uint8_t **) (base + (3*sizeof(void*))));
+            for (size_t i5 = 0; i5 < len3; i5++) {
+              uint8_t *base = ptr4 + i5 * (8*sizeof(void*));
               (void) base;
               if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                 free(*((uint8_t **) (base + 0)));
@@ -605,8 +686,23 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
               if ((*((size_t*) (base + (5*sizeof(void*))))) > 0) {
                 free(*((uint8_t **) (base + (4*sizeof(void*)))));
               }
+              size_t len0 = *((size_t*) (base + (7*sizeof(void*))));
+              if (len0 > 0) {
+                uint8_t *ptr1 = *((uint8_t **) (base + (6*sizeof(void*))));
+                for (size_t i2 = 0; i2 < len0; i2++) {
+                  uint8_t *base = ptr1 + i2 * (4*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                  if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (2*sizeof(void*)))));
+                  }
+                }
+                free(ptr1);
+              }
             }
-            free(ptr1);
+            free(ptr4);
           }
           switch ((int32_t) (int32_t) *((uint8_t*) (base + (5*sizeof(void*))))) {
             case 0: {
@@ -619,11 +715,11 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
               break;
             }
           }
-          size_t len3 = *((size_t*) (base + (10*sizeof(void*))));
-          if (len3 > 0) {
-            uint8_t *ptr4 = *((uint8_t **) (base + (9*sizeof(void*))));
-            for (size_t i5 = 0; i5 < len3; i5++) {
-              uint8_t *base = ptr4 + i5 * (4*sizeof(void*));
+          size_t len6 = *((size_t*) (base + (10*sizeof(void*))));
+          if (len6 > 0) {
+            uint8_t *ptr7 = *((uint8_t **) (base + (9*sizeof(void*))));
+            for (size_t i8 = 0; i8 < len6; i8++) {
+              uint8_t *base = ptr7 + i8 * (4*sizeof(void*));
               (void) base;
               if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                 free(*((uint8_t **) (base + 0)));
@@ -632,10 +728,10 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
                 free(*((uint8_t **) (base + (2*sizeof(void*)))));
               }
             }
-            free(ptr4);
+            free(ptr7);
           }
         }
-        free(ptr7);
+        free(ptr10);
       }
       switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + (3*sizeof(void*))))) {
         case 0: {
@@ -657,23 +753,23 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
           break;
         }
       }
-      size_t len9 = *((size_t*) (arg0 + (7*sizeof(void*))));
-      if (len9 > 0) {
-        uint8_t *ptr10 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
-        for (size_t i11 = 0; i11 < len9; i11++) {
-          uint8_t *base = ptr10 + i11 * (8+2*sizeof(void*));
+      size_t len12 = *((size_t*) (arg0 + (7*sizeof(void*))));
+      if (len12 > 0) {
+        uint8_t *ptr13 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
+        for (size_t i14 = 0; i14 < len12; i14++) {
+          uint8_t *base = ptr13 + i14 * (8+2*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
           }
         }
-        free(ptr10);
+        free(ptr13);
       }
-      size_t len15 = *((size_t*) (arg0 + (9*sizeof(void*))));
-      if (len15 > 0) {
-        uint8_t *ptr16 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
-        for (size_t i17 = 0; i17 < len15; i17++) {
-          uint8_t *base = ptr16 + i17 * (6*sizeof(void*));
+      size_t len21 = *((size_t*) (arg0 + (9*sizeof(void*))));
+      if (len21 > 0) {
+        uint8_t *ptr22 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
+        for (size_t i23 = 0; i23 < len21; i23++) {
+          uint8_t *base = ptr22 + i23 * (8*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -681,23 +777,38 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
           if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
             free(*((uint8_t **) (base + (2*sizeof(void*)))));
           }
-          size_t len12 = *((size_t*) (base + (5*sizeof(void*))));
-          if (len12 > 0) {
-            uint8_t *ptr13 = *((uint8_t **) (base + (4*sizeof(void*))));
-            for (size_t i14 = 0; i14 < len12; i14++) {
-              uint8_t *base = ptr13 + i14 * 1;
+          size_t len15 = *((size_t*) (base + (5*sizeof(void*))));
+          if (len15 > 0) {
+            uint8_t *ptr16 = *((uint8_t **) (base + (4*sizeof(void*))));
+            for (size_t i17 = 0; i17 < len15; i17++) {
+              uint8_t *base = ptr16 + i17 * 1;
               (void) base;
             }
-            free(ptr13);
+            free(ptr16);
+          }
+          size_t len18 = *((size_t*) (base + (7*sizeof(void*))));
+          if (len18 > 0) {
+            uint8_t *ptr19 = *((uint8_t **) (base + (6*sizeof(void*))));
+            for (size_t i20 = 0; i20 < len18; i20++) {
+              uint8_t *base = ptr19 + i20 * (4*sizeof(void*));
+              (void) base;
+              if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                free(*((uint8_t **) (base + 0)));
+              }
+              if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + (2*sizeof(void*)))));
+              }
+            }
+            free(ptr19);
           }
         }
-        free(ptr16);
+        free(ptr22);
       }
-      size_t len18 = *((size_t*) (arg0 + (11*sizeof(void*))));
-      if (len18 > 0) {
-        uint8_t *ptr19 = *((uint8_t **) (arg0 + (10*sizeof(void*))));
-        for (size_t i20 = 0; i20 < len18; i20++) {
-          uint8_t *base = ptr19 + i20 * (4*sizeof(void*));
+      size_t len24 = *((size_t*) (arg0 + (11*sizeof(void*))));
+      if (len24 > 0) {
+        uint8_t *ptr25 = *((uint8_t **) (arg0 + (10*sizeof(void*))));
+        for (size_t i26 = 0; i26 < len24; i26++) {
+          uint8_t *base = ptr25 + i26 * (4*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -706,7 +817,7 @@ void __wasm_export_exports_clawhost_environment_environment_method_episode_step_
             free(*((uint8_t **) (base + (2*sizeof(void*)))));
           }
         }
-        free(ptr19);
+        free(ptr25);
       }
       break;
     }
@@ -852,6 +963,10 @@ void clawhost_types_types_part_free(clawhost_types_types_part_t *ptr) {
       clawhost_types_types_blob_free(&ptr->val.blob);
       break;
     }
+    case 3: {
+      environment_plugin_string_free(&ptr->val.other);
+      break;
+    }
   }
 }
 
@@ -859,6 +974,7 @@ void clawhost_types_types_tool_call_free(clawhost_types_types_tool_call_t *ptr) 
   environment_plugin_string_free(&ptr->id);
   environment_plugin_string_free(&ptr->name);
   environment_plugin_string_free(&ptr->arguments);
+  clawhost_types_types_attributes_free(&ptr->extra);
 }
 
 void clawhost_types_types_list_part_free(clawhost_types_types_list_part_t *ptr) {
@@ -933,6 +1049,7 @@ void clawhost_types_types_task_free(clawhost_types_types_task_t *ptr) {
 
 void clawhost_types_types_context_free(clawhost_types_types_context_t *ptr) {
   clawhost_types_types_attributes_free(&ptr->options);
+  clawhost_types_types_attributes_free(&ptr->extra);
 }
 
 void clawhost_types_types_option_spec_free(clawhost_types_types_option_spec_t *ptr) {
@@ -976,6 +1093,7 @@ void clawhost_types_types_artefact_free(clawhost_types_types_artefact_t *ptr) {
   environment_plugin_string_free(&ptr->name);
   environment_plugin_string_free(&ptr->media_type);
   environment_plugin_list_u8_free(&ptr->bytes);
+  clawhost_types_types_attributes_free(&ptr->extra);
 }
 
 void clawhost_llm_llm_message_free(clawhost_llm_llm_message_t *ptr) {
@@ -1041,6 +1159,11 @@ void clawhost_llm_llm_list_tool_spec_free(clawhost_llm_llm_list_tool_spec_t *ptr
   }
 }
 
+void environment_plugin_option_f32_free(environment_plugin_option_f32_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
 void environment_plugin_option_u64_free(environment_plugin_option_u64_t *ptr) {
   if (ptr->is_some) {
   }
@@ -1050,6 +1173,7 @@ void clawhost_llm_llm_request_free(clawhost_llm_llm_request_t *ptr) {
   environment_plugin_string_free(&ptr->alias);
   clawhost_llm_llm_list_message_free(&ptr->messages);
   clawhost_llm_llm_list_tool_spec_free(&ptr->tools);
+  environment_plugin_option_f32_free(&ptr->temperature);
   environment_plugin_option_u64_free(&ptr->seed);
   clawhost_llm_llm_attributes_free(&ptr->extra);
 }
@@ -1213,6 +1337,7 @@ void exports_clawhost_environment_environment_env_error_free(exports_clawhost_en
 
 void exports_clawhost_environment_environment_split_free(exports_clawhost_environment_environment_split_t *ptr) {
   environment_plugin_string_free(&ptr->name);
+  exports_clawhost_environment_environment_attributes_free(&ptr->extra);
 }
 
 void exports_clawhost_environment_environment_list_split_free(exports_clawhost_environment_environment_list_split_t *ptr) {
@@ -1260,9 +1385,21 @@ void exports_clawhost_environment_environment_list_tool_spec_free(exports_clawho
   }
 }
 
+void exports_clawhost_environment_environment_list_artefact_free(exports_clawhost_environment_environment_list_artefact_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    exports_clawhost_environment_environment_artefact_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      exports_clawhost_environment_environment_artefact_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
 void exports_clawhost_environment_environment_opening_free(exports_clawhost_environment_environment_opening_t *ptr) {
   exports_clawhost_environment_environment_list_message_free(&ptr->observation);
   exports_clawhost_environment_environment_list_tool_spec_free(&ptr->tools);
+  exports_clawhost_environment_environment_list_artefact_free(&ptr->artefacts);
   exports_clawhost_environment_environment_attributes_free(&ptr->extra);
 }
 
@@ -1291,17 +1428,6 @@ void exports_clawhost_environment_environment_list_signal_free(exports_clawhost_
     exports_clawhost_environment_environment_signal_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
       exports_clawhost_environment_environment_signal_free(&list_ptr[i]);
-    }
-    free(list_ptr);
-  }
-}
-
-void exports_clawhost_environment_environment_list_artefact_free(exports_clawhost_environment_environment_list_artefact_t *ptr) {
-  size_t list_len = ptr->len;
-  if (list_len > 0) {
-    exports_clawhost_environment_environment_artefact_t *list_ptr = ptr->ptr;
-    for (size_t i = 0; i < list_len; i++) {
-      exports_clawhost_environment_environment_artefact_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
@@ -1444,30 +1570,40 @@ bool clawhost_llm_llm_complete(clawhost_llm_llm_request_t *request, clawhost_llm
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(40+16*sizeof(void*))];
   int32_t option;
-  int64_t option6;
-  if (((*request).seed).is_some) {
-    const uint64_t *payload5 = &((*request).seed).val;
+  float option7;
+  if (((*request).temperature).is_some) {
+    const float *payload6 = &((*request).temperature).val;
     option = 1;
-    option6 = (int64_t) (*payload5);
+    option7 = *payload6;
   } else {
     option = 0;
-    option6 = 0;
+    option7 = 0;
+  }
+  int32_t option10;
+  int64_t option11;
+  if (((*request).seed).is_some) {
+    const uint64_t *payload9 = &((*request).seed).val;
+    option10 = 1;
+    option11 = (int64_t) (*payload9);
+  } else {
+    option10 = 0;
+    option11 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_clawhost_llm_llm_complete((uint8_t *) ((*request).alias).ptr, ((*request).alias).len, (uint8_t *) ((*request).messages).ptr, ((*request).messages).len, (uint8_t *) ((*request).tools).ptr, ((*request).tools).len, (int32_t) ((*request).max_tokens), (*request).temperature, option, option6, (uint8_t *) ((*request).stop).ptr, ((*request).stop).len, (uint8_t *) ((*request).extra).ptr, ((*request).extra).len, ptr);
+  __wasm_import_clawhost_llm_llm_complete((uint8_t *) ((*request).alias).ptr, ((*request).alias).len, (uint8_t *) ((*request).messages).ptr, ((*request).messages).len, (uint8_t *) ((*request).tools).ptr, ((*request).tools).len, (int32_t) ((*request).max_tokens), option, option7, option10, option11, (uint8_t *) ((*request).stop).ptr, ((*request).stop).len, (uint8_t *) ((*request).extra).ptr, ((*request).extra).len, ptr);
   clawhost_llm_llm_result_response_llm_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      environment_plugin_option_string_t option7;
+      environment_plugin_option_string_t option12;
       switch ((int32_t) *((uint8_t*) (ptr + (8+5*sizeof(void*))))) {
         case 0: {
-          option7.is_some = false;
+          option12.is_some = false;
           break;
         }
         case 1: {
-          option7.is_some = true;
-          option7.val = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+6*sizeof(void*))))), (*((size_t*) (ptr + (8+7*sizeof(void*))))) };
+          option12.is_some = true;
+          option12.val = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+6*sizeof(void*))))), (*((size_t*) (ptr + (8+7*sizeof(void*))))) };
           break;
         }
       }
@@ -1477,7 +1613,7 @@ bool clawhost_llm_llm_complete(clawhost_llm_llm_request_t *request, clawhost_llm
           (clawhost_types_types_role_t) (int32_t) *((uint8_t*) (ptr + 8)),
           (clawhost_types_types_list_part_t) (clawhost_types_types_list_part_t) { (clawhost_types_types_part_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
           (clawhost_types_types_list_tool_call_t) (clawhost_types_types_list_tool_call_t) { (clawhost_types_types_tool_call_t*)(*((uint8_t **) (ptr + (8+3*sizeof(void*))))), (*((size_t*) (ptr + (8+4*sizeof(void*))))) },
-          (environment_plugin_option_string_t) option7,
+          (environment_plugin_option_string_t) option12,
           (clawhost_types_types_origin_t) (int32_t) *((uint8_t*) (ptr + (8+8*sizeof(void*)))),
           (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (ptr + (8+9*sizeof(void*))))), (*((size_t*) (ptr + (8+10*sizeof(void*))))) },
         },
@@ -1494,32 +1630,32 @@ bool clawhost_llm_llm_complete(clawhost_llm_llm_request_t *request, clawhost_llm
     }
     case 1: {
       result.is_err = true;
-      clawhost_llm_llm_llm_error_t variant8;
-      variant8.tag = (int32_t) *((uint8_t*) (ptr + 8));
-      switch ((int32_t) variant8.tag) {
+      clawhost_llm_llm_llm_error_t variant13;
+      variant13.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant13.tag) {
         case 0: {
-          variant8.val.denied = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.denied = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant8.val.budget_exhausted = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.budget_exhausted = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 2: {
-          variant8.val.invalid_request = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.invalid_request = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 3: {
-          variant8.val.unavailable = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.unavailable = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 4: {
-          variant8.val.other = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.other = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
       }
 
-      result.val.err = variant8;
+      result.val.err = variant13;
       break;
     }
   }
@@ -1537,49 +1673,49 @@ bool clawhost_llm_llm_complete_batch(clawhost_llm_llm_list_request_t *requests, 
   uint8_t ret_area[(4*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_clawhost_llm_llm_complete_batch((uint8_t *) (*requests).ptr, (*requests).len, ptr);
-  clawhost_llm_llm_result_list_result_response_llm_error_llm_error_t result8;
+  clawhost_llm_llm_result_list_result_response_llm_error_llm_error_t result11;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
-      result8.is_err = false;
-      result8.val.ok = (clawhost_llm_llm_list_result_response_llm_error_t) { (clawhost_llm_llm_result_response_llm_error_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result11.is_err = false;
+      result11.val.ok = (clawhost_llm_llm_list_result_response_llm_error_t) { (clawhost_llm_llm_result_response_llm_error_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
-      result8.is_err = true;
-      clawhost_llm_llm_llm_error_t variant7;
-      variant7.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant7.tag) {
+      result11.is_err = true;
+      clawhost_llm_llm_llm_error_t variant10;
+      variant10.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant10.tag) {
         case 0: {
-          variant7.val.denied = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.denied = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant7.val.budget_exhausted = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.budget_exhausted = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 2: {
-          variant7.val.invalid_request = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.invalid_request = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 3: {
-          variant7.val.unavailable = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.unavailable = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 4: {
-          variant7.val.other = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.other = (environment_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
       }
 
-      result8.val.err = variant7;
+      result11.val.err = variant10;
       break;
     }
   }
-  if (!result8.is_err) {
-    *ret = result8.val.ok;
+  if (!result11.is_err) {
+    *ret = result11.val.ok;
     return 1;
   } else {
-    *err = result8.val.err;
+    *err = result11.val.err;
     return 0;
   }
 }
@@ -1917,16 +2053,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_check(uint8_t *
 }
 
 __attribute__((__export_name__("clawhost:environment/environment@0.1.0#tasks")))
-uint8_t * __wasm_export_exports_clawhost_environment_environment_tasks(int64_t arg, uint8_t * arg0, size_t arg1, uint8_t * arg2, size_t arg3, int64_t arg4, int32_t arg5) {
-  exports_clawhost_environment_environment_context_t arg6 = (clawhost_types_types_context_t) {
+uint8_t * __wasm_export_exports_clawhost_environment_environment_tasks(int64_t arg, uint8_t * arg0, size_t arg1, uint8_t * arg2, size_t arg3, uint8_t * arg4, size_t arg5, int64_t arg6, int32_t arg7) {
+  exports_clawhost_environment_environment_context_t arg8 = (clawhost_types_types_context_t) {
     (uint64_t) (uint64_t) (arg),
     (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(arg0), (arg1) },
+    (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(arg2), (arg3) },
   };
-  environment_plugin_string_t arg7 = (environment_plugin_string_t) { (uint8_t*)(arg2), (arg3) };
+  environment_plugin_string_t arg9 = (environment_plugin_string_t) { (uint8_t*)(arg4), (arg5) };
   exports_clawhost_environment_environment_result_list_task_env_error_t ret;
   exports_clawhost_environment_environment_list_task_t ok;
   exports_clawhost_environment_environment_env_error_t err;
-  ret.is_err = !exports_clawhost_environment_environment_tasks(&arg6, &arg7, (uint64_t) (arg4), (uint32_t) (arg5), &ok, &err);
+  ret.is_err = !exports_clawhost_environment_environment_tasks(&arg8, &arg9, (uint64_t) (arg6), (uint32_t) (arg7), &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -1935,41 +2072,41 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_tasks(int64_t a
   }
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_clawhost_environment_environment_env_error_t *payload10 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload10).tag) {
+    const exports_clawhost_environment_environment_env_error_t *payload12 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload12).tag) {
       case 0: {
-        const environment_plugin_string_t *payload11 = &(*payload10).val.unknown_task;
+        const environment_plugin_string_t *payload13 = &(*payload12).val.unknown_task;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload11).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
-        break;
-      }
-      case 1: {
-        const environment_plugin_string_t *payload12 = &(*payload10).val.invalid_snapshot;
-        *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
-        break;
-      }
-      case 2: {
-        const environment_plugin_string_t *payload13 = &(*payload10).val.unsupported;
-        *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload13).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload13).ptr;
         break;
       }
-      case 3: {
-        const environment_plugin_string_t *payload14 = &(*payload10).val.invalid_option;
-        *((int8_t*)(ptr + sizeof(void*))) = 3;
+      case 1: {
+        const environment_plugin_string_t *payload14 = &(*payload12).val.invalid_snapshot;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload14).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload14).ptr;
         break;
       }
-      case 4: {
-        const environment_plugin_string_t *payload15 = &(*payload10).val.other;
-        *((int8_t*)(ptr + sizeof(void*))) = 4;
+      case 2: {
+        const environment_plugin_string_t *payload15 = &(*payload12).val.unsupported;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload15).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload15).ptr;
+        break;
+      }
+      case 3: {
+        const environment_plugin_string_t *payload16 = &(*payload12).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload16).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload16).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload17 = &(*payload12).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload17).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload17).ptr;
         break;
       }
     }
@@ -2007,9 +2144,10 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_static_episode_
     (exports_clawhost_environment_environment_context_t) (clawhost_types_types_context_t) {
       (uint64_t) (uint64_t) (*((int64_t*) (arg + (8+12*sizeof(void*))))),
       (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+12*sizeof(void*))))), (*((size_t*) (arg + (16+13*sizeof(void*))))) },
+      (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+14*sizeof(void*))))), (*((size_t*) (arg + (16+15*sizeof(void*))))) },
     },
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (16+14*sizeof(void*))))),
-    (exports_clawhost_environment_environment_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+15*sizeof(void*))))), (*((size_t*) (arg + (16+16*sizeof(void*))))) },
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (16+16*sizeof(void*))))),
+    (exports_clawhost_environment_environment_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+17*sizeof(void*))))), (*((size_t*) (arg + (16+18*sizeof(void*))))) },
   };
   exports_clawhost_environment_environment_result_tuple2_own_episode_opening_env_error_t ret;
   exports_clawhost_environment_environment_tuple2_own_episode_opening_t ok;
@@ -2024,41 +2162,41 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_static_episode_
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_clawhost_environment_environment_env_error_t *payload8 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload8).tag) {
+    const exports_clawhost_environment_environment_env_error_t *payload9 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload9).tag) {
       case 0: {
-        const environment_plugin_string_t *payload9 = &(*payload8).val.unknown_task;
+        const environment_plugin_string_t *payload10 = &(*payload9).val.unknown_task;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload9).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload9).ptr;
-        break;
-      }
-      case 1: {
-        const environment_plugin_string_t *payload10 = &(*payload8).val.invalid_snapshot;
-        *((int8_t*)(ptr + sizeof(void*))) = 1;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload10).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload10).ptr;
         break;
       }
-      case 2: {
-        const environment_plugin_string_t *payload11 = &(*payload8).val.unsupported;
-        *((int8_t*)(ptr + sizeof(void*))) = 2;
+      case 1: {
+        const environment_plugin_string_t *payload11 = &(*payload9).val.invalid_snapshot;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload11).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
         break;
       }
-      case 3: {
-        const environment_plugin_string_t *payload12 = &(*payload8).val.invalid_option;
-        *((int8_t*)(ptr + sizeof(void*))) = 3;
+      case 2: {
+        const environment_plugin_string_t *payload12 = &(*payload9).val.unsupported;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
         break;
       }
-      case 4: {
-        const environment_plugin_string_t *payload13 = &(*payload8).val.other;
-        *((int8_t*)(ptr + sizeof(void*))) = 4;
+      case 3: {
+        const environment_plugin_string_t *payload13 = &(*payload9).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload13).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload13).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload14 = &(*payload9).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload14).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload14).ptr;
         break;
       }
     }
@@ -2069,16 +2207,18 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_static_episode_
     *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (((*payload).f1).observation).ptr;
     *((size_t*)(ptr + (5*sizeof(void*)))) = (((*payload).f1).tools).len;
     *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) (((*payload).f1).tools).ptr;
+    *((size_t*)(ptr + (7*sizeof(void*)))) = (((*payload).f1).artefacts).len;
+    *((uint8_t **)(ptr + (6*sizeof(void*)))) = (uint8_t *) (((*payload).f1).artefacts).ptr;
     if ((((*payload).f1).system_hint).is_some) {
-      const environment_plugin_string_t *payload7 = &(((*payload).f1).system_hint).val;
-      *((int8_t*)(ptr + (6*sizeof(void*)))) = 1;
-      *((size_t*)(ptr + (8*sizeof(void*)))) = (*payload7).len;
-      *((uint8_t **)(ptr + (7*sizeof(void*)))) = (uint8_t *) (*payload7).ptr;
+      const environment_plugin_string_t *payload8 = &(((*payload).f1).system_hint).val;
+      *((int8_t*)(ptr + (8*sizeof(void*)))) = 1;
+      *((size_t*)(ptr + (10*sizeof(void*)))) = (*payload8).len;
+      *((uint8_t **)(ptr + (9*sizeof(void*)))) = (uint8_t *) (*payload8).ptr;
     } else {
-      *((int8_t*)(ptr + (6*sizeof(void*)))) = 0;
+      *((int8_t*)(ptr + (8*sizeof(void*)))) = 0;
     }
-    *((size_t*)(ptr + (10*sizeof(void*)))) = (((*payload).f1).extra).len;
-    *((uint8_t **)(ptr + (9*sizeof(void*)))) = (uint8_t *) (((*payload).f1).extra).ptr;
+    *((size_t*)(ptr + (12*sizeof(void*)))) = (((*payload).f1).extra).len;
+    *((uint8_t **)(ptr + (11*sizeof(void*)))) = (uint8_t *) (((*payload).f1).extra).ptr;
   }
   return ptr;
 }
@@ -2109,11 +2249,12 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_static_episode_
     (exports_clawhost_environment_environment_context_t) (clawhost_types_types_context_t) {
       (uint64_t) (uint64_t) (*((int64_t*) (arg + (8+12*sizeof(void*))))),
       (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+12*sizeof(void*))))), (*((size_t*) (arg + (16+13*sizeof(void*))))) },
+      (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+14*sizeof(void*))))), (*((size_t*) (arg + (16+15*sizeof(void*))))) },
     },
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (16+14*sizeof(void*))))),
-    (exports_clawhost_environment_environment_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+15*sizeof(void*))))), (*((size_t*) (arg + (16+16*sizeof(void*))))) },
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (16+16*sizeof(void*))))),
+    (exports_clawhost_environment_environment_attributes_t) (clawhost_types_types_attributes_t) { (environment_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (16+17*sizeof(void*))))), (*((size_t*) (arg + (16+18*sizeof(void*))))) },
   };
-  environment_plugin_list_u8_t arg1 = (environment_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (24+16*sizeof(void*))))), (*((size_t*) (arg + (24+17*sizeof(void*))))) };
+  environment_plugin_list_u8_t arg1 = (environment_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (24+18*sizeof(void*))))), (*((size_t*) (arg + (24+19*sizeof(void*))))) };
   exports_clawhost_environment_environment_result_own_episode_env_error_t ret;
   exports_clawhost_environment_environment_own_episode_t ok;
   exports_clawhost_environment_environment_env_error_t err;
@@ -2210,41 +2351,41 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_method_episode_
   }
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_clawhost_environment_environment_env_error_t *payload27 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload27).tag) {
+    const exports_clawhost_environment_environment_env_error_t *payload28 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload28).tag) {
       case 0: {
-        const environment_plugin_string_t *payload28 = &(*payload27).val.unknown_task;
+        const environment_plugin_string_t *payload29 = &(*payload28).val.unknown_task;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload28).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload28).ptr;
-        break;
-      }
-      case 1: {
-        const environment_plugin_string_t *payload29 = &(*payload27).val.invalid_snapshot;
-        *((int8_t*)(ptr + sizeof(void*))) = 1;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload29).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload29).ptr;
         break;
       }
-      case 2: {
-        const environment_plugin_string_t *payload30 = &(*payload27).val.unsupported;
-        *((int8_t*)(ptr + sizeof(void*))) = 2;
+      case 1: {
+        const environment_plugin_string_t *payload30 = &(*payload28).val.invalid_snapshot;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload30).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload30).ptr;
         break;
       }
-      case 3: {
-        const environment_plugin_string_t *payload31 = &(*payload27).val.invalid_option;
-        *((int8_t*)(ptr + sizeof(void*))) = 3;
+      case 2: {
+        const environment_plugin_string_t *payload31 = &(*payload28).val.unsupported;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload31).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload31).ptr;
         break;
       }
-      case 4: {
-        const environment_plugin_string_t *payload32 = &(*payload27).val.other;
-        *((int8_t*)(ptr + sizeof(void*))) = 4;
+      case 3: {
+        const environment_plugin_string_t *payload32 = &(*payload28).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload32).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload32).ptr;
+        break;
+      }
+      case 4: {
+        const environment_plugin_string_t *payload33 = &(*payload28).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 4;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload33).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload33).ptr;
         break;
       }
     }
@@ -2262,17 +2403,17 @@ uint8_t * __wasm_export_exports_clawhost_environment_environment_method_episode_
         break;
       }
       case 2: {
-        const environment_plugin_string_t *payload25 = &((*payload).status).val.truncated;
+        const environment_plugin_string_t *payload26 = &((*payload).status).val.truncated;
         *((int8_t*)(ptr + (3*sizeof(void*)))) = 2;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = (*payload25).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) (*payload25).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = (*payload26).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) (*payload26).ptr;
         break;
       }
       case 3: {
-        const environment_plugin_string_t *payload26 = &((*payload).status).val.other;
+        const environment_plugin_string_t *payload27 = &((*payload).status).val.other;
         *((int8_t*)(ptr + (3*sizeof(void*)))) = 3;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = (*payload26).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) (*payload26).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = (*payload27).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) (*payload27).ptr;
         break;
       }
     }

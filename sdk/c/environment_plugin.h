@@ -84,6 +84,7 @@ typedef struct clawhost_types_types_part_t {
     environment_plugin_string_t     text;
     environment_plugin_string_t     json;
     clawhost_types_types_blob_t     blob;
+    environment_plugin_string_t     other;
   } val;
 } clawhost_types_types_part_t;
 
@@ -93,6 +94,8 @@ typedef struct clawhost_types_types_part_t {
 #define CLAWHOST_TYPES_TYPES_PART_JSON 1
 // A reference to stored bytes.
 #define CLAWHOST_TYPES_TYPES_PART_BLOB 2
+// Anything else, as text. Whoever does not know it leaves it out.
+#define CLAWHOST_TYPES_TYPES_PART_OTHER 3
 
 // A tool the policy wants to use.
 typedef struct clawhost_types_types_tool_call_t {
@@ -100,8 +103,10 @@ typedef struct clawhost_types_types_tool_call_t {
   environment_plugin_string_t   id;
   // The tool's name, as published in a `tool-spec`.
   environment_plugin_string_t   name;
-  // The arguments as JSON text, exactly as the policy wrote them: they may be malformed.
+  // The arguments as JSON text, exactly as the policy wrote them: in a recorded episode they may be malformed.
   environment_plugin_string_t   arguments;
+  // Room to grow.
+  clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_tool_call_t;
 
 typedef struct {
@@ -187,7 +192,8 @@ typedef struct clawhost_types_types_task_t {
   environment_plugin_option_string_t   reference;
   // For grouping and retrieval.
   environment_plugin_list_string_t   tags;
-  // Room to grow.
+  // Room to grow, and for what an episode needs to find its task again: shown to the environment and to rewards, never
+  // to the policy or a reflector.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_task_t;
 
@@ -196,8 +202,10 @@ typedef struct clawhost_types_types_context_t {
   // The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
   // doubles read it exactly.
   uint64_t   seed;
-  // The operator's choices, checked against `about.options` beforehand.
+  // The operator's choices, checked against `about.options` beforehand, in the order of their names.
   clawhost_types_types_attributes_t   options;
+  // Room to grow.
+  clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_context_t;
 
 // One thing an operator may choose.
@@ -246,6 +254,8 @@ typedef struct clawhost_types_types_artefact_t {
   environment_plugin_string_t   media_type;
   // The content.
   environment_plugin_list_u8_t   bytes;
+  // Room to grow.
+  clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_artefact_t;
 
 typedef clawhost_types_types_message_t clawhost_llm_llm_message_t;
@@ -291,6 +301,11 @@ typedef struct {
 
 typedef struct {
   bool is_some;
+  float val;
+} environment_plugin_option_f32_t;
+
+typedef struct {
+  bool is_some;
   uint64_t val;
 } environment_plugin_option_u64_t;
 
@@ -304,8 +319,8 @@ typedef struct clawhost_llm_llm_request_t {
   clawhost_llm_llm_list_tool_spec_t   tools;
   // Most tokens to write.
   uint32_t   max_tokens;
-  // 0 to 2. Recorded.
-  float   temperature;
+  // 0 to 2; none: the model's own, which some models insist on. Recorded.
+  environment_plugin_option_f32_t   temperature;
   // Passed on where the model takes one. Recorded.
   environment_plugin_option_u64_t   seed;
   // Texts that end the answer. At most 16.
@@ -454,6 +469,8 @@ typedef struct exports_clawhost_environment_environment_split_t {
   environment_plugin_string_t   name;
   // How many tasks it holds.
   uint64_t   tasks;
+  // Room to grow.
+  exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_split_t;
 
 typedef struct {
@@ -493,12 +510,19 @@ typedef struct {
   size_t len;
 } exports_clawhost_environment_environment_list_tool_spec_t;
 
+typedef struct {
+  exports_clawhost_environment_environment_artefact_t *ptr;
+  size_t len;
+} exports_clawhost_environment_environment_list_artefact_t;
+
 // What the policy sees first.
 typedef struct exports_clawhost_environment_environment_opening_t {
   // The first messages.
   exports_clawhost_environment_environment_list_message_t   observation;
   // The tools on offer, for the whole episode.
   exports_clawhost_environment_environment_list_tool_spec_t   tools;
+  // What is there before anybody acts. At most 16.
+  exports_clawhost_environment_environment_list_artefact_t   artefacts;
   // How the environment would introduce itself to a model, if nobody else does.
   environment_plugin_option_string_t   system_hint;
   // Room to grow.
@@ -510,7 +534,7 @@ typedef struct exports_clawhost_environment_environment_action_t {
   // Its message. Of its tool calls only those that can be run: each names a tool on offer, has an id of its own and
   // carries a JSON object (not checked against the tool's schema).
   exports_clawhost_environment_environment_message_t   message;
-  // What the host answered to its other calls.
+  // What the host answered to its other calls. The policy reads these too; they need no answer.
   exports_clawhost_environment_environment_list_message_t   tool_results;
   // Room to grow.
   exports_clawhost_environment_environment_attributes_t   extra;
@@ -538,11 +562,6 @@ typedef struct {
   exports_clawhost_environment_environment_signal_t *ptr;
   size_t len;
 } exports_clawhost_environment_environment_list_signal_t;
-
-typedef struct {
-  exports_clawhost_environment_environment_artefact_t *ptr;
-  size_t len;
-} exports_clawhost_environment_environment_list_artefact_t;
 
 // What came of an action.
 typedef struct exports_clawhost_environment_environment_step_result_t {
@@ -718,6 +737,8 @@ void clawhost_llm_llm_list_message_free(clawhost_llm_llm_list_message_t *ptr);
 
 void clawhost_llm_llm_list_tool_spec_free(clawhost_llm_llm_list_tool_spec_t *ptr);
 
+void environment_plugin_option_f32_free(environment_plugin_option_f32_t *ptr);
+
 void environment_plugin_option_u64_free(environment_plugin_option_u64_t *ptr);
 
 void clawhost_llm_llm_request_free(clawhost_llm_llm_request_t *ptr);
@@ -774,6 +795,8 @@ void exports_clawhost_environment_environment_list_message_free(exports_clawhost
 
 void exports_clawhost_environment_environment_list_tool_spec_free(exports_clawhost_environment_environment_list_tool_spec_t *ptr);
 
+void exports_clawhost_environment_environment_list_artefact_free(exports_clawhost_environment_environment_list_artefact_t *ptr);
+
 void exports_clawhost_environment_environment_opening_free(exports_clawhost_environment_environment_opening_t *ptr);
 
 void exports_clawhost_environment_environment_action_free(exports_clawhost_environment_environment_action_t *ptr);
@@ -781,8 +804,6 @@ void exports_clawhost_environment_environment_action_free(exports_clawhost_envir
 void exports_clawhost_environment_environment_status_free(exports_clawhost_environment_environment_status_t *ptr);
 
 void exports_clawhost_environment_environment_list_signal_free(exports_clawhost_environment_environment_list_signal_t *ptr);
-
-void exports_clawhost_environment_environment_list_artefact_free(exports_clawhost_environment_environment_list_artefact_t *ptr);
 
 void exports_clawhost_environment_environment_step_result_free(exports_clawhost_environment_environment_step_result_t *ptr);
 

@@ -49,7 +49,7 @@ extern void __wasm_import_clawhost_log_log_write(int32_t, uint8_t *, size_t);
 // Imported Functions from `clawhost:llm/llm@0.1.0`
 
 __attribute__((__import_module__("clawhost:llm/llm@0.1.0"), __import_name__("complete")))
-extern void __wasm_import_clawhost_llm_llm_complete(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, float, int32_t, int64_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
+extern void __wasm_import_clawhost_llm_llm_complete(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, int32_t, float, int32_t, int64_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
 __attribute__((__import_module__("clawhost:llm/llm@0.1.0"), __import_name__("complete-batch")))
 extern void __wasm_import_clawhost_llm_llm_complete_batch(uint8_t *, size_t, uint8_t *);
@@ -407,6 +407,10 @@ void clawhost_types_types_part_free(clawhost_types_types_part_t *ptr) {
       clawhost_types_types_blob_free(&ptr->val.blob);
       break;
     }
+    case 3: {
+      reward_plugin_string_free(&ptr->val.other);
+      break;
+    }
   }
 }
 
@@ -414,6 +418,7 @@ void clawhost_types_types_tool_call_free(clawhost_types_types_tool_call_t *ptr) 
   reward_plugin_string_free(&ptr->id);
   reward_plugin_string_free(&ptr->name);
   reward_plugin_string_free(&ptr->arguments);
+  clawhost_types_types_attributes_free(&ptr->extra);
 }
 
 void clawhost_types_types_list_part_free(clawhost_types_types_list_part_t *ptr) {
@@ -488,6 +493,7 @@ void clawhost_types_types_task_free(clawhost_types_types_task_t *ptr) {
 
 void clawhost_types_types_context_free(clawhost_types_types_context_t *ptr) {
   clawhost_types_types_attributes_free(&ptr->options);
+  clawhost_types_types_attributes_free(&ptr->extra);
 }
 
 void clawhost_types_types_option_spec_free(clawhost_types_types_option_spec_t *ptr) {
@@ -531,6 +537,7 @@ void clawhost_types_types_artefact_free(clawhost_types_types_artefact_t *ptr) {
   reward_plugin_string_free(&ptr->name);
   reward_plugin_string_free(&ptr->media_type);
   reward_plugin_list_u8_free(&ptr->bytes);
+  clawhost_types_types_attributes_free(&ptr->extra);
 }
 
 void clawhost_episode_view_task_free(clawhost_episode_view_task_t *ptr) {
@@ -604,6 +611,7 @@ void clawhost_episode_view_turn_free(clawhost_episode_view_turn_t *ptr) {
   clawhost_episode_view_list_message_free(&ptr->observation);
   clawhost_episode_view_message_free(&ptr->action);
   clawhost_episode_view_list_message_free(&ptr->tool_results);
+  reward_plugin_string_free(&ptr->finish);
   clawhost_episode_view_list_signal_free(&ptr->signals);
   clawhost_episode_view_usage_free(&ptr->usage);
   clawhost_episode_view_attributes_free(&ptr->extra);
@@ -730,6 +738,11 @@ void clawhost_llm_llm_list_tool_spec_free(clawhost_llm_llm_list_tool_spec_t *ptr
   }
 }
 
+void reward_plugin_option_f32_free(reward_plugin_option_f32_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
 void reward_plugin_option_u64_free(reward_plugin_option_u64_t *ptr) {
   if (ptr->is_some) {
   }
@@ -739,6 +752,7 @@ void clawhost_llm_llm_request_free(clawhost_llm_llm_request_t *ptr) {
   reward_plugin_string_free(&ptr->alias);
   clawhost_llm_llm_list_message_free(&ptr->messages);
   clawhost_llm_llm_list_tool_spec_free(&ptr->tools);
+  reward_plugin_option_f32_free(&ptr->temperature);
   reward_plugin_option_u64_free(&ptr->seed);
   clawhost_llm_llm_attributes_free(&ptr->extra);
 }
@@ -1114,7 +1128,7 @@ void clawhost_episode_view_method_episode_view_signals(clawhost_episode_view_bor
 
 bool clawhost_episode_view_method_episode_view_artefact(clawhost_episode_view_borrow_episode_view_t self, reward_plugin_string_t *name, clawhost_episode_view_artefact_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(7*sizeof(void*))];
+  uint8_t ret_area[(9*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_clawhost_episode_view_method_episode_view_artefact((self).__handle, (uint8_t *) (*name).ptr, (*name).len, ptr);
   clawhost_episode_view_option_artefact_t option;
@@ -1129,6 +1143,7 @@ bool clawhost_episode_view_method_episode_view_artefact(clawhost_episode_view_bo
         (reward_plugin_string_t) (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (reward_plugin_string_t) (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
         (reward_plugin_list_u8_t) (reward_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (5*sizeof(void*))))), (*((size_t*) (ptr + (6*sizeof(void*))))) },
+        (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reward_plugin_tuple2_string_string_t*)(*((uint8_t **) (ptr + (7*sizeof(void*))))), (*((size_t*) (ptr + (8*sizeof(void*))))) },
       };
       break;
     }
@@ -1155,30 +1170,40 @@ bool clawhost_llm_llm_complete(clawhost_llm_llm_request_t *request, clawhost_llm
   __attribute__((__aligned__(8)))
   uint8_t ret_area[(40+16*sizeof(void*))];
   int32_t option;
-  int64_t option6;
-  if (((*request).seed).is_some) {
-    const uint64_t *payload5 = &((*request).seed).val;
+  float option7;
+  if (((*request).temperature).is_some) {
+    const float *payload6 = &((*request).temperature).val;
     option = 1;
-    option6 = (int64_t) (*payload5);
+    option7 = *payload6;
   } else {
     option = 0;
-    option6 = 0;
+    option7 = 0;
+  }
+  int32_t option10;
+  int64_t option11;
+  if (((*request).seed).is_some) {
+    const uint64_t *payload9 = &((*request).seed).val;
+    option10 = 1;
+    option11 = (int64_t) (*payload9);
+  } else {
+    option10 = 0;
+    option11 = 0;
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_clawhost_llm_llm_complete((uint8_t *) ((*request).alias).ptr, ((*request).alias).len, (uint8_t *) ((*request).messages).ptr, ((*request).messages).len, (uint8_t *) ((*request).tools).ptr, ((*request).tools).len, (int32_t) ((*request).max_tokens), (*request).temperature, option, option6, (uint8_t *) ((*request).stop).ptr, ((*request).stop).len, (uint8_t *) ((*request).extra).ptr, ((*request).extra).len, ptr);
+  __wasm_import_clawhost_llm_llm_complete((uint8_t *) ((*request).alias).ptr, ((*request).alias).len, (uint8_t *) ((*request).messages).ptr, ((*request).messages).len, (uint8_t *) ((*request).tools).ptr, ((*request).tools).len, (int32_t) ((*request).max_tokens), option, option7, option10, option11, (uint8_t *) ((*request).stop).ptr, ((*request).stop).len, (uint8_t *) ((*request).extra).ptr, ((*request).extra).len, ptr);
   clawhost_llm_llm_result_response_llm_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      reward_plugin_option_string_t option7;
+      reward_plugin_option_string_t option12;
       switch ((int32_t) *((uint8_t*) (ptr + (8+5*sizeof(void*))))) {
         case 0: {
-          option7.is_some = false;
+          option12.is_some = false;
           break;
         }
         case 1: {
-          option7.is_some = true;
-          option7.val = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+6*sizeof(void*))))), (*((size_t*) (ptr + (8+7*sizeof(void*))))) };
+          option12.is_some = true;
+          option12.val = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+6*sizeof(void*))))), (*((size_t*) (ptr + (8+7*sizeof(void*))))) };
           break;
         }
       }
@@ -1188,7 +1213,7 @@ bool clawhost_llm_llm_complete(clawhost_llm_llm_request_t *request, clawhost_llm
           (clawhost_types_types_role_t) (int32_t) *((uint8_t*) (ptr + 8)),
           (clawhost_types_types_list_part_t) (clawhost_types_types_list_part_t) { (clawhost_types_types_part_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
           (clawhost_types_types_list_tool_call_t) (clawhost_types_types_list_tool_call_t) { (clawhost_types_types_tool_call_t*)(*((uint8_t **) (ptr + (8+3*sizeof(void*))))), (*((size_t*) (ptr + (8+4*sizeof(void*))))) },
-          (reward_plugin_option_string_t) option7,
+          (reward_plugin_option_string_t) option12,
           (clawhost_types_types_origin_t) (int32_t) *((uint8_t*) (ptr + (8+8*sizeof(void*)))),
           (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reward_plugin_tuple2_string_string_t*)(*((uint8_t **) (ptr + (8+9*sizeof(void*))))), (*((size_t*) (ptr + (8+10*sizeof(void*))))) },
         },
@@ -1205,32 +1230,32 @@ bool clawhost_llm_llm_complete(clawhost_llm_llm_request_t *request, clawhost_llm
     }
     case 1: {
       result.is_err = true;
-      clawhost_llm_llm_llm_error_t variant8;
-      variant8.tag = (int32_t) *((uint8_t*) (ptr + 8));
-      switch ((int32_t) variant8.tag) {
+      clawhost_llm_llm_llm_error_t variant13;
+      variant13.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant13.tag) {
         case 0: {
-          variant8.val.denied = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.denied = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant8.val.budget_exhausted = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.budget_exhausted = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 2: {
-          variant8.val.invalid_request = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.invalid_request = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 3: {
-          variant8.val.unavailable = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.unavailable = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
         case 4: {
-          variant8.val.other = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          variant13.val.other = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
           break;
         }
       }
 
-      result.val.err = variant8;
+      result.val.err = variant13;
       break;
     }
   }
@@ -1248,49 +1273,49 @@ bool clawhost_llm_llm_complete_batch(clawhost_llm_llm_list_request_t *requests, 
   uint8_t ret_area[(4*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_clawhost_llm_llm_complete_batch((uint8_t *) (*requests).ptr, (*requests).len, ptr);
-  clawhost_llm_llm_result_list_result_response_llm_error_llm_error_t result8;
+  clawhost_llm_llm_result_list_result_response_llm_error_llm_error_t result11;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
-      result8.is_err = false;
-      result8.val.ok = (clawhost_llm_llm_list_result_response_llm_error_t) { (clawhost_llm_llm_result_response_llm_error_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result11.is_err = false;
+      result11.val.ok = (clawhost_llm_llm_list_result_response_llm_error_t) { (clawhost_llm_llm_result_response_llm_error_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
-      result8.is_err = true;
-      clawhost_llm_llm_llm_error_t variant7;
-      variant7.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant7.tag) {
+      result11.is_err = true;
+      clawhost_llm_llm_llm_error_t variant10;
+      variant10.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant10.tag) {
         case 0: {
-          variant7.val.denied = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.denied = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant7.val.budget_exhausted = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.budget_exhausted = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 2: {
-          variant7.val.invalid_request = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.invalid_request = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 3: {
-          variant7.val.unavailable = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.unavailable = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 4: {
-          variant7.val.other = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant10.val.other = (reward_plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
       }
 
-      result8.val.err = variant7;
+      result11.val.err = variant10;
       break;
     }
   }
-  if (!result8.is_err) {
-    *ret = result8.val.ok;
+  if (!result11.is_err) {
+    *ret = result11.val.ok;
     return 1;
   } else {
-    *err = result8.val.err;
+    *err = result11.val.err;
     return 0;
   }
 }
@@ -1636,15 +1661,16 @@ uint8_t * __wasm_export_exports_clawhost_reward_reward_check(uint8_t * arg, size
 }
 
 __attribute__((__export_name__("clawhost:reward/reward@0.1.0#score")))
-uint8_t * __wasm_export_exports_clawhost_reward_reward_score(int64_t arg, uint8_t * arg0, size_t arg1, int32_t arg2) {
-  exports_clawhost_reward_reward_context_t arg3 = (clawhost_types_types_context_t) {
+uint8_t * __wasm_export_exports_clawhost_reward_reward_score(int64_t arg, uint8_t * arg0, size_t arg1, uint8_t * arg2, size_t arg3, int32_t arg4) {
+  exports_clawhost_reward_reward_context_t arg5 = (clawhost_types_types_context_t) {
     (uint64_t) (uint64_t) (arg),
     (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reward_plugin_tuple2_string_string_t*)(arg0), (arg1) },
+    (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reward_plugin_tuple2_string_string_t*)(arg2), (arg3) },
   };
   exports_clawhost_reward_reward_result_list_verdict_reward_error_t ret;
   exports_clawhost_reward_reward_list_verdict_t ok;
   exports_clawhost_reward_reward_reward_error_t err;
-  ret.is_err = !exports_clawhost_reward_reward_score(&arg3, (exports_clawhost_reward_reward_own_group_t) { arg2 }, &ok, &err);
+  ret.is_err = !exports_clawhost_reward_reward_score(&arg5, (exports_clawhost_reward_reward_own_group_t) { arg4 }, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -1653,34 +1679,34 @@ uint8_t * __wasm_export_exports_clawhost_reward_reward_score(int64_t arg, uint8_
   }
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_clawhost_reward_reward_reward_error_t *payload8 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload8).tag) {
+    const exports_clawhost_reward_reward_reward_error_t *payload10 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload10).tag) {
       case 0: {
-        const reward_plugin_string_t *payload9 = &(*payload8).val.invalid_input;
+        const reward_plugin_string_t *payload11 = &(*payload10).val.invalid_input;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload9).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload9).ptr;
-        break;
-      }
-      case 1: {
-        const reward_plugin_string_t *payload10 = &(*payload8).val.judge;
-        *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload10).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload10).ptr;
-        break;
-      }
-      case 2: {
-        const reward_plugin_string_t *payload11 = &(*payload8).val.invalid_option;
-        *((int8_t*)(ptr + sizeof(void*))) = 2;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload11).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
         break;
       }
-      case 3: {
-        const reward_plugin_string_t *payload12 = &(*payload8).val.other;
-        *((int8_t*)(ptr + sizeof(void*))) = 3;
+      case 1: {
+        const reward_plugin_string_t *payload12 = &(*payload10).val.judge;
+        *((int8_t*)(ptr + sizeof(void*))) = 1;
         *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
         *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
+        break;
+      }
+      case 2: {
+        const reward_plugin_string_t *payload13 = &(*payload10).val.invalid_option;
+        *((int8_t*)(ptr + sizeof(void*))) = 2;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload13).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload13).ptr;
+        break;
+      }
+      case 3: {
+        const reward_plugin_string_t *payload14 = &(*payload10).val.other;
+        *((int8_t*)(ptr + sizeof(void*))) = 3;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload14).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload14).ptr;
         break;
       }
     }

@@ -70,6 +70,7 @@ typedef struct clawhost_types_types_part_t {
     reward_plugin_string_t     text;
     reward_plugin_string_t     json;
     clawhost_types_types_blob_t     blob;
+    reward_plugin_string_t     other;
   } val;
 } clawhost_types_types_part_t;
 
@@ -79,6 +80,8 @@ typedef struct clawhost_types_types_part_t {
 #define CLAWHOST_TYPES_TYPES_PART_JSON 1
 // A reference to stored bytes.
 #define CLAWHOST_TYPES_TYPES_PART_BLOB 2
+// Anything else, as text. Whoever does not know it leaves it out.
+#define CLAWHOST_TYPES_TYPES_PART_OTHER 3
 
 // A tool the policy wants to use.
 typedef struct clawhost_types_types_tool_call_t {
@@ -86,8 +89,10 @@ typedef struct clawhost_types_types_tool_call_t {
   reward_plugin_string_t   id;
   // The tool's name, as published in a `tool-spec`.
   reward_plugin_string_t   name;
-  // The arguments as JSON text, exactly as the policy wrote them: they may be malformed.
+  // The arguments as JSON text, exactly as the policy wrote them: in a recorded episode they may be malformed.
   reward_plugin_string_t   arguments;
+  // Room to grow.
+  clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_tool_call_t;
 
 typedef struct {
@@ -173,7 +178,8 @@ typedef struct clawhost_types_types_task_t {
   reward_plugin_option_string_t   reference;
   // For grouping and retrieval.
   reward_plugin_list_string_t   tags;
-  // Room to grow.
+  // Room to grow, and for what an episode needs to find its task again: shown to the environment and to rewards, never
+  // to the policy or a reflector.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_task_t;
 
@@ -182,8 +188,10 @@ typedef struct clawhost_types_types_context_t {
   // The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
   // doubles read it exactly.
   uint64_t   seed;
-  // The operator's choices, checked against `about.options` beforehand.
+  // The operator's choices, checked against `about.options` beforehand, in the order of their names.
   clawhost_types_types_attributes_t   options;
+  // Room to grow.
+  clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_context_t;
 
 // One thing an operator may choose.
@@ -232,6 +240,8 @@ typedef struct clawhost_types_types_artefact_t {
   reward_plugin_string_t   media_type;
   // The content.
   reward_plugin_list_u8_t   bytes;
+  // Room to grow.
+  clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_artefact_t;
 
 typedef clawhost_types_types_task_t clawhost_episode_view_task_t;
@@ -285,9 +295,11 @@ typedef struct clawhost_episode_view_turn_t {
   clawhost_episode_view_list_message_t   observation;
   // The policy's message, with every tool it called.
   clawhost_episode_view_message_t   action;
-  // One answer to each tool call of the action, in the order of the calls. Those of origin `host` were given by the
-  // host, because the call was faulty or the environment gave no answer.
+  // One answer to each tool call of the action, in the order of the calls. Those of origin `host` say why a call could
+  // not be run; an empty one stands where the environment gave no answer.
   clawhost_episode_view_list_message_t   tool_results;
+  // Why the model stopped: `stop`, `length`, `tool_calls`, or the model's own word.
+  reward_plugin_string_t   finish;
   // The environment's signals for this turn.
   clawhost_episode_view_list_signal_t   signals;
   // What the model call cost.
@@ -384,6 +396,11 @@ typedef struct {
 
 typedef struct {
   bool is_some;
+  float val;
+} reward_plugin_option_f32_t;
+
+typedef struct {
+  bool is_some;
   uint64_t val;
 } reward_plugin_option_u64_t;
 
@@ -397,8 +414,8 @@ typedef struct clawhost_llm_llm_request_t {
   clawhost_llm_llm_list_tool_spec_t   tools;
   // Most tokens to write.
   uint32_t   max_tokens;
-  // 0 to 2. Recorded.
-  float   temperature;
+  // 0 to 2; none: the model's own, which some models insist on. Recorded.
+  reward_plugin_option_f32_t   temperature;
   // Passed on where the model takes one. Recorded.
   reward_plugin_option_u64_t   seed;
   // Texts that end the answer. At most 16.
@@ -650,7 +667,8 @@ typedef struct {
 // Imported Functions from `clawhost:episode/view@0.1.0`
 // Unique inside its run.
 extern void clawhost_episode_view_method_episode_view_id(clawhost_episode_view_borrow_episode_view_t self, reward_plugin_string_t *ret);
-// The task as published before the episode began. `reference` is present for rewards only.
+// The task as published before the episode began. `reference` and `extra` are
+// present for rewards only.
 extern void clawhost_episode_view_method_episode_view_task(clawhost_episode_view_borrow_episode_view_t self, clawhost_episode_view_task_t *ret);
 // The tools that were on offer.
 extern void clawhost_episode_view_method_episode_view_tools(clawhost_episode_view_borrow_episode_view_t self, clawhost_episode_view_list_tool_spec_t *ret);
@@ -795,6 +813,8 @@ void clawhost_llm_llm_llm_error_free(clawhost_llm_llm_llm_error_t *ptr);
 void clawhost_llm_llm_list_message_free(clawhost_llm_llm_list_message_t *ptr);
 
 void clawhost_llm_llm_list_tool_spec_free(clawhost_llm_llm_list_tool_spec_t *ptr);
+
+void reward_plugin_option_f32_free(reward_plugin_option_f32_t *ptr);
 
 void reward_plugin_option_u64_free(reward_plugin_option_u64_t *ptr);
 

@@ -84,3 +84,46 @@ fn trouble_with_the_endpoint_is_named_and_counted() {
     assert_eq!(output.status.code(), Some(4));
     assert!(stderr(&output).contains("is the server running there?"), "{}", stderr(&output));
 }
+
+#[test]
+fn one_key_file_serves_one_kind_of_endpoint() {
+    let Some(bench) = Bench::new("one_key_file_serves_one_kind") else { return };
+    let stub = Stub::start(|_, request| stub::says(request, "\\boxed{1}", &[]));
+    let key = |name: &str, text: &str| {
+        let path = bench.data.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (ours, theirs) = (key("ours.key", "sk-ours"), key("theirs.key", "sk-theirs"));
+    let (math, judge) = (bench.guest("env_math"), format!("{}?votes=1", bench.guest("reward_judge")));
+    let (policy, grant) =
+        (format!("openai:m@{}", stub.base_url()), format!("llm:judge=anthropic:m@{}", stub.base_url()));
+    let run = ["run", &math, "--reward", &judge, "--policy", &policy, "--grant", &grant, "--episodes", "1"];
+    let output = bench.run(&[&run[..], &["--api-key-file", &ours]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("write openai=FILE and anthropic=FILE"), "{}", stderr(&output));
+    assert!(stub.requests().is_empty(), "a key is shown to its own endpoint only");
+    let (one, other) = (format!("openai={ours}"), format!("anthropic={theirs}"));
+    bench.json(&[&run[..], &["--api-key-file", &one, "--api-key-file", &other]].concat());
+    let sent = stub.requests();
+    assert!(sent[0].headers.contains(&("authorization".into(), "Bearer sk-ours".into())));
+    assert!(sent[1].headers.contains(&("x-api-key".into(), "sk-theirs".into())));
+}
+
+#[test]
+fn an_endpoint_that_wants_the_newer_name_of_a_limit_gets_it() {
+    let Some(bench) = Bench::new("an_endpoint_that_wants_the_newer_name") else { return };
+    let stub = Stub::start(|_, request| match request.body.get("max_tokens") {
+        Some(_) => Reply::Http(400, vec![], "Unsupported parameter: use 'max_completion_tokens' instead".into()),
+        None => chat("1"),
+    });
+    let policy = format!("openai:m@{}", stub.base_url());
+    let math = bench.guest("env_math");
+    let summary = bench.json(&["run", &math, "--policy", &policy, "--episodes", "3", "--concurrency", "1"]);
+    assert_eq!(summary["endings"]["terminated"], 3);
+    assert_eq!(stub.requests().len(), 4, "it is told once");
+    assert!(
+        stub.requests().iter().all(|request| request.body.get("temperature").is_none()),
+        "what nobody chose is not sent"
+    );
+}

@@ -46,7 +46,7 @@ fn words_that_make_no_sense() {
         &bench,
         &["run", &format!("{guess}?size=many")],
         2,
-        &["env-guess refuses its options", "it looks like size=100"],
+        &["env-guess refuses its options", "write it as in size=100"],
     );
     let judge = format!("{}?votes=0", bench.guest("reward_judge"));
     check(
@@ -68,6 +68,8 @@ fn words_that_make_no_sense() {
         &["names no model", "anthropic:MODEL@"],
     );
     check(&bench, &["run", &guess, "--reward", &format!("{exact}#source=mine")], 2, &["`mine` is no source"]);
+    check(&bench, &["run", &format!("{guess}#weight=2")], 2, &["is for rewards of a run"]);
+    check(&bench, &["run", &guess, "--grant", "llm:a b=follower"], 2, &["`a b` is no alias"]);
     let empty = bench.data.path().join("empty.key").display().to_string();
     std::fs::write(&empty, "\n").unwrap();
     let policy = ["run", &guess, "--policy", "openai:m@http://127.0.0.1:1/v1", "--api-key-file"];

@@ -207,18 +207,91 @@ fn a_judge_votes_fails_and_is_asked_again() {
     let Some(again) = Stub::start_at(port, |_, request| says(request, "\\boxed{-1}", &[])) else { return };
     let made = bench.json(&["score", "--reward", &judge, "--grant", &spec, "--run", run_id]);
     let rescored = &made["report"]["rewards"][0];
-    assert_eq!((&rescored["made_good"], &rescored["differing"]), (&failed.into(), &scored.into()), "{rescored}");
+    assert_eq!((&rescored["made_good"], &rescored["unchanged"]), (&failed.into(), &scored.into()), "{rescored}");
+    assert_eq!(again.requests().len() as u64, failed * 5, "only what failed is asked again");
     let runs = bench.json(&["episodes", "list", "--runs"]);
     let row = runs.as_array().unwrap().iter().find(|row| row["id"] == run_id).unwrap();
-    assert_eq!((&row["summary"]["scored"], &row["summary"]["failed"]), (&12.into(), &0.into()));
+    assert_eq!((&row["scored"], &row["summary"]["scored"]), (&12.into(), &scored.into()), "then and now");
     let mean = (scored as f64 - failed as f64) / 12.0;
-    assert!((row["summary"]["reward_mean"].as_f64().unwrap() - mean).abs() < 1e-9);
+    assert!((row["reward_mean"].as_f64().unwrap() - mean).abs() < 1e-9);
     drop(again);
 
     let prose = Stub::start(|_, request| says(request, "Let me tell you a story.", &[]));
     let output = run(&format!("llm:judge=openai:m@{}", prose.base_url()), "0.1");
     assert_eq!(output.status.code(), Some(4), "a judge that never votes stops the run");
     assert!(stderr(&output).contains("never voted"), "{}", stderr(&output));
+}
+
+#[test]
+fn who_never_makes_a_good_call_has_failed_the_case() {
+    let Some(bench) = Bench::new("who_never_makes_a_good_call") else { return };
+    let (shop, rewards) = (bench.guest("env_shop"), rewards(&bench));
+    let stub = Stub::start(|_, request| says(request, "", &[("x", "refnd", "{}"), ("y", "refund", "{oops")]));
+    let policy = format!("openai:m@{}", stub.base_url());
+    let mut arguments = vec!["run", shop.as_str(), "--policy", &policy, "--episodes", "3", "--seed", "3"];
+    arguments.extend(rewards.iter().map(String::as_str));
+    let summary = bench.json(&arguments);
+    assert_eq!((&summary["reward_mean"], &summary["scored"]), (&0.0.into(), &3.into()), "the outcome is known");
+    assert_eq!(summary["endings"]["truncated"], 3, "the customer's patience counts such messages too");
+    assert_eq!(summary["steps"], 24);
+    // Servers read the conversation again: what the model garbled went back as JSON.
+    let requests = stub.requests();
+    let call = requests.iter().find_map(|request| {
+        request.body.pointer("/messages/2/tool_calls/1/function/arguments").and_then(Value::as_str)
+    });
+    let call = call.unwrap();
+    assert!(serde_json::from_str::<Value>(call).unwrap()["unreadable_arguments"].is_string(), "{call}");
+}
+
+#[test]
+fn a_spent_budget_stops_judging_and_the_rest_is_judged_later() {
+    let Some(bench) = Bench::new("a_spent_budget_stops_judging") else { return };
+    let (math, judge) = (bench.guest("env_math"), format!("{}?votes=1", bench.guest("reward_judge")));
+    bench.json(&["run", &math, "--episodes", "12", "--seed", "7"]);
+    let stub = Stub::start(|_, request| says(request, "\\boxed{1}", &[]));
+    let grant = format!("llm:judge=openai:m@{}", stub.base_url());
+    let score = ["score", "--reward", &judge, "--grant", &grant, "--concurrency", "1", "--json"];
+    let output = bench.run(&[&score[..], &["--max-tokens-total", "40"]].concat());
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    let first: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let added = first["report"]["rewards"][0]["added"].as_u64().unwrap();
+    assert!((1..12).contains(&added) && first["report"]["rewards"][0]["failed"] == 0, "{first:#}");
+    let rest = bench.json(&score[..score.len() - 1]);
+    assert_eq!(
+        (&rest["report"]["rewards"][0]["added"], &rest["report"]["rewards"][0]["unchanged"]),
+        (&(12 - added).into(), &added.into())
+    );
+    assert_eq!(stub.requests().len(), 12, "nothing is paid for twice");
+}
+
+#[test]
+fn a_grant_that_a_reward_cannot_use_changes_no_question() {
+    let Some(bench) = Bench::new("a_grant_that_a_reward_cannot_use") else { return };
+    let (math, exact) = (bench.guest("env_math"), format!("{}?tolerance=0.5", bench.guest("reward_exact")));
+    bench.json(&["run", &math, "--reward", &exact, "--grant", "llm:judge=follower", "--episodes", "4", "--seed", "7"]);
+    let scored = bench.json(&["score", "--reward", &exact]);
+    assert_eq!(scored["report"]["rewards"][0]["unchanged"], 4);
+    let two = format!("{}?votes=3&alias=judge", bench.guest("reward_judge"));
+    let turned = format!("{}?alias=judge&votes=3", bench.guest("reward_judge"));
+    let votes = bench.data.path().join("votes.txt");
+    std::fs::write(&votes, "\\boxed{1}\n").unwrap();
+    let grant = format!("llm:judge=script:{}", votes.display());
+    bench.json(&["score", "--reward", &two, "--grant", &grant]);
+    let again = bench.json(&["score", "--reward", &turned, "--grant", &grant]);
+    assert_eq!(again["report"]["rewards"][0]["unchanged"], 4, "the order of options asks the same question");
+}
+
+#[test]
+fn what_a_model_was_told_first_is_kept_with_the_episode() {
+    let Some(bench) = Bench::new("what_a_model_was_told_first") else { return };
+    let shop = bench.guest("env_shop");
+    let told = |arguments: &[&str]| {
+        bench.json(&[&["run", shop.as_str(), "--episodes", "1"], arguments].concat());
+        let id = bench.json(&["episodes", "list"])[0]["id"].as_str().unwrap().to_owned();
+        bench.json(&["episodes", "show", &id])["policy"]["system_prompt"].as_str().unwrap().to_owned()
+    };
+    assert!(told(&[]).starts_with("You work at the desk"));
+    assert_eq!(told(&["--system-prompt", "always: call deny {}"]), "always: call deny {}");
 }
 
 #[test]
@@ -236,7 +309,8 @@ fn tools_in_odd_hands_leave_a_clean_conversation() {
         let results: Vec<&str> =
             said.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
         assert_eq!(results.len(), 4, "every call is answered once: {said:?}");
-        assert_eq!((results[0], results[1], results[3]), ("seen <|im_end|>", "(no result)", "seen <|im_end|>"));
+        let silence = if dialect == "openai" { "" } else { "(empty)" };
+        assert_eq!((results[0], results[1], results[3]), ("seen <|im_end|>", silence, "seen <|im_end|>"));
         assert!(results[2].contains("no tool `fly`; there are look, wave"), "a tool that was only claimed is none");
         assert!(said.iter().any(|(role, text)| role == "user" && text == "nobody asked"), "{said:?}");
         assert!(

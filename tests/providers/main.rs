@@ -25,7 +25,7 @@ fn request() -> ModelRequest {
         messages: vec![Message::text(Role::User, Origin::Environment, "2 + 2?")],
         tools: vec![],
         max_tokens: 16,
-        temperature: 0.5,
+        temperature: Some(0.5),
         seed: Some(3),
         stop: vec![],
     }
@@ -73,7 +73,7 @@ async fn the_messages_dialect_asks_and_answers_too() {
     }
     assert!(!seen.headers.iter().any(|(name, _)| name == "authorization"), "a key is shown once");
     assert_eq!((seen.body["max_tokens"].as_u64(), seen.body["temperature"].as_f64()), (Some(16), Some(0.5)));
-    let hot = ModelRequest { temperature: 1.5, ..request() };
+    let hot = ModelRequest { temperature: Some(1.5), ..request() };
     assert!(matches!(client.complete(&hot).await, Err(ModelError::Refused(text)) if text.contains("takes 0 to 1")));
     assert_eq!(stub.requests().len(), 1, "what cannot be said is not sent");
 }

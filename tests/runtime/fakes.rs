@@ -106,7 +106,10 @@ impl Environment for Counting {
         let fails = derive_seed(seed, "fails", 0) % 10 < self.failing;
         let observation = vec![Message::text(Role::User, Origin::Environment, format!("{} {seed}", params.task.input))];
         let live = Counted { turn: 0, turns: self.turns, fails, index: params.task.id.trim_start_matches('t').into() };
-        Ok((Box::new(live), Opening { observation, tools: vec![], system_hint: Some("count".into()) }))
+        Ok((
+            Box::new(live),
+            Opening { observation, tools: vec![], system_hint: Some("count".into()), artefacts: vec![] },
+        ))
     }
 }
 
@@ -189,7 +192,8 @@ impl Environment for Handy {
             extra: vec![],
         };
         let observation = vec![Message::text(Role::User, Origin::Environment, "go")];
-        let opening = Opening { observation, tools: vec![tool("look"), tool("stop")], system_hint: None };
+        let opening =
+            Opening { observation, tools: vec![tool("look"), tool("stop")], system_hint: None, artefacts: vec![] };
         Ok((Box::new(Handling(self.seen.clone())), opening))
     }
 }
@@ -282,9 +286,13 @@ enum Manner {
     Broken,
     /// Fails until it is mended, then gives this value.
     Down(Arc<std::sync::atomic::AtomicBool>, f64),
+    /// Has no budget left.
+    Spent,
 }
 
 pub(crate) struct Judge {
+    /// How often it was asked.
+    pub(crate) asked: Arc<AtomicU64>,
     identity: PluginIdentity,
     description: RewardDescription,
     manner: Manner,
@@ -299,7 +307,7 @@ impl Judge {
             source: RewardSource::Outcome,
             scope: RewardScope::Each,
         };
-        Self { identity: identity(name), description, manner }
+        Self { asked: Arc::default(), identity: identity(name), description, manner }
     }
 
     pub(crate) fn giving(value: f64) -> Self {
@@ -333,6 +341,10 @@ impl Judge {
         self
     }
 
+    pub(crate) fn spent() -> Self {
+        Self::new("spent", Manner::Spent)
+    }
+
     pub(crate) fn broken() -> Self {
         Self::new("broken", Manner::Broken)
     }
@@ -353,6 +365,7 @@ impl Reward for Judge {
     }
 
     async fn score(&self, _: &Context, group: &[Arc<Episode>]) -> Scoring {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let card = |value| {
             Verdict::Scored(ScoreCard {
                 value,
@@ -371,6 +384,7 @@ impl Reward for Judge {
                 Ok(group.iter().map(|_| card(value)).collect())
             }
             Manner::Down(..) => Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "the judge is down")),
+            Manner::Spent => Err(Failure::new(FailureKind::Llm, code::BUDGET, "the budget is spent: 10 of 10 tokens")),
             Manner::Broken => Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "broken in `score`")),
         };
         Scoring { verdicts, log: vec![], journal: vec![] }
@@ -416,15 +430,11 @@ impl EpisodeStore for Memory {
 
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
         let mut kept = self.episodes.lock().unwrap();
-        for Judged { episode, record, reward, .. } in judged {
+        for Judged { episode, record, .. } in judged {
             let place = kept.iter_mut().find(|known| known.id == episode).unwrap();
             let place = Arc::make_mut(place);
-            place.reward = reward;
-            let same = |known: &&mut RewardRecord| known.reward == record.reward;
-            match place.verdicts.iter_mut().find(same) {
-                Some(known) => *known = record,
-                None => place.verdicts.push(record),
-            }
+            record.admit(&mut place.verdicts);
+            place.reward = effective_reward(&place.verdicts);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use clawhost_core::{Clock, Episode, RewardSource, StoreError};
-use clawhost_runtime::{EpisodeSource, ScoreReport, score_stored};
+use clawhost_runtime::{EpisodeSource, Rescoring, ScoreReport, score_stored};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 async fn play_rules(plan: Plan, rewards: Vec<ScoringRule>) -> (RunReport, Arc<Memory>) {
@@ -89,8 +89,14 @@ impl EpisodeSource for Kept {
     }
 }
 
+const HOW: Rescoring = Rescoring { concurrency: 3, again: false, failures_allowed: 1000 };
+
 async fn rescore(store: &Memory, rules: &[ScoringRule]) -> ScoreReport {
-    score_stored(&mut Kept::of(store), rules, store, 3, &Cancel::default(), |_| {}).await.unwrap()
+    rescore_as(store, rules, HOW).await
+}
+
+async fn rescore_as(store: &Memory, rules: &[ScoringRule], how: Rescoring) -> ScoreReport {
+    score_stored(&mut Kept::of(store), rules, store, how, &Cancel::default(), |_| {}).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,9 +110,20 @@ async fn a_new_reward_is_added_afterwards_and_changes_no_reward() {
         assert_eq!(episode.reward, Some(1.0), "the run's reward stands");
         assert!(episode.verdicts[1].afterwards && !episode.verdicts[0].afterwards);
     }
-    let again = rescore(&store, &[new, rule(Judge::giving(0.5).named("old"))]).await;
+    let changed = Judge::giving(0.5).named("old");
+    let asked = changed.asked.clone();
+    let changed = rule(changed);
+    let again = rescore(&store, &[new, changed.clone()]).await;
     assert_eq!((again.rewards[0].added, again.rewards[0].unchanged), (0, 10), "asked twice, recorded once");
-    assert_eq!(again.rewards[1].differing, 10, "what was said stays said");
+    assert_eq!(again.rewards[0].mean, Some(0.25), "what is there is summed up all the same");
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "what is there is not asked for again");
+    let compared = rescore_as(&store, &[changed], Rescoring { again: true, ..HOW }).await;
+    assert_eq!(
+        (compared.rewards[0].differing, asked.load(Ordering::Relaxed)),
+        (10, 10),
+        "unless somebody wants to compare"
+    );
+    assert_eq!(compared.rewards[0].mean, Some(1.0), "what was said stays said");
     assert!(store.episodes().iter().all(|episode| episode.reward == Some(1.0)));
 }
 
@@ -127,6 +144,35 @@ async fn what_failed_is_made_good_by_asking_again() {
         assert_eq!(episode.reward, Some(0.75), "worked out anew, with what the other had said");
         assert!(!episode.verdicts[0].afterwards, "it takes the failed one's place");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_failed_is_asked_again() {
+    let mended = Arc::new(AtomicBool::new(false));
+    let (_, store) =
+        play_rules(Plan { failure_budget: 1.0, ..plan(4) }, vec![rule(Judge::down(mended.clone(), 0.5))]).await;
+    mended.store(true, Ordering::Relaxed);
+    let judge = Judge::down(mended, 0.5);
+    let asked = judge.asked.clone();
+    let judge = rule(judge);
+    rescore(&store, std::slice::from_ref(&judge)).await;
+    rescore(&store, std::slice::from_ref(&judge)).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 4, "the second time everything is there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn judging_stops_at_its_failure_budget_and_when_the_money_is_spent() {
+    let (_, store) = play_rules(plan(40), vec![rule(Judge::giving(1.0))]).await;
+    let few = Rescoring { failures_allowed: 3, concurrency: 1, again: false };
+    let report = rescore_as(&store, &[rule(Judge::broken())], few).await;
+    assert_eq!(report.stopped, Some(StopReason::FailureBudget { failed: 4, allowed: 3 }));
+    assert!(report.episodes < 10, "{}", report.episodes);
+    let spent = rescore_as(&store, &[rule(Judge::spent())], few).await;
+    assert_eq!(spent.stopped, Some(StopReason::ModelBudget));
+    assert_eq!(spent.rewards[0].failed, 0, "that is nobody's failure");
+    assert!(store.episodes().iter().all(|episode| episode.verdicts.iter().all(|known| known.reward.name != "spent")));
+    let (report, _) = play_rules(plan(40), vec![rule(Judge::spent())]).await;
+    assert_eq!((report.stopped, report.failed), (Some(StopReason::ModelBudget), 0), "in a run too");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ fn calls(calls: &[(&str, &str, &str)]) -> Message {
             id: (*id).into(),
             name: (*name).into(),
             arguments: (*arguments).into(),
+            extra: vec![],
         })
         .collect();
     Message { tool_calls, parts: vec![], ..Message::text(Role::Assistant, Origin::Policy, "") }
@@ -53,18 +54,25 @@ async fn parallel_calls_are_answered_in_their_order_and_recorded_with_their_turn
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_faulty_calls_alone_never_reaches_the_environment_and_costs_a_turn() {
+async fn a_message_of_faulty_calls_alone_is_answered_and_the_environment_is_told() {
     let wrong = calls(&[("a", "lok", "{}"), ("b", "look", "{oops")]);
     let (episode, asked, seen) = converse(vec![wrong, calls(&[("c", "stop", "{}")])]).await;
-    assert_eq!(seen, [(vec!["stop".to_owned()], 0)]);
-    assert_eq!(episode.turns.len(), 2);
+    assert_eq!(seen, [(vec![], 2), (vec!["stop".to_owned()], 0)], "it may count it, and has nothing to run");
     let answers = &episode.turns[0].tool_results;
     assert!(answers.iter().all(|answer| answer.origin == Origin::Host));
     assert!(answers[0].plain_text().contains("no tool `lok`; there are look, stop"));
     assert!(answers[1].plain_text().contains("are not JSON"));
-    assert_eq!(episode.turns[0].fuel, Some(0), "the environment did nothing");
-    assert_eq!(texts(&asked[1].messages[2..]), texts(answers), "the policy reads what was wrong");
+    assert_eq!(texts(&asked[1].messages[2..4]), texts(answers), "the policy reads what was wrong");
     assert_eq!(episode.turns[0].action.tool_calls[1].arguments, "{oops", "recorded as it was written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_calls_than_anybody_needs_are_refused_by_name() {
+    let many: Vec<(&str, &str, &str)> = (0..65).map(|_| ("a", "look", "{}")).collect();
+    let (episode, _, seen) = converse(vec![calls(&many)]).await;
+    let clawhost_core::Ending::Failed(failure) = &episode.ending else { panic!("{:?}", episode.ending) };
+    assert!(failure.message.contains("65 tools at once; at most 64"), "{failure}");
+    assert!(seen.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use clawhost_core::{Episode, EpisodeId, EpisodeStore as _, RunId, RunRecord, StateId, StoreError};
+use clawhost_core::{
+    Digest, Episode, EpisodeId, EpisodeStore as _, Judged, RewardRecord, RunId, RunRecord, StateId, StoreError, Verdict,
+};
 use clawhost_store::{FILE, Filter, Reader, SCHEMA, Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -185,13 +187,13 @@ async fn a_newer_schema_is_refused() {
 async fn plugins_are_kept_by_digest_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-    let digest = clawhost_core::Digest::of(b"component");
+    let digest = Digest::of(b"component");
     for _ in 0..2 {
         store.keep_plugin(digest, "guess", "1", "environment", b"component".to_vec()).await.unwrap();
     }
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.plugin(&digest).unwrap().unwrap().bytes, b"component");
-    assert_eq!(reader.plugin(&clawhost_core::Digest::of(b"other")).unwrap(), None);
+    assert_eq!(reader.plugin(&Digest::of(b"other")).unwrap(), None);
 }
 
 #[test]
@@ -199,4 +201,51 @@ fn an_empty_folder_says_how_to_begin() {
     let folder = tempfile::tempdir().unwrap();
     let error = Reader::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("no episodes here yet; play some with `clawhost run`"), "{error}");
+}
+
+fn verdict_of(name: &str, verdict: Verdict) -> RewardRecord {
+    let mut record = golden("episode-1.json").verdicts.remove(0);
+    record.reward.digest = Digest::of(name.as_bytes());
+    record.verdict = verdict;
+    record
+}
+
+fn failed() -> Verdict {
+    Verdict::Failed(clawhost_core::Failure::new(clawhost_core::FailureKind::Llm, "unavailable", "down"))
+}
+
+fn scored(value: f64) -> Verdict {
+    let (parts, rationale, per_turn, extra) = (vec![], String::new(), vec![], vec![]);
+    Verdict::Scored(clawhost_core::ScoreCard { value, confidence: 1.0, parts, rationale, per_turn, extra })
+}
+
+#[tokio::test]
+async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    store.begin_run(&run("run-a")).await.unwrap();
+    let mut bare = (*episode("run-a", 0)).clone();
+    bare.verdicts = vec![verdict_of("first", failed()), verdict_of("second", scored(1.0))];
+    bare.reward = None;
+    let id = bare.id.clone();
+    store.append(vec![Arc::new(bare)]).await.unwrap();
+    let judge = async |record: RewardRecord| {
+        let judged = Judged { run: RunId("run-a".into()), episode: id.clone(), record };
+        store.judge(vec![judged]).await.unwrap();
+    };
+    let now = || Reader::open(folder.path()).unwrap().episode(&format!("run-a/{id}")).unwrap().unwrap();
+
+    // Two processes judge at once: the one that began earlier and comes later must not undo the other.
+    judge(verdict_of("first", scored(0.5))).await;
+    assert_eq!(now().reward, Some(0.75), "made good, and the reward with it");
+    judge(verdict_of("third", scored(-1.0))).await;
+    let episode = now();
+    assert_eq!(episode.reward, Some(0.75), "a new verdict changes no reward");
+    let afterwards: Vec<bool> = episode.verdicts.iter().map(|record| record.afterwards).collect();
+    assert_eq!(afterwards, [false, false, true], "in order, the later one last");
+    judge(verdict_of("first", scored(0.0))).await;
+    judge(verdict_of("second", failed())).await;
+    assert_eq!(now(), episode, "what was given stays");
+    let runs = Reader::open(folder.path()).unwrap().runs(None).unwrap();
+    assert_eq!((runs[0].reward_mean, runs[0].scored), (Some(0.75), 1));
 }

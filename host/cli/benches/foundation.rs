@@ -206,5 +206,11 @@ fn main() {
         episodes("recorded and scored episodes, one turn (env-math, reward-exact)", "env_math", Some("reward_exact"))
             .await;
         episodes("recorded episodes, 7 turns (env-guess)", "env_guess", None).await;
+        episodes(
+            "recorded and scored episodes, one tool call (env-shop, reward-state)",
+            "env_shop",
+            Some("reward_state"),
+        )
+        .await;
     });
 }

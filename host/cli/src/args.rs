@@ -79,7 +79,7 @@ pub(crate) struct Run {
     /// Cut an episode short after so many turns
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_turns: u32,
-    /// Share of the episodes that may fail before the run stops, 0 to 1
+    /// Share of the episodes that may fail before the run stops, 0 to 1, rounded down: 0.1 of 9 is none
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     pub(crate) failure_budget: f64,
     /// What the model is told first [default: the environment's own hint]
@@ -88,9 +88,9 @@ pub(crate) struct Run {
     /// The same, from a file
     #[arg(long, value_name = "FILE", conflicts_with = "system_prompt", help_heading = "Model")]
     pub(crate) system_prompt_file: Option<PathBuf>,
-    /// Sampling temperature, 0 to 2
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature, help_heading = "Model")]
-    pub(crate) temperature: f32,
+    /// Sampling temperature, 0 to 2 [default: the model's own]
+    #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Model")]
+    pub(crate) temperature: Option<f32>,
     /// Most tokens per answer
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
     pub(crate) max_tokens: u32,
@@ -112,7 +112,7 @@ pub(crate) struct ModelOptions {
     /// Allow plugins more than computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be repeated
     #[arg(long, value_name = "GRANT", help_heading = "Model")]
     pub(crate) grant: Vec<String>,
-    /// Stop asking models after so many tokens in all, read and written
+    /// Stop asking models after so many tokens in all, read and written; what is under way then is still paid for
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) max_tokens_total: Option<u64>,
     /// Stop asking models after so much money; needs --price
@@ -121,6 +121,13 @@ pub(crate) struct ModelOptions {
     /// Price per million tokens, read and written, as `0.15,0.60`
     #[arg(long, value_name = "IN,OUT", value_parser = prices, help_heading = "Model")]
     pub(crate) price: Option<(f64, f64)>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointOptions,
+}
+
+/// How endpoints are asked.
+#[derive(Debug, Args)]
+pub(crate) struct EndpointOptions {
     /// File that holds an endpoint's key; with two kinds of endpoints `openai=FILE` and `anthropic=FILE` [default: the
     /// variables OPENAI_API_KEY and ANTHROPIC_API_KEY, if set]
     #[arg(long, value_name = "[KIND=]FILE", help_heading = "Model")]
@@ -148,7 +155,7 @@ pub(crate) struct HostOptions {
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Score {
     /// A reward that judges the episodes, as in `clawhost run`; may be repeated
-    #[arg(long, value_name = "R.wasm[?OPTION=VALUE][#source=S]", required = true)]
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", required = true)]
     pub(crate) reward: Vec<String>,
     /// Of which run [default: the newest]
     #[arg(long, value_name = "RUN")]
@@ -156,6 +163,12 @@ pub(crate) struct Score {
     /// Groups judged at once; never changes a result
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: u16,
+    /// Ask about verdicts that are there already too, and count those that would differ; the old ones stay
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// Share of the verdicts that may fail before it stops, 0 to 1, rounded down
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    pub(crate) failure_budget: f64,
     #[command(flatten)]
     pub(crate) models: ModelOptions,
     #[command(flatten)]
@@ -178,7 +191,7 @@ pub(crate) struct Doctor {
     #[arg(long, value_name = "SPEC")]
     pub(crate) policy: Option<String>,
     #[command(flatten)]
-    pub(crate) models: ModelOptions,
+    pub(crate) endpoint: EndpointOptions,
 }
 
 #[derive(Debug, Args)]

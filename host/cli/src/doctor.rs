@@ -61,22 +61,33 @@ fn key(dialect: Dialect) -> Finding {
 
 /// Asks a model for one word.
 fn endpoint(spec: &str, options: &args::Doctor) -> anyhow::Result<Finding> {
-    let model = Models::new(&options.models, 1).model(spec)?;
+    let model = Models::bare(&options.endpoint).model(spec)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let request = ModelRequest {
         messages: vec![Message::text(Role::User, Origin::Host, "Reply with one of: ready.")],
         tools: Vec::new(),
         max_tokens: 16,
-        temperature: 0.0,
-        seed: Some(0),
+        temperature: None,
+        seed: None,
         stop: Vec::new(),
     };
     let topic = "endpoint";
     Ok(match runtime.block_on(model.complete(&request)) {
         Ok(answer) => {
             let text = escaped(answer.message.plain_text().trim(), 60);
+            if text.is_empty() {
+                let says = format!("{spec} answers with no text");
+                return Ok(Finding::missing(
+                    topic,
+                    says,
+                    "it may act badly",
+                    "raise --max-tokens, or choose another model",
+                ));
+            }
             Finding::good(topic, format!("{spec} answers: `{text}`"))
         }
-        Err(error) => Finding::broken(topic, error.to_string(), "this model cannot act or judge", "see the message"),
+        Err(error) => {
+            Finding::broken(topic, error.to_string(), "this model cannot act or judge", "mend what the message names")
+        }
     })
 }

@@ -86,7 +86,6 @@ fn runs(common: &Common, reader: &Reader, limit: u64) -> anyhow::Result<Exit> {
     let mut table = table(&["run", "begun", "environment", "policy", "reward", "finished"]);
     for row in rows {
         let text = |path: &str| row.config.pointer(path).and_then(|value| value.as_str()).unwrap_or("?").to_owned();
-        let reward = row.summary.as_ref().and_then(|summary| summary.get("reward_mean")).and_then(|mean| mean.as_f64());
         let stopped = row.summary.as_ref().and_then(|summary| summary.get("stopped")).filter(|why| !why.is_null());
         let finished = match (&row.summary, stopped) {
             (None, _) => "no",
@@ -98,7 +97,7 @@ fn runs(common: &Common, reader: &Reader, limit: u64) -> anyhow::Result<Exit> {
             data::time(row.created_at),
             text("/environment/name"),
             text("/policy/model"),
-            reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}")),
+            row.reward_mean.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}")),
             finished.to_owned(),
         ]);
     }
@@ -150,13 +149,16 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     writeln!(out, "{}{}, seed {}", row("task"), safe(&episode.task.id), episode.seed)?;
     let model = &episode.policy.model;
     writeln!(out, "{}{} {} ({})", row("policy"), model.provider, model.model, model.version)?;
-    if let Some(hint) = &episode.system_hint {
-        writeln!(out, "{}{}", row("hint"), safe(hint).replace('\n', "\n            "))?;
+    if let Some(hint) = &episode.policy.system_prompt {
+        writeln!(out, "{}{}", row("told first"), safe(hint).replace('\n', "\n            "))?;
     }
     for (index, turn) in episode.turns.iter().enumerate() {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
         turn.observation.iter().try_for_each(|message| said(out, "observed", message))?;
         said(out, "answered", &turn.action)?;
+        if !["stop", "tool_calls"].contains(&turn.finish.as_str()) {
+            writeln!(out, "  \x1b[33m{:<10}\x1b[0m {}", "cut short", safe(&turn.finish))?;
+        }
         for result in &turn.tool_results {
             let who = if result.origin == Origin::Host { "refused" } else { "result" };
             said(out, who, result)?;
@@ -183,10 +185,17 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     }
     for record in &episode.verdicts {
         let later = if record.afterwards { ", afterwards" } else { "" };
-        let reward = format!("{} ({}{later})", record.reward.name, record.source.name());
+        let options: Vec<String> = record.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let query = if options.is_empty() { String::new() } else { format!("?{}", safe(&options.join("&"))) };
+        let reward = format!("{}{query} ({}{later})", record.reward.name, record.source.name());
         match &record.verdict {
             Verdict::Scored(card) => {
-                writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?
+                writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?;
+                let parts: Vec<String> =
+                    card.parts.iter().map(|part| format!("{} {}", safe(&part.name), part.value)).collect();
+                if !parts.is_empty() {
+                    writeln!(out, "{}made of {}", row(""), parts.join(", "))?;
+                }
             }
             Verdict::NotApplicable(why) => writeln!(out, "{}none by {reward}: {}", row("verdict"), safe(why))?,
             Verdict::Failed(failure) => {

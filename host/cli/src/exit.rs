@@ -3,7 +3,7 @@
 use clawhost_core::{StoreError, TrapReport};
 use clawhost_engine::EngineError;
 use clawhost_providers::ProviderError;
-use clawhost_runtime::RuntimeError;
+use clawhost_runtime::{RuntimeError, StopReason};
 use std::process::ExitCode;
 
 /// How the program ends.
@@ -44,6 +44,16 @@ impl std::fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 impl Exit {
+    /// The code for the way a run, or a scoring, ended.
+    pub(crate) fn of_stop(stopped: Option<&StopReason>) -> Self {
+        match stopped {
+            None => Self::Ok,
+            Some(StopReason::ModelBudget) => Self::ModelBudget,
+            Some(StopReason::FailureBudget { .. }) => Self::FailureBudget,
+            Some(StopReason::Cancelled) => Self::Interrupted,
+        }
+    }
+
     /// The code for an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
@@ -91,7 +101,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 pub(crate) fn report(error: &anyhow::Error) -> Option<&TrapReport> {
     error.chain().find_map(|cause| {
         let failure = match cause.downcast_ref::<EngineError>() {
-            Some(EngineError::Describe { failure, .. }) => Some(failure),
+            Some(EngineError::NoAnswer { failure, .. }) => Some(failure),
             _ => match cause.downcast_ref::<RuntimeError>() {
                 Some(RuntimeError::Tasks(failure)) => Some(failure),
                 _ => None,

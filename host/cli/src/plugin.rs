@@ -18,6 +18,11 @@ impl PluginSpec {
             Some((path, query)) if !Path::new(text).exists() => (path, query),
             _ => (text, ""),
         };
+        if !Path::new(path).exists() && path.contains('#') {
+            return Err(UsageError(format!(
+                "`{text}`: what follows a `#` is for rewards of a run (#weight=W&source=S)"
+            )));
+        }
         let mut options = Attributes::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
@@ -28,6 +33,8 @@ impl PluginSpec {
             }
             options.push((name.to_owned(), value.to_owned()));
         }
+        // Their order means nothing: equal choices are equal.
+        options.sort();
         Ok(Self { path: path.into(), options })
     }
 
@@ -116,7 +123,7 @@ mod tests {
     #[test]
     fn options_follow_a_question_mark() {
         check("a/b.wasm", Ok(("a/b.wasm", &[])));
-        check("b.wasm?size=10&kind=x=y", Ok(("b.wasm", &[("size", "10"), ("kind", "x=y")])));
+        check("b.wasm?size=10&kind=x=y", Ok(("b.wasm", &[("kind", "x=y"), ("size", "10")])));
         check("b.wasm?", Ok(("b.wasm", &[])));
         check("b.wasm?size", Err("write NAME=VALUE"));
         check("b.wasm?a=1&a=2", Err("twice"));

@@ -7,20 +7,41 @@ use clawhost_core::Llm;
 use clawhost_engine::ModelGrants;
 use clawhost_follower::Follower;
 use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Makes models from words, all under one budget.
 pub(crate) struct Models<'a> {
-    options: &'a args::ModelOptions,
+    endpoint: &'a args::EndpointOptions,
+    grants: &'a [String],
+    budget: Budget,
+    prices: Option<Prices>,
     concurrency: usize,
+    /// The kind of endpoint that a key file without a kind is for: the first that asked.
+    plain_key_for: Cell<Option<Dialect>>,
     pub(crate) spent: Arc<Mutex<Spending>>,
 }
 
 impl<'a> Models<'a> {
     pub(crate) fn new(options: &'a args::ModelOptions, concurrency: usize) -> Self {
-        Self { options, concurrency, spent: Arc::default() }
+        let budget = Budget { tokens: options.max_tokens_total, cost: options.max_cost };
+        let prices = options.price.map(|(input, output)| Prices { input, output });
+        Self { grants: &options.grant, budget, prices, concurrency, ..Self::bare(&options.endpoint) }
+    }
+
+    /// Models without grants and budgets.
+    pub(crate) fn bare(endpoint: &'a args::EndpointOptions) -> Self {
+        Self {
+            endpoint,
+            grants: &[],
+            budget: Budget::default(),
+            prices: None,
+            concurrency: 1,
+            plain_key_for: Cell::new(None),
+            spent: Arc::default(),
+        }
     }
 
     /// The key of an endpoint: from the file for its kind, the file for all kinds, or its variable.
@@ -29,9 +50,18 @@ impl<'a> Models<'a> {
             let kinds = Dialect::ALL.into_iter();
             kinds.filter_map(|kind| Some((kind, text.strip_prefix(kind.name())?.strip_prefix('=')?))).next()
         };
-        let files = self.options.api_key_file.iter().map(String::as_str);
+        let files = self.endpoint.api_key_file.iter().map(String::as_str);
         let own = files.clone().find_map(|text| kind_of(text).filter(|(kind, _)| *kind == dialect));
         let path = own.map(|(_, path)| path).or_else(|| files.clone().find(|text| kind_of(text).is_none()));
+        if own.is_none() && path.is_some() {
+            let first = self.plain_key_for.replace(Some(dialect));
+            if let Some(first) = first.filter(|first| *first != dialect) {
+                let (one, other) = (first.name(), dialect.name());
+                let message =
+                    format!("one --api-key-file for two kinds of endpoints; write {one}=FILE and {other}=FILE");
+                return Err(UsageError(message).into());
+            }
+        }
         if let Some(path) = path {
             return match Secret::from_file(Path::new(path))? {
                 Some(key) => Ok(Some(key)),
@@ -50,8 +80,8 @@ impl<'a> Models<'a> {
         }
         Ok(Endpoint::new(EndpointConfig {
             key: self.key(dialect)?,
-            timeout: Duration::from_secs(self.options.model_timeout),
-            retries: self.options.retries,
+            timeout: Duration::from_secs(self.endpoint.model_timeout),
+            retries: self.endpoint.retries,
             concurrency: self.concurrency,
             ..EndpointConfig::new(dialect, name, address)
         })?)
@@ -76,15 +106,13 @@ impl<'a> Models<'a> {
                 .into());
             }
         };
-        let budget = Budget { tokens: self.options.max_tokens_total, cost: self.options.max_cost };
-        let prices = self.options.price.map(|(input, output)| Prices { input, output });
-        Ok(Arc::new(Metered::new(model, budget, prices, self.spent.clone())))
+        Ok(Arc::new(Metered::new(model, self.budget, self.prices, self.spent.clone())))
     }
 
     /// What `--grant` allows.
     pub(crate) fn grants(&self) -> anyhow::Result<ModelGrants> {
         let mut grants = ModelGrants::default();
-        for grant in &self.options.grant {
+        for grant in self.grants {
             if grant == "kv" {
                 grants.kv = true;
             } else if let Some((alias, spec)) = grant.strip_prefix("llm:").and_then(|rest| rest.split_once('=')) {

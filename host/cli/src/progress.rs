@@ -93,35 +93,48 @@ impl Observer for Progress {
     }
 }
 
-/// Counts episodes on a terminal; silent elsewhere.
-pub(crate) struct Count(Option<ProgressBar>);
+/// Counts episodes: a bar on a terminal, a line now and then elsewhere.
+pub(crate) struct Count {
+    bar: Option<ProgressBar>,
+    lines: bool,
+    total: u64,
+    told: Mutex<Option<Instant>>,
+}
 
 impl Count {
     pub(crate) fn new(total: u64, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !quiet;
-        Self(terminal.then(|| {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (terminal && !quiet).then(|| {
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
             let template = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {eta} left";
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
-        }))
+        });
+        Self { bar, lines: !terminal && !quiet, total, told: Mutex::default() }
     }
 
     pub(crate) fn say(&self, text: &str) {
-        match &self.0 {
+        match &self.bar {
             Some(bar) => bar.suspend(|| line(text)),
             None => line(text),
         }
     }
 
     pub(crate) fn set(&self, done: u64) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.set_position(done);
+        } else if self.lines {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            if done == self.total || told.is_none_or(|last| now.duration_since(last) >= PATIENCE) {
+                *told = Some(now);
+                line(&format!("{done}/{} episodes judged", self.total));
+            }
         }
     }
 
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::summary::{self, Facts};
 use clawhost_core::{Clock as _, Digest, Environment as _, Limits, Reward as _, Sampling, StoreError};
 use clawhost_engine::{Allocation, ComponentOutline, Host, HostConfig, ModelGrants};
-use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, ScoringRule, StopReason, play_run};
+use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, ScoringRule, play_run};
 use clawhost_store::{Store, StoreOptions};
 use std::sync::{Arc, PoisonError};
 
@@ -119,12 +119,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     } else {
         summary::text(&facts, &report, &spent, wall)?;
     }
-    Ok(match report.stopped {
-        None => Exit::Ok,
-        Some(StopReason::ModelBudget) => Exit::ModelBudget,
-        Some(StopReason::FailureBudget { .. }) => Exit::FailureBudget,
-        Some(StopReason::Cancelled) => Exit::Interrupted,
-    })
+    Ok(Exit::of_stop(report.stopped.as_ref()))
 }
 
 /// Loads the rewards of a run, and keeps them by digest.

@@ -3,14 +3,14 @@
 use crate::args::{self, Common};
 use crate::data;
 use crate::exit::{Exit, UsageError};
-use crate::plugin::RewardSpec;
+use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Count;
-use clawhost_core::{Episode, Limits, RunId, StoreError, escaped};
+use clawhost_core::{Episode, Limits, StoreError, escaped};
 use clawhost_engine::{Allocation, Host, HostConfig};
-use clawhost_runtime::{Cancel, EpisodeSource, Rescored, RunReport, ScoreReport, score_stored};
+use clawhost_runtime::{Cancel, EpisodeSource, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
 use clawhost_store::{Filter, Reader, RunRow, Store, StoreOptions};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write as _;
 
 /// The episodes of a run, group by group, read as they are needed.
@@ -79,7 +79,8 @@ fn choose(reader: &Reader, name: Option<&str>) -> anyhow::Result<RunRow> {
 }
 
 async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
-    let specs = options.reward.iter().map(|text| RewardSpec::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let plain = |text: &String| Ok(RewardSpec { plugin: PluginSpec::parse(text)?, weight: 1.0, source: None });
+    let specs = options.reward.iter().map(plain).collect::<Result<Vec<_>, UsageError>>()?;
     let models = Models::new(&options.models, usize::from(options.concurrency));
     let grants = models.grants()?;
     let folder = data::folder(common)?;
@@ -99,15 +100,17 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
 
     let cancel = Cancel::default();
     let stop_on_signal = tokio::spawn(crate::run::watch_signals(cancel.clone()));
-    let concurrency = usize::from(options.concurrency);
+    let verdicts = source.ids.len() as f64 * rules.len() as f64;
+    let how = Rescoring {
+        concurrency: usize::from(options.concurrency),
+        again: options.again,
+        failures_allowed: (options.failure_budget * verdicts + 1e-9).floor() as u64,
+    };
     let done = |episodes| count.set(episodes);
-    let report = score_stored(&mut source, &rules, &store, concurrency, &cancel, done).await;
+    let report = score_stored(&mut source, &rules, &store, how, &cancel, done).await;
     stop_on_signal.abort();
     count.finish();
     let report = report?;
-    if report.rewards.iter().any(|reward| reward.made_good > 0) {
-        amend(&reader, &store, &run).await?;
-    }
     if common.json {
         let document = serde_json::json!({
             "format": 1, "run": run.id, "rewards": rules.iter().map(crate::summary::rule).collect::<Vec<_>>(),
@@ -117,30 +120,7 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     } else {
         text(&run, &report)?;
     }
-    let judged_nothing = report.rewards.iter().any(|reward| reward.failed > 0 && reward.mean.is_none());
-    Ok(match report.cancelled {
-        true => Exit::Interrupted,
-        false if judged_nothing => Exit::FailureBudget,
-        false => Exit::Ok,
-    })
-}
-
-/// Writes the run's summary anew after verdicts were made good.
-async fn amend(reader: &Reader, store: &Store, run: &RunRow) -> anyhow::Result<()> {
-    use clawhost_core::EpisodeStore as _;
-    let mut episodes = Vec::new();
-    let mut source = Stored::new(reader, &run.id)?;
-    while let Some(group) = source.next_group()? {
-        episodes.extend(group);
-    }
-    let report = RunReport::of_stored(&episodes);
-    let mut summary = run.summary.clone().unwrap_or_else(|| serde_json::json!({}));
-    if let (Some(fields), serde_json::Value::Object(now)) = (summary.as_object_mut(), report.summary()) {
-        // Why it stopped is history.
-        fields.extend(now.into_iter().filter(|(name, _)| name != "stopped"));
-    }
-    store.finish_run(&RunId(run.id.clone()), &summary, &BTreeMap::new()).await?;
-    Ok(())
+    Ok(Exit::of_stop(report.stopped.as_ref()))
 }
 
 fn text(run: &RunRow, report: &ScoreReport) -> anyhow::Result<()> {
@@ -178,12 +158,25 @@ fn text(run: &RunRow, report: &ScoreReport) -> anyhow::Result<()> {
         let counts: Vec<String> =
             counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         writeln!(out, "{}{}", row("  verdicts"), if counts.is_empty() { "none".into() } else { counts.join(", ") })?;
+        if rescored.added > 0 {
+            writeln!(out, "{}new verdicts are kept beside the run's own reward, which stands", row(""))?;
+        }
         if let Some(failure) = &rescored.failure {
             writeln!(out, "\x1b[31m  failed\x1b[0m    {}", escaped(failure, 1000))?;
         }
     }
-    if report.cancelled {
-        writeln!(out, "\x1b[1;33mstopped\x1b[0m by you; what was judged is recorded, the same command goes on")?;
+    let stopped =
+        |why: &str| format!("\x1b[1;33mstopped:\x1b[0m {why}; what was judged is recorded, the same command goes on");
+    match &report.stopped {
+        None => {}
+        Some(StopReason::Cancelled) => writeln!(out, "{}", stopped("by you"))?,
+        Some(StopReason::ModelBudget) => {
+            writeln!(out, "{}", stopped("the token or cost budget is spent (--max-tokens-total, --max-cost)"))?;
+        }
+        Some(StopReason::FailureBudget { failed, allowed }) => {
+            let why = format!("{failed} failed, {allowed} may; mend the cause above, or raise --failure-budget");
+            writeln!(out, "{}", stopped(&why))?;
+        }
     }
     Ok(())
 }

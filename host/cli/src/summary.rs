@@ -146,7 +146,7 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     writeln!(out, "{}{policy}", row("policy"))?;
     for (position, rule) in facts.rewards.iter().enumerate() {
         let mean = report.by_reward.get(position).and_then(|reward| reward.mean);
-        let mean = mean.filter(|_| facts.rewards.len() > 1).map(|mean| format!(": {mean:.3}")).unwrap_or_default();
+        let mean = mean.map_or_else(|| ": no value".to_owned(), |mean| format!(": {mean:.3}"));
         let weight = if rule.weight == 1.0 { String::new() } else { format!(", weight {}", rule.weight) };
         let reward = name(rule.reward.identity()) + &query(&rule.options);
         writeln!(out, "{}{reward}, {}{weight}{mean}", row("scored by"), rule.source.name())?;
@@ -199,7 +199,7 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
         thousands(tokens),
         report.failed
     )?;
-    writeln!(out, "{}{}", row("state"), report.state_id)?;
+    writeln!(out, "{}{} (model, prompt and sampling)", row("state"), report.state_id)?;
     writeln!(out, "{}{} in {}", row("recorded"), facts.run, facts.database.display())?;
     failures(&mut out, report)?;
     match &report.stopped {

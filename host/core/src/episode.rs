@@ -30,6 +30,9 @@ pub struct Artefact {
     /// The content; in JSON as base64.
     #[serde(with = "base64_text")]
     pub bytes: Vec<u8>,
+    /// Room to grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Attributes,
 }
 
 mod base64_text {
@@ -144,6 +147,9 @@ pub struct PolicyRecord {
     pub model: LlmIdentity,
     /// Seed of its sampling in this episode.
     pub seed: u64,
+    /// What it was told first: the operator's words, or the environment's own where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
 }
 
 /// An answer that cannot be recomputed, kept so that the episode can be replayed.
@@ -189,7 +195,7 @@ pub struct Episode {
     pub state_id: StateId,
     /// Who acted.
     pub policy: PolicyRecord,
-    /// How the environment introduced itself.
+    /// How the environment would introduce itself, if nobody else said anything first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_hint: Option<String>,
     /// Tools on offer.

@@ -27,7 +27,7 @@ pub use episode::{
 };
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use ids::{EpisodeId, RunId};
-pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits};
+pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
@@ -40,4 +40,4 @@ pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
-pub use verdict::{EXECUTION_CONFIDENCE, RewardRecord, ScoreCard, Verdict, effective_reward};
+pub use verdict::{EXECUTION_CONFIDENCE, Question, RewardRecord, ScoreCard, Verdict, effective_reward};

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// second, so the wall-clock nets below stay out of the way.
 pub const FUEL_PER_BUSY_SECOND: u64 = 500_000_000;
 
+/// Tool calls in one message, of a policy or of anybody else. Real models make a handful; without a limit one answer of
+/// some megabytes could hold hundreds of thousands.
+pub const TOOL_CALLS: usize = 64;
+
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
@@ -173,7 +177,7 @@ impl Default for Limits {
             observation_bytes: MIB,
             messages: 64,
             parts: 64,
-            tool_calls: 64,
+            tool_calls: TOOL_CALLS,
             tools: 128,
             tools_bytes: MIB,
             signals: 256,

@@ -47,13 +47,15 @@ pub enum Part {
     Json(String),
     /// A reference to stored bytes.
     Blob(Blob),
+    /// Anything else, as text.
+    Other(String),
 }
 
 impl Part {
     /// Bytes of text this part holds.
     pub fn len(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Json(text) => text.len(),
+            Self::Text(text) | Self::Json(text) | Self::Other(text) => text.len(),
             Self::Blob(blob) => blob.digest.len() + blob.media_type.len(),
         }
     }
@@ -84,6 +86,9 @@ pub struct ToolCall {
     pub name: String,
     /// JSON text exactly as the policy wrote it; it may be malformed.
     pub arguments: String,
+    /// Room to grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Attributes,
 }
 
 /// A tool on offer.

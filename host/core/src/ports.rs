@@ -37,8 +37,9 @@ pub struct ModelRequest {
     pub tools: Vec<ToolSpec>,
     /// Most tokens to write.
     pub max_tokens: u32,
-    /// 0 to 2.
-    pub temperature: f32,
+    /// 0 to 2; none: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
     /// For models that take one.
     pub seed: Option<u64>,
     /// Texts that end the answer.
@@ -125,6 +126,8 @@ pub struct Opening {
     pub tools: Vec<ToolSpec>,
     /// How the environment would introduce itself to a model.
     pub system_hint: Option<String>,
+    /// What is there before anybody acts.
+    pub artefacts: Vec<Artefact>,
 }
 
 /// Whether an episode goes on.
@@ -392,8 +395,6 @@ pub struct Judged {
     pub episode: EpisodeId,
     /// The verdict.
     pub record: RewardRecord,
-    /// The episode's effective reward with it.
-    pub reward: Option<f64>,
 }
 
 /// Keeps runs and episodes.
@@ -403,8 +404,9 @@ pub trait EpisodeStore: Send + Sync {
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
     /// Records episodes; they are durable when this returns. All of them, or none.
     async fn append(&self, episodes: Vec<std::sync::Arc<Episode>>) -> Result<(), StoreError>;
-    /// Adds verdicts to stored episodes, each with what the episode's reward is then; all of them, or none. A verdict of
-    /// equal key takes the place of the one that is there.
+    /// Adds verdicts to stored episodes, all of them or none. One whose question was answered already is left out; one that
+    /// takes the place of a failed verdict is counted as that was, and the episode's reward is worked out anew, whoever
+    /// else has written meanwhile.
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError>;
     /// Ends a run with its summary and its merged notes.
     async fn finish_run(

@@ -7,16 +7,16 @@ use std::fmt;
 /// How answers are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// 0 (always the likeliest) to 2.
-    pub temperature: f32,
+    /// 0 (always the likeliest) to 2; none: the model's own, which newer models insist on.
+    pub temperature: Option<f32>,
     /// Most tokens per answer.
     pub max_tokens: u32,
 }
 
 impl Default for Sampling {
-    /// Temperature 1, so that the members of a group differ, and 1,024 tokens an answer.
+    /// The model's own temperature, and 1,024 tokens an answer.
     fn default() -> Self {
-        Self { temperature: 1.0, max_tokens: 1024 }
+        Self { temperature: None, max_tokens: 1024 }
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
             |c| c.model.model = "n".into(),
             |c| c.model.version = "2".into(),
             |c| c.system_prompt = Some(String::new()),
-            |c| c.sampling.temperature = 0.5,
+            |c| c.sampling.temperature = Some(0.5),
             |c| c.rendering.push(("a".into(), "b".into())),
         ];
         for change in changes {

@@ -87,6 +87,51 @@ pub struct RewardRecord {
     pub journal: Vec<JournalEntry>,
 }
 
+/// What a verdict answers. There is at most one verdict per question and episode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The reward plugin.
+    pub reward: Digest,
+    /// Its options.
+    pub options: Digest,
+    /// The model that judges, where one does.
+    pub judge: Option<String>,
+    /// The ordered group, for rewards of scope `group`.
+    pub group: Option<Digest>,
+}
+
+impl RewardRecord {
+    /// What it answers.
+    pub fn question(&self) -> Question {
+        let (reward, options) = (self.reward.digest, self.options_digest);
+        Question { reward, options, judge: self.judge.clone(), group: self.group_digest }
+    }
+
+    /// Whether it could not be judged.
+    pub fn failed(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed(_))
+    }
+
+    /// Takes a verdict in: as a later one where its question is new, in the place of a failed one where there is one. Says
+    /// whether anything changed: what was said stays said.
+    pub fn admit(mut self, records: &mut Vec<Self>) -> bool {
+        let question = self.question();
+        match records.iter_mut().find(|known| known.question() == question) {
+            None => {
+                self.afterwards = true;
+                records.push(self);
+                true
+            }
+            Some(known) if known.failed() && !self.failed() => {
+                (self.afterwards, self.weight, self.source) = (known.afterwards, known.weight, known.source);
+                *known = self;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+}
+
 /// An execution reward below this confidence decides nothing: it guesses from words.
 pub const EXECUTION_CONFIDENCE: f64 = 0.7;
 
@@ -192,6 +237,22 @@ mod tests {
         check(&[(Outcome, 1.0, scored(0.2)), (Outcome, 0.0, scored(1.0))], Some(0.2));
         check(&[(Outcome, 1.0, scored(0.2)), (Outcome, 0.0, failed())], Some(0.2));
         check(&[(Outcome, 1.0, scored(0.2)), (Judge, 100.0, scored(1.0))], Some(0.2));
+    }
+
+    #[test]
+    fn what_was_said_stays_said_and_what_failed_is_made_good() {
+        let mut records = vec![record(Outcome, 2.0, failed())];
+        assert!(record(Judge, 1.0, scored(0.5)).admit(&mut records), "a failed verdict gives way");
+        assert_eq!(
+            (records.len(), records[0].weight, records[0].source, records[0].afterwards),
+            (1, 2.0, Outcome, false)
+        );
+        assert!(!record(Outcome, 1.0, scored(1.0)).admit(&mut records), "one that was given does not");
+        assert!(!record(Outcome, 1.0, failed()).admit(&mut records));
+        let other = RewardRecord { options_digest: Digest::of(b"other"), ..record(Outcome, 1.0, scored(1.0)) };
+        assert!(other.admit(&mut records), "another question is another verdict");
+        assert!(records[1].afterwards);
+        assert_eq!(effective_reward(&records), Some(0.5));
     }
 
     #[test]

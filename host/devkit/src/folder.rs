@@ -30,7 +30,7 @@ fn folder(data: &Path) -> Finding {
     }
     let place = existing(data);
     // A file without a name in the folder: it is gone when it is closed.
-    match tempfile_in(&place) {
+    match tempfile::tempfile_in(&place).map(|_| ()) {
         Ok(()) if data.exists() => Finding::good(FOLDER, format!("{shown} can be written")),
         Ok(()) => Finding::good(FOLDER, format!("{shown} is made by the first run")),
         Err(error) => Finding::broken(
@@ -40,13 +40,6 @@ fn folder(data: &Path) -> Finding {
             "mend its permissions, or name another folder with --data or CLAWHOST_HOME",
         ),
     }
-}
-
-/// Writes and removes a small file.
-fn tempfile_in(folder: &Path) -> std::io::Result<()> {
-    let path = folder.join(format!(".clawhost-doctor-{}", std::process::id()));
-    std::fs::write(&path, b"a test, to be removed")?;
-    std::fs::remove_file(&path)
 }
 
 fn database(data: &Path) -> Finding {
@@ -64,7 +57,9 @@ fn database(data: &Path) -> Finding {
             "episodes may be lost",
             "copy the file away, then `sqlite3 FILE .recover`, or go on in another --data folder",
         ),
-        Err(error) => Finding::broken(DATABASE, error.to_string(), "nothing can be recorded", "see the message"),
+        Err(error) => {
+            Finding::broken(DATABASE, error.to_string(), "nothing can be recorded", "mend what the message names")
+        }
     }
 }
 

@@ -32,7 +32,7 @@ fn maps() -> Finding {
     }
     Finding::missing(
         MAPS,
-        format!("room for {slots} instances at once, of {wanted} that one host may hold"),
+        format!("a low limit: room for {slots} instances at once, of {wanted} that one host may hold"),
         "fewer episodes at once; more of them wait for a place",
         "sysctl -w vm.max_map_count=262144 (as root; in /etc/sysctl.d to keep it)",
     )

@@ -136,6 +136,7 @@ impl Check<'_> {
         artefacts.iter().try_for_each(|artefact| {
             self.name("an artefact", &artefact.name)?;
             self.name("an artefact's media type", &artefact.media_type)?;
+            self.attributes(&artefact.extra)?;
             self.at_most("bytes in an artefact", artefact.bytes.len(), self.limits.artefact_bytes)
         })
     }

@@ -38,6 +38,7 @@ fn part_from(part: wit::Part) -> Part {
     match part {
         wit::Part::Text(text) => Part::Text(text),
         wit::Part::Json(text) => Part::Json(text),
+        wit::Part::Other(text) => Part::Other(text),
         wit::Part::Blob(blob) => Part::Blob(Blob { digest: blob.digest, media_type: blob.media_type, size: blob.size }),
     }
 }
@@ -46,6 +47,7 @@ fn part_to(part: &Part) -> wit::Part {
     match part {
         Part::Text(text) => wit::Part::Text(text.clone()),
         Part::Json(text) => wit::Part::Json(text.clone()),
+        Part::Other(text) => wit::Part::Other(text.clone()),
         Part::Blob(blob) => wit::Part::Blob(wit::Blob {
             digest: blob.digest.clone(),
             media_type: blob.media_type.clone(),
@@ -56,7 +58,8 @@ fn part_to(part: &Part) -> wit::Part {
 
 /// A guest's message. The origin is the host's to say, whatever the guest wrote.
 pub(crate) fn message_from(message: wit::Message, origin: Origin) -> Message {
-    let call = |call: wit::ToolCall| ToolCall { id: call.id, name: call.name, arguments: call.arguments };
+    let call =
+        |call: wit::ToolCall| ToolCall { id: call.id, name: call.name, arguments: call.arguments, extra: call.extra };
     Message {
         role: role_from(message.role),
         parts: message.parts.into_iter().map(part_from).collect(),
@@ -72,6 +75,7 @@ pub(crate) fn message_to(message: &Message) -> wit::Message {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
+        extra: call.extra.clone(),
     };
     wit::Message {
         role: role_to(message.role),
@@ -105,7 +109,7 @@ pub(crate) fn signal_to(signal: &Signal) -> wit::Signal {
 }
 
 pub(crate) fn artefact_from(artefact: wit::Artefact) -> Artefact {
-    Artefact { name: artefact.name, media_type: artefact.media_type, bytes: artefact.bytes }
+    Artefact { name: artefact.name, media_type: artefact.media_type, bytes: artefact.bytes, extra: artefact.extra }
 }
 
 pub(crate) fn artefact_to(artefact: &Artefact) -> wit::Artefact {
@@ -113,6 +117,7 @@ pub(crate) fn artefact_to(artefact: &Artefact) -> wit::Artefact {
         name: artefact.name.clone(),
         media_type: artefact.media_type.clone(),
         bytes: artefact.bytes.clone(),
+        extra: artefact.extra.clone(),
     }
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn task_to(task: &Task) -> wit::Task {
 }
 
 pub(crate) fn context_to(context: &Context) -> wit::Context {
-    wit::Context { seed: context.seed, options: context.options.clone() }
+    wit::Context { seed: context.seed, options: context.options.clone(), extra: Vec::new() }
 }
 
 pub(crate) fn about_from(about: wit::About) -> About {

@@ -35,6 +35,9 @@ impl std::fmt::Debug for EnvironmentPlugin {
     }
 }
 
+/// Bytes of a plugin's own words that a message shows.
+const SAID: usize = 2000;
+
 /// Which case it is, and what it says.
 fn case_and_text(error: wit::EnvError) -> (&'static str, String) {
     match error {
@@ -83,7 +86,11 @@ impl EnvironmentPlugin {
             grants: Arc::new(grants),
         };
         let description = plugin.describe().await;
-        plugin.description = description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.description = description.map_err(|failure| EngineError::NoAnswer {
+            name: name.to_owned(),
+            export: "describe",
+            failure,
+        })?;
         plugin.identity.name = plugin.description.about.name.clone();
         plugin.identity.version = plugin.description.about.version.clone();
         Ok(plugin)
@@ -110,8 +117,11 @@ impl EnvironmentPlugin {
         };
         match asked.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(EngineError::Options { name: name(), message: case_and_text(error).1 }),
-            Err(failure) => Err(EngineError::Describe { name: name(), failure }),
+            Ok(Err(error)) => {
+                let message = clawhost_core::escaped(&case_and_text(error).1, SAID);
+                Err(EngineError::Options { name: name(), message })
+            }
+            Err(failure) => Err(EngineError::NoAnswer { name: name(), export: "check", failure }),
         }
     }
 
@@ -148,6 +158,7 @@ impl EnvironmentPlugin {
         let about = convert::about_from(wit.about);
         check.about(&about)?;
         check.attributes(&wit.extra)?;
+        wit.splits.iter().try_for_each(|split| check.attributes(&split.extra))?;
         let splits: Vec<Split> =
             wit.splits.into_iter().map(|split| Split { name: split.name, tasks: split.tasks }).collect();
         check.splits(&splits)?;
@@ -211,6 +222,8 @@ impl Environment for EnvironmentPlugin {
         }
         let tools: Vec<_> = opening.tools.into_iter().map(convert::tool_from).collect();
         check.tools(&tools)?;
+        let artefacts: Vec<_> = opening.artefacts.into_iter().map(convert::artefact_from).collect();
+        check.artefacts(&artefacts)?;
         let observation = messages(&check, opening.observation)?;
         let live = Live {
             fuel: call::fuel_used(&place.store),
@@ -222,7 +235,7 @@ impl Environment for EnvironmentPlugin {
             dead: false,
             over: false,
         };
-        Ok((Box::new(live), Opening { observation, tools, system_hint: opening.system_hint }))
+        Ok((Box::new(live), Opening { observation, tools, system_hint: opening.system_hint, artefacts }))
     }
 }
 

@@ -125,9 +125,11 @@ pub enum EngineError {
         /// What it says.
         message: String,
     },
-    /// `describe` failed.
-    #[error("{name}: refused, because `describe` did not answer: {failure}")]
-    Describe {
+    /// A call that every plugin must answer failed.
+    #[error("{name}: refused, because `{export}` did not answer: {failure}")]
+    NoAnswer {
+        /// Which call.
+        export: &'static str,
         /// The plugin.
         name: String,
         /// Why.

@@ -76,6 +76,9 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     Ok(linker)
 }
 
+/// What wasmtime says of a component that wants more than a slot of the pool has.
+const POOL_EXCEEDED: &str = "exceeds the configured maximum";
+
 /// Kept in the place of compiled code for a component that does not fit the pool.
 const MISFIT: &[u8] = b"does not fit the pool";
 
@@ -185,14 +188,17 @@ impl Host {
         outline.expect(name, wanted)?;
         let small = bytes.len() <= self.0.limits.pooled_component_bytes;
         let pooled = self.0.pooled.as_ref().filter(|pooled| small && !self.is_known_misfit(pooled, &outline));
-        // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
-        let fits = pooled.and_then(|pooled| Some((pooled, self.component(pooled, name, &outline, bytes).ok()?)));
+        let fits = pooled.map(|pooled| (pooled, self.component(pooled, name, &outline, bytes)));
         let (bench, component) = match fits {
-            Some(fits) => fits,
-            None => {
+            Some((pooled, Ok(component))) => (pooled, component),
+            // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
+            refused => {
                 let component = self.component(&self.0.on_demand, name, &outline, bytes)?;
-                // Compiling for the pool again, to learn the same, would cost seconds for an interpreter.
-                if let (Some(pooled), Some(cache)) = (pooled, &self.0.cache) {
+                // Compiling for the pool again, to learn the same, would cost seconds for an interpreter. What failed for
+                // another reason is tried again.
+                if let (Some((pooled, Err(why))), Some(cache)) = (refused, &self.0.cache)
+                    && why.to_string().contains(POOL_EXCEEDED)
+                {
                     cache.put(&outline.digest, &pooled.fingerprint, MISFIT);
                 }
                 (&self.0.on_demand, component)

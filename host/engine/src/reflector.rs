@@ -36,6 +36,9 @@ impl std::fmt::Debug for ReflectorPlugin {
     }
 }
 
+/// Bytes of a plugin's own words that a message shows.
+const SAID: usize = 2000;
+
 /// Which case it is, and what it says.
 fn case_and_text(error: wit::ReflectError) -> (&'static str, String) {
     match error {
@@ -80,7 +83,8 @@ impl ReflectorPlugin {
             grants: Arc::new(grants),
         };
         let about = plugin.describe().await;
-        plugin.about = about.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.about =
+            about.map_err(|failure| EngineError::NoAnswer { name: name.to_owned(), export: "describe", failure })?;
         plugin.identity.name = plugin.about.name.clone();
         plugin.identity.version = plugin.about.version.clone();
         Ok(plugin)
@@ -107,8 +111,11 @@ impl ReflectorPlugin {
         };
         match asked.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(EngineError::Options { name: name(), message: case_and_text(error).1 }),
-            Err(failure) => Err(EngineError::Describe { name: name(), failure }),
+            Ok(Err(error)) => {
+                let message = clawhost_core::escaped(&case_and_text(error).1, SAID);
+                Err(EngineError::Options { name: name(), message })
+            }
+            Err(failure) => Err(EngineError::NoAnswer { name: name(), export: "check", failure }),
         }
     }
 

@@ -12,8 +12,8 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
 use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
 use clawhost_core::{
-    About, CallLimits, Context, Episode, Failure, PluginIdentity, Reward, RewardDescription, RewardScope, RewardSource,
-    ScoreCard, Scoring, Verdict, code,
+    About, CallLimits, Context, Episode, Failure, FailureKind, PluginIdentity, Reward, RewardDescription, RewardScope,
+    RewardSource, ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;
 use wasmtime::Engine;
@@ -37,6 +37,9 @@ impl std::fmt::Debug for RewardPlugin {
         f.debug_struct("RewardPlugin").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
+
+/// Bytes of a plugin's own words that a message shows.
+const SAID: usize = 2000;
 
 /// Which case it is, and what it says.
 fn case_and_text(error: wit::RewardError) -> (&'static str, String) {
@@ -89,7 +92,11 @@ impl RewardPlugin {
             grants: Arc::new(grants),
         };
         let description = plugin.describe().await;
-        plugin.description = description.map_err(|failure| EngineError::Describe { name: name.to_owned(), failure })?;
+        plugin.description = description.map_err(|failure| EngineError::NoAnswer {
+            name: name.to_owned(),
+            export: "describe",
+            failure,
+        })?;
         plugin.identity.name = plugin.description.about.name.clone();
         plugin.identity.version = plugin.description.about.version.clone();
         Ok(plugin)
@@ -116,8 +123,11 @@ impl RewardPlugin {
         };
         match asked.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(EngineError::Options { name: name(), message: case_and_text(error).1 }),
-            Err(failure) => Err(EngineError::Describe { name: name(), failure }),
+            Ok(Err(error)) => {
+                let message = clawhost_core::escaped(&case_and_text(error).1, SAID);
+                Err(EngineError::Options { name: name(), message })
+            }
+            Err(failure) => Err(EngineError::NoAnswer { name: name(), export: "check", failure }),
         }
     }
 
@@ -254,11 +264,15 @@ impl Reward for RewardPlugin {
     }
 
     fn judge(&self) -> Option<String> {
-        let model = |model: &Arc<dyn clawhost_core::Llm>| {
+        // A grant that the reward cannot use changes no answer of it.
+        if !self.outline.wants("clawhost:llm/llm") {
+            return None;
+        }
+        let model = |(alias, model): (&String, &Arc<dyn clawhost_core::Llm>)| {
             let identity = model.identity();
-            format!("{}:{}@{}", identity.provider, identity.model, identity.version)
+            format!("{alias}={}:{}@{}", identity.provider, identity.model, identity.version)
         };
-        let models: Vec<String> = self.grants.models.values().map(model).collect();
+        let models: Vec<String> = self.grants.models.iter().map(model).collect();
         (!models.is_empty()).then(|| models.join(","))
     }
 
@@ -267,10 +281,26 @@ impl Reward for RewardPlugin {
         match self.instance("score", &limits, context.seed, self.grants.clone(), group).await {
             Err(failure) => Scoring { verdicts: Err(failure), log: Vec::new(), journal: Vec::new() },
             Ok((mut place, guest)) => {
-                let verdicts = self.ask(&mut place, &guest, context, group).await;
+                let mut verdicts = self.ask(&mut place, &guest, context, group).await;
                 let state = place.store.data_mut();
+                if let Some(spent) = &state.budget_spent {
+                    blame_the_budget(&mut verdicts, spent);
+                }
                 let log = state.log().take();
                 Scoring { verdicts, log, journal: std::mem::take(&mut state.journal) }
+            }
+        }
+    }
+}
+
+/// A judge whose model's budget is spent has failed for want of budget, whatever it made of that.
+fn blame_the_budget(verdicts: &mut Result<Vec<Verdict>, Failure>, spent: &str) {
+    let failure = || Failure::new(FailureKind::Llm, code::BUDGET, format!("the budget is spent: {spent}"));
+    match verdicts {
+        Err(of_all) => *of_all = failure(),
+        Ok(each) => {
+            for verdict in each.iter_mut().filter(|verdict| matches!(verdict, Verdict::Failed(_))) {
+                *verdict = Verdict::Failed(failure());
             }
         }
     }

@@ -159,6 +159,8 @@ pub(crate) struct State {
     pub(crate) notes: Notes,
     pub(crate) grants: Arc<ModelGrants>,
     pub(crate) llm_calls: u32,
+    /// What a granted model said when the operator's budget was spent.
+    pub(crate) budget_spent: Option<String>,
     pub(crate) turn: u32,
     pub(crate) journal: Vec<JournalEntry>,
     /// The episodes a reward or reflector is reading.
@@ -185,6 +187,7 @@ impl State {
             notes: Notes::new(grants.kv, &limits),
             grants,
             llm_calls: 0,
+            budget_spent: None,
             turn: 0,
             journal: Vec::new(),
             group: Vec::new(),

@@ -52,7 +52,8 @@ fn decide(request: &ModelRequest) -> Deed {
     };
     let text = latest.plain_text();
     let conversation = request.messages.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n");
-    let seed = if request.temperature > 0.0 { request.seed.unwrap_or(0) } else { 0 };
+    let seed =
+        if request.temperature.is_none_or(|temperature| temperature > 0.0) { request.seed.unwrap_or(0) } else { 0 };
     let chance = Digest::of(conversation.as_bytes()).extended(&seed.to_be_bytes()).prefix_u64();
     match orders::obey(&text, chance) {
         Some(answer) if text.contains("\\boxed{}") => Deed::Answer(format!("\\boxed{{{answer}}}")),
@@ -78,7 +79,7 @@ impl Llm for Follower {
             Deed::Answer(text) => (Message::text(Role::Assistant, Origin::Policy, text), "stop"),
             Deed::Call { tool, arguments } => {
                 let id = format!("call-{}", request.messages.len());
-                let call = ToolCall { id, name: tool, arguments };
+                let call = ToolCall { id, name: tool, arguments, extra: Vec::new() };
                 let message = Message {
                     parts: Vec::new(),
                     tool_calls: vec![call],
@@ -98,8 +99,14 @@ mod tests {
 
     fn ask(messages: &[(Role, &str)], seed: u64, temperature: f32) -> ModelResponse {
         let messages = messages.iter().map(|(role, text)| Message::text(*role, Origin::Environment, *text)).collect();
-        let request =
-            ModelRequest { messages, tools: vec![], max_tokens: 100, temperature, seed: Some(seed), stop: vec![] };
+        let request = ModelRequest {
+            messages,
+            tools: vec![],
+            max_tokens: 100,
+            temperature: Some(temperature),
+            seed: Some(seed),
+            stop: vec![],
+        };
         let future = Follower.complete(&request);
         // Pure: it never waits.
         let mut future = std::pin::pin!(future);

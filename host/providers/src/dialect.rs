@@ -87,7 +87,13 @@ impl Dialect {
     }
 
     /// The body of a request.
-    pub(crate) fn body(self, model: &str, host: &str, request: &ModelRequest) -> Result<serde_json::Value, WireError> {
+    pub(crate) fn body(
+        self,
+        model: &str,
+        host: &str,
+        newer_limit: bool,
+        request: &ModelRequest,
+    ) -> Result<serde_json::Value, WireError> {
         let json = |value: serde_json::Result<serde_json::Value>| {
             value.map_err(|error| WireError::Unsupported(format!("the request cannot be written: {error}")))
         };
@@ -95,6 +101,7 @@ impl Dialect {
             Self::OpenAi => {
                 // OpenAI's own newer models refuse the name that everybody else knows.
                 let limit = match host {
+                    _ if newer_limit => openai::TokenLimit::MaxCompletionTokens,
                     "api.openai.com" => openai::TokenLimit::MaxCompletionTokens,
                     _ => openai::TokenLimit::MaxTokens,
                 };

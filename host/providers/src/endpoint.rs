@@ -6,6 +6,7 @@ use clawhost_core::{Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelRes
 use clawhost_wire::WireError;
 use reqwest::StatusCode;
 use reqwest::header::RETRY_AFTER;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use url::{Host, Url};
@@ -62,6 +63,8 @@ pub struct Endpoint {
     host: String,
     client: reqwest::Client,
     places: Semaphore,
+    /// Whether the endpoint wants the newer name of the token limit.
+    newer_limit: AtomicBool,
 }
 
 /// Why one try failed.
@@ -70,6 +73,14 @@ enum Attempt {
     Again(ModelError, Option<Duration>),
     /// It will fail again.
     Final(ModelError),
+}
+
+/// Why a body was not read to its end.
+enum Broken {
+    /// It is too long: asking again would cost the same again.
+    Long(String),
+    /// The line went dead.
+    Off(String),
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -110,7 +121,7 @@ impl Endpoint {
             .build()
             .map_err(|error| ProviderError::Client(error.to_string()))?;
         let places = Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        Ok(Self { config, url, host, client, places })
+        Ok(Self { config, url, host, client, places, newer_limit: AtomicBool::new(false) })
     }
 
     /// Where requests go.
@@ -128,7 +139,8 @@ impl Endpoint {
         let wait = wait.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64())));
         let text = match self.body(response).await {
             Ok(text) => text,
-            Err(why) => return Err(unavailable(why, wait)),
+            Err(Broken::Long(why)) => return Err(Attempt::Final(ModelError::Garbage(why))),
+            Err(Broken::Off(why)) => return Err(unavailable(why, wait)),
         };
         if status.is_success() {
             return self.config.dialect.read(&text).map_err(|error| match error {
@@ -160,12 +172,12 @@ impl Endpoint {
     }
 
     /// The body, up to a size.
-    async fn body(&self, mut response: reqwest::Response) -> Result<String, String> {
+    async fn body(&self, mut response: reqwest::Response) -> Result<String, Broken> {
         let mut bytes = Vec::new();
         loop {
             match response.chunk().await {
                 Ok(Some(chunk)) if bytes.len() + chunk.len() > ANSWER_BYTES => {
-                    return Err(format!("the answer is longer than {ANSWER_BYTES} bytes"));
+                    return Err(Broken::Long(format!("it is longer than {ANSWER_BYTES} bytes")));
                 }
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => {
@@ -173,7 +185,7 @@ impl Endpoint {
                     let text = String::from_utf8_lossy(&bytes);
                     return Ok(self.config.key.as_ref().map_or_else(|| text.to_string(), |key| key.scrub(&text)));
                 }
-                Err(error) => return Err(format!("the answer broke off: {}", self.describe(&error))),
+                Err(error) => return Err(Broken::Off(format!("the answer broke off: {}", self.describe(&error)))),
             }
         }
     }
@@ -225,8 +237,11 @@ impl Llm for Endpoint {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let Self { config, host, .. } = self;
-        let body = config.dialect.body(&config.model, host, request);
-        let body = body.map_err(|error| ModelError::Refused(error.to_string()))?;
+        let write = |newer: bool| {
+            let body = config.dialect.body(&config.model, host, newer, request);
+            body.map_err(|error| ModelError::Refused(error.to_string()))
+        };
+        let mut body = write(self.newer_limit.load(Ordering::Relaxed))?;
         let spread = Digest::of(body.to_string().as_bytes()).prefix_u64();
         let mut attempt = 0;
         loop {
@@ -237,10 +252,17 @@ impl Llm for Endpoint {
             };
             match tried {
                 Ok(response) => return Ok(response),
+                // Newer models of the chat dialect want the token limit under another name, and say so.
+                Err(Attempt::Final(ModelError::Refused(text)))
+                    if text.contains("max_completion_tokens") && !self.newer_limit.swap(true, Ordering::Relaxed) =>
+                {
+                    body = write(true)?;
+                }
                 Err(Attempt::Final(error)) => return Err(error),
                 Err(Attempt::Again(error, _)) if attempt >= self.config.retries => {
                     let tries = attempt + 1;
                     return Err(match error {
+                        once if tries == 1 => once,
                         ModelError::Unavailable(text) => ModelError::Unavailable(format!("{text} ({tries} tries)")),
                         other => other,
                     });

@@ -23,7 +23,7 @@ mod tools;
 pub use interval::{Interval, mean_interval};
 pub use policy::ChatPolicy;
 pub use report::{EpisodeSummary, RewardMean, RunReport, StopReason};
-pub use rescore::{EpisodeSource, Rescored, ScoreReport, score_stored};
+pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
 pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run};
 
 use clawhost_core::{Failure, StoreError};

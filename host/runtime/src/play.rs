@@ -5,8 +5,8 @@ use crate::run::Cancel;
 use crate::tools::{self, Settled};
 use clawhost_core::{
     Artefact, Attributes, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode, EpisodeId,
-    EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, PolicyRecord, RunId, Signal,
-    StartParams, StateId, Status, StepResult, Task, Turn, TurnTiming, Untaken, code,
+    EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, Origin, PolicyRecord, Role,
+    RunId, Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, Untaken, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,14 +66,22 @@ pub(crate) async fn play(
     };
     let (ending, opening, records, record) = match begun {
         Err(failure) => (Ending::Failed(failure), None, EpisodeRecords::default(), None),
-        Ok((mut live, opening)) => {
+        Ok((mut live, mut opening)) => {
+            // There are no calls yet that a tool message could answer.
+            opening.observation = tools::settle(&[], Vec::new(), opening.observation).observation;
+            if opening.observation.is_empty() {
+                opening.observation.push(silence());
+            }
             let (ending, record) =
                 turns(live.as_mut(), &opening, policy, clock, cancel, &assignment, &mut recording).await;
             (ending, Some(opening), live.take_records(), Some(record))
         }
     };
-    let policy_record =
-        record.unwrap_or_else(|| PolicyRecord { model: policy.identity(), seed: assignment.policy_seed });
+    let policy_record = record.unwrap_or_else(|| PolicyRecord {
+        model: policy.identity(),
+        seed: assignment.policy_seed,
+        system_prompt: None,
+    });
     let (tools, system_hint) = opening.map(|opening| (opening.tools, opening.system_hint)).unwrap_or_default();
     let episode = Episode {
         format: EPISODE_FORMAT,
@@ -121,6 +129,7 @@ async fn turns(
 ) -> (Ending, PolicyRecord) {
     let mut conversation = policy.converse(opening, assignment.policy_seed);
     recording.pending = opening.observation.clone();
+    recording.artefacts = opening.artefacts.clone();
     for _ in 0..assignment.max_turns {
         let request = conversation.digest();
         let asked = clock.monotonic_us();
@@ -135,17 +144,13 @@ async fn turns(
         };
         let answered = clock.monotonic_us();
         let sorted = tools::sort(&response.message, &opening.tools);
-        let step = if sorted.reaches_the_environment() {
-            tokio::select! {
-                biased;
-                () = cancel.requested() => Err(cancelled()),
-                step = live.step(&sorted.message, &sorted.answered) => step.map(|result| (result, live.last_fuel())),
-            }
-        } else {
-            Ok((untouched(), Some(0)))
+        let step = tokio::select! {
+            biased;
+            () = cancel.requested() => Err(cancelled()),
+            step = live.step(&sorted.message, &sorted.answered) => step,
         };
-        let (result, fuel) = match step {
-            Ok(step) => step,
+        let result = match step {
+            Ok(result) => result,
             Err(failure) => {
                 let ModelResponse { message, usage, finish } = response;
                 recording.untaken = Some(Untaken { request, action: message, finish, usage });
@@ -153,15 +158,20 @@ async fn turns(
             }
         };
         let stepped = clock.monotonic_us();
-        let Settled { results, observation } =
+        let Settled { results, mut observation } =
             tools::settle(&response.message.tool_calls, sorted.answered, result.observation);
         let said = results.iter().chain(&observation).chain([&response.message]);
         recording.bytes = recording.bytes.saturating_add(size(said, &result.signals, &result.artefacts));
         if recording.bytes > assignment.episode_bytes {
             let message =
                 format!("the episode is longer than the {} bytes that are recorded", assignment.episode_bytes);
+            let ModelResponse { message: action, usage, finish } = response;
+            recording.untaken = Some(Untaken { request, action, finish, usage });
             let failure = Failure::new(FailureKind::Limit, code::LENGTH, message);
             return (Ending::Failed(failure), conversation.record);
+        }
+        if result.status == Status::Running && results.is_empty() && observation.is_empty() {
+            observation.push(silence());
         }
         conversation.extend(&results);
         conversation.extend(&observation);
@@ -183,7 +193,7 @@ async fn turns(
             tool_results: results,
             signals: result.signals,
             usage: response.usage,
-            fuel,
+            fuel: live.last_fuel(),
             host_calls: live.host_calls(),
             extra: Vec::new(),
             timing: TurnTiming {
@@ -200,9 +210,9 @@ async fn turns(
     (Ending::Truncated(format!("{} turns", assignment.max_turns)), conversation.record)
 }
 
-/// What comes of an action that the environment never saw.
-fn untouched() -> StepResult {
-    StepResult { observation: Vec::new(), status: Status::Running, signals: Vec::new(), artefacts: Vec::new() }
+/// What a model is told where the environment says nothing: endpoints want a conversation to end with something to answer.
+fn silence() -> Message {
+    Message::text(Role::User, Origin::Host, "(nothing is said; go on)")
 }
 
 /// Bytes that a turn adds to the record, about.

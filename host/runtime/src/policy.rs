@@ -2,7 +2,7 @@
 
 use clawhost_core::{
     Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin, PolicyRecord, Role,
-    Sampling, StateConfig, StateId,
+    Sampling, StateConfig, StateId, TOOL_CALLS,
 };
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl ChatPolicy {
         let origin = if self.system_prompt.is_some() { Origin::Host } else { Origin::Environment };
         let mut conversation = Conversation {
             model: self.model.clone(),
-            record: PolicyRecord { model: self.model.identity(), seed },
+            record: PolicyRecord { model: self.model.identity(), seed, system_prompt: system.clone() },
             digest: Digest::of(b""),
             request: ModelRequest {
                 messages: Vec::new(),
@@ -97,6 +97,12 @@ impl Conversation {
     /// Asks for the next action and remembers it.
     pub(crate) async fn act(&mut self) -> Result<ModelResponse, ModelError> {
         let mut response = self.model.complete(&self.request).await?;
+        let calls = response.message.tool_calls.len();
+        if calls > TOOL_CALLS {
+            return Err(ModelError::Garbage(format!(
+                "it calls {calls} tools at once; at most {TOOL_CALLS} are allowed"
+            )));
+        }
         response.message.origin = Origin::Policy;
         response.message.role = Role::Assistant;
         crate::tools::with_distinct_ids(&mut response.message);

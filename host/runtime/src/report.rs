@@ -53,16 +53,18 @@ impl EpisodeSummary {
             Ending::Failed(failure) => Some(failure.to_string()),
             _ => None,
         };
-        let refused = episode.verdicts.iter().find_map(|record| match &record.verdict {
+        let judged = || episode.verdicts.iter().filter(|record| !record.afterwards);
+        let refused = judged().find_map(|record| match &record.verdict {
             Verdict::Failed(failure) => Some(failure.to_string()),
             _ => None,
         });
+        let spent = |failure: &clawhost_core::Failure| failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
         let value = |record: &clawhost_core::RewardRecord| match &record.verdict {
             Verdict::Scored(card) => Some(card.value),
             _ => None,
         };
         Self {
-            verdicts: episode.verdicts.iter().filter(|record| !record.afterwards).map(value).collect(),
+            verdicts: judged().map(value).collect(),
             id: episode.id.clone(),
             task: episode.task.id.clone(),
             reward: episode.reward,
@@ -72,8 +74,8 @@ impl EpisodeSummary {
             group: episode.group,
             usage,
             cancelled: was_cancelled(episode),
-            out_of_budget: matches!(&episode.ending, Ending::Failed(failure)
-                if failure.kind == FailureKind::Llm && failure.code == code::BUDGET),
+            out_of_budget: matches!(&episode.ending, Ending::Failed(failure) if spent(failure))
+                || judged().any(|record| matches!(&record.verdict, Verdict::Failed(failure) if spent(failure))),
             peak_step_fuel: episode.turns.iter().filter_map(|turn| turn.fuel).max(),
             failure: own.or(refused),
         }
@@ -152,15 +154,6 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// The report of a stored run, as its episodes are now.
-    pub fn of_stored(episodes: &[Episode]) -> Self {
-        let (state_id, split) = episodes.first().map_or_else(
-            || (StateId(clawhost_core::Digest::of(b"")), String::new()),
-            |first| (first.state_id, first.task.split.clone()),
-        );
-        Self::new(state_id, split, episodes.iter().map(EpisodeSummary::of).collect(), None, None)
-    }
-
     /// What the store keeps of it.
     pub fn summary(&self) -> serde_json::Value {
         serde_json::json!({

@@ -1,16 +1,19 @@
 //! Scoring episodes that are stored: yesterday's experience under today's reward.
 //!
-//! A verdict that was given stays as it is. A reward that was not asked before adds a verdict *afterwards*, which is no part
-//! of the episode's reward. A verdict that failed then and succeeds now takes the failed one's place, and the episode's reward is
-//! worked out anew: a judge that was down costs nothing but the time to ask again.
+//! A verdict that was given stays as it is, and is not asked for again. A reward that was not asked before adds a verdict
+//! *afterwards*, which is no part of the episode's reward. A verdict that failed then and succeeds now takes the failed one's
+//! place, and the episode's reward is worked out anew: a judge that was down costs nothing but asking about what it missed.
 
 use crate::interval::{Interval, mean_interval};
+use crate::report::StopReason;
 use crate::run::{Cancel, ScoringRule};
 use crate::{RuntimeError, score};
 use clawhost_core::{
-    Episode, EpisodeStore, Judged, PluginIdentity, RewardRecord, RewardSource, StoreError, Verdict, effective_reward,
+    Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, RewardRecord, RewardScope, RewardSource, StoreError,
+    Verdict, code,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -23,6 +26,17 @@ pub trait EpisodeSource {
     fn next_group(&mut self) -> Result<Option<Vec<Episode>>, StoreError>;
 }
 
+/// How stored episodes are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rescoring {
+    /// Groups judged at once; never changes a result.
+    pub concurrency: usize,
+    /// Ask about verdicts that are there too, to compare. They stay.
+    pub again: bool,
+    /// How many verdicts may fail before it stops.
+    pub failures_allowed: u64,
+}
+
 /// What came of one reward.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rescored {
@@ -32,9 +46,9 @@ pub struct Rescored {
     pub source: RewardSource,
     /// Verdicts that are new.
     pub added: u64,
-    /// Verdicts that failed in the run and are there now.
+    /// Verdicts that failed before and are there now.
     pub made_good: u64,
-    /// Verdicts that say what they said before.
+    /// Verdicts that were there already.
     pub unchanged: u64,
     /// Verdicts that would differ now; the old ones stay.
     pub differing: u64,
@@ -44,27 +58,28 @@ pub struct Rescored {
     pub failed: u64,
     /// The first failure, in words.
     pub failure: Option<String>,
-    /// Mean of its values now.
+    /// Mean of its values.
     pub mean: Option<f64>,
     /// 95 % interval of the mean, with groups as the unit.
     pub interval: Option<Interval>,
-    /// Mean reward of the same episodes as the run left them; none if it scored none of them.
+    /// Mean of the run's own reward over the episodes that have one.
     pub mean_before: Option<f64>,
 }
 
 /// What came of scoring a run again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScoreReport {
-    /// Complete episodes that were judged.
+    /// Complete episodes that were looked at.
     pub episodes: u64,
     /// Episodes that had failed: they have no reward.
     pub not_complete: u64,
     /// One entry per reward.
     pub rewards: Vec<Rescored>,
-    /// Whether the operator stopped it; what was judged until then is recorded.
-    pub cancelled: bool,
+    /// Why it ended early. What was judged until then is recorded; the same command goes on.
+    pub stopped: Option<StopReason>,
 }
 
+/// What one reward came to in one group.
 #[derive(Default)]
 struct Tally {
     added: u64,
@@ -74,68 +89,81 @@ struct Tally {
     silent: u64,
     failed: u64,
     failure: Option<String>,
-    groups: Vec<Vec<f64>>,
+    values: Vec<f64>,
     before: Vec<f64>,
 }
 
-/// A verdict of the same question: same reward, options, judge and group.
-fn same_question(one: &RewardRecord, other: &RewardRecord) -> bool {
-    one.reward.digest == other.reward.digest
-        && one.options_digest == other.options_digest
-        && one.judge == other.judge
-        && one.group_digest == other.group_digest
+/// A group with what was asked about it: for every reward one record per episode, none where nothing was asked.
+type Asked = (u64, Vec<Arc<Episode>>, Vec<Vec<Option<RewardRecord>>>);
+
+/// Asks one reward about those episodes of a group whose question is open.
+async fn ask(rule: &ScoringRule, group: &[Arc<Episode>], again: bool, cancel: &Cancel) -> Vec<Option<RewardRecord>> {
+    let question = score::question(rule, group);
+    let open = |episode: &Arc<Episode>| {
+        again || !episode.verdicts.iter().any(|known| known.question() == question && !known.failed())
+    };
+    let asked: Vec<Arc<Episode>> = match rule.reward.description().scope {
+        RewardScope::Each => group.iter().filter(|episode| open(episode)).cloned().collect(),
+        // A group is judged as a whole.
+        RewardScope::Group if group.iter().any(open) => group.to_vec(),
+        RewardScope::Group => Vec::new(),
+    };
+    let records = if asked.is_empty() { Vec::new() } else { score::judge(rule, &asked, cancel).await };
+    let mut records = asked.iter().map(|episode| episode.index).zip(records).peekable();
+    let of = |episode: &Arc<Episode>| records.next_if(|(index, _)| *index == episode.index).map(|(_, record)| record);
+    group.iter().map(of).collect()
 }
 
-/// What is to be stored about one new verdict, if anything.
-fn settle(episode: &mut Episode, mut record: RewardRecord, tally: &mut Tally, values: &mut Vec<f64>) -> Option<Judged> {
-    match &record.verdict {
-        Verdict::Scored(card) => {
-            values.push(card.value);
-            tally.before.extend(episode.reward);
-        }
+fn failed_with(record: &RewardRecord, kind: FailureKind, code: &str) -> bool {
+    matches!(&record.verdict, Verdict::Failed(failure) if failure.kind == kind && failure.code == code)
+}
+
+/// What one reward said about one episode: what is counted, and what is to be stored.
+fn settle(
+    episode: &Episode,
+    rule: &ScoringRule,
+    group: &[Arc<Episode>],
+    record: Option<RewardRecord>,
+    tally: &mut Tally,
+) -> Option<Judged> {
+    let question = score::question(rule, group);
+    let known = episode.verdicts.iter().find(|known| known.question() == question);
+    // A verdict that was given stays, whatever would be said now.
+    let counted = match (&record, known) {
+        (_, Some(known)) if !known.failed() => known,
+        (Some(record), _) => record,
+        (None, _) => return None,
+    };
+    match &counted.verdict {
+        Verdict::Scored(card) => tally.values.push(card.value),
         Verdict::NotApplicable(_) => tally.silent += 1,
         Verdict::Failed(failure) => {
             tally.failed += 1;
             tally.failure.get_or_insert_with(|| failure.to_string());
         }
     }
-    let failed = matches!(record.verdict, Verdict::Failed(_));
-    let reward = match episode.verdicts.iter().position(|known| same_question(known, &record)) {
-        None => {
-            record.afterwards = true;
-            tally.added += u64::from(!failed);
-            episode.reward
+    match (known, &record) {
+        (Some(known), Some(record)) if !known.failed() => {
+            tally.differing += u64::from(known.verdict != record.verdict && !record.failed());
+            tally.unchanged += u64::from(known.verdict == record.verdict || record.failed());
+            None
         }
-        Some(at) => {
-            let known = episode.verdicts.get(at)?;
-            match &known.verdict {
-                Verdict::Failed(_) if failed => return None,
-                Verdict::Failed(_) => {
-                    tally.made_good += 1;
-                    // It takes the place of the old one, with what the run decided about it.
-                    (record.afterwards, record.weight, record.source) = (known.afterwards, known.weight, known.source);
-                    if let Some(place) = episode.verdicts.get_mut(at) {
-                        *place = record.clone();
-                    }
-                    effective_reward(&episode.verdicts)
-                }
-                same if *same == record.verdict => {
-                    tally.unchanged += 1;
-                    return None;
-                }
-                _ => {
-                    tally.differing += u64::from(!failed);
-                    return None;
-                }
-            }
+        (Some(known), None) if !known.failed() => {
+            tally.unchanged += 1;
+            None
         }
-    };
-    // The next reward sees what this one made good.
-    episode.reward = reward;
-    Some(Judged { run: episode.run.clone(), episode: episode.id.clone(), record, reward })
+        // A failure that comes later is told and not kept: the question stays open.
+        (_, Some(record)) if record.failed() => None,
+        (known, Some(record)) => {
+            tally.made_good += u64::from(known.is_some());
+            tally.added += u64::from(known.is_none());
+            Some(Judged { run: episode.run.clone(), episode: episode.id.clone(), record: record.clone() })
+        }
+        (_, None) => None,
+    }
 }
 
-/// Scores stored episodes, at most `concurrency` groups at once, and records what is new after every group.
+/// Scores stored episodes, and records every group as soon as it is judged.
 ///
 /// # Errors
 /// The store cannot be read or written; what was recorded before is safe.
@@ -143,19 +171,19 @@ pub async fn score_stored(
     source: &mut dyn EpisodeSource,
     rules: &[ScoringRule],
     store: &dyn EpisodeStore,
-    concurrency: usize,
-    cancel: &Cancel,
+    how: Rescoring,
+    operator: &Cancel,
     mut progress: impl FnMut(u64),
 ) -> Result<ScoreReport, RuntimeError> {
-    let mut tallies: Vec<Tally> = rules.iter().map(|_| Tally::default()).collect();
-    let (mut episodes, mut not_complete) = (0u64, 0u64);
-    let mut judging: JoinSet<(u64, Vec<Arc<Episode>>, Vec<Vec<RewardRecord>>)> = JoinSet::new();
+    let cancel = Cancel::default();
+    let mut judging: JoinSet<Asked> = JoinSet::new();
+    // Groups are summed up in their order, whoever was judged first.
+    let mut tallies: BTreeMap<u64, Vec<Tally>> = BTreeMap::new();
+    let (mut episodes, mut not_complete, mut failures) = (0u64, 0u64, 0u64);
     let (mut next, mut finished) = (0u64, false);
-    // Groups are tallied in their order, whoever was judged first.
-    let mut waiting = std::collections::BTreeMap::new();
-    let mut tallied = 0u64;
+    let mut stopped = None;
     loop {
-        while !finished && !cancel.is_requested() && judging.len() < concurrency.max(1) {
+        while !finished && stopped.is_none() && judging.len() < how.concurrency.max(1) {
             let Some(group) = source.next_group()? else {
                 finished = true;
                 break;
@@ -172,61 +200,87 @@ pub async fn score_stored(
             judging.spawn(async move {
                 let mut records = Vec::with_capacity(rules.len());
                 for rule in &rules {
-                    records.push(score::judge(rule, &complete, &cancel).await);
+                    records.push(ask(rule, &complete, how.again, &cancel).await);
                 }
                 (index, complete, records)
             });
         }
-        let Some(judged) = judging.join_next().await else { break };
-        let (index, group, records) = judged.map_err(|error| RuntimeError::Host(error.to_string()))?;
-        if cancel.is_requested() {
-            // What is under way may have been cut short: it is asked again another time.
-            continue;
-        }
-        waiting.insert(index, (group, records));
-        while let Some((mut group, records)) = waiting.remove(&tallied) {
-            tallied += 1;
-            episodes += group.len() as u64;
-            let mut judged = Vec::new();
-            for (tally, of_rule) in tallies.iter_mut().zip(records) {
-                let mut values = Vec::new();
-                for (episode, record) in group.iter_mut().zip(of_rule) {
-                    judged.extend(settle(Arc::make_mut(episode), record, tally, &mut values));
+        let asked = tokio::select! {
+            biased;
+            () = operator.requested(), if stopped.is_none() => {
+                stopped = Some(StopReason::Cancelled);
+                cancel.request();
+                continue;
+            }
+            asked = judging.join_next() => asked,
+        };
+        let Some(asked) = asked else { break };
+        let (index, group, records) = asked.map_err(|error| RuntimeError::Host(error.to_string()))?;
+        episodes += group.len() as u64;
+        let mut judged = Vec::new();
+        let mut of_group = Vec::with_capacity(rules.len());
+        for (rule, of_rule) in rules.iter().zip(records) {
+            let mut tally = Tally::default();
+            for (episode, record) in group.iter().zip(of_rule) {
+                let spent = record.as_ref().is_some_and(|record| failed_with(record, FailureKind::Llm, code::BUDGET));
+                if spent && stopped.is_none() {
+                    stopped = Some(StopReason::ModelBudget);
                 }
-                tally.groups.push(values);
+                // What was cut short is asked another time.
+                let whole = |record: &RewardRecord| !failed_with(record, FailureKind::Cancelled, code::CANCELLED);
+                let record = record.filter(|record| whole(record) && !spent);
+                tally.before.extend(episode.reward);
+                judged.extend(settle(episode, rule, &group, record, &mut tally));
             }
-            if !judged.is_empty() {
-                store.judge(judged).await?;
-            }
-            progress(episodes);
+            failures += tally.failed;
+            of_group.push(tally);
         }
+        tallies.insert(index, of_group);
+        if !judged.is_empty() {
+            store.judge(judged).await?;
+        }
+        if failures > how.failures_allowed && stopped.is_none() {
+            stopped = Some(StopReason::FailureBudget { failed: failures, allowed: how.failures_allowed });
+        }
+        if stopped.is_some() {
+            cancel.request();
+        }
+        progress(episodes);
     }
-    let rewards = rules.iter().zip(tallies).map(|(rule, tally)| tally.report(rule)).collect();
-    Ok(ScoreReport { episodes, not_complete, rewards, cancelled: cancel.is_requested() })
+    // Groups that were under way when it stopped are counted too.
+    if let Some(StopReason::FailureBudget { failed, .. }) = &mut stopped {
+        *failed = failures;
+    }
+    let mut by_rule: Vec<Vec<Tally>> = rules.iter().map(|_| Vec::new()).collect();
+    for of_group in tallies.into_values() {
+        by_rule.iter_mut().zip(of_group).for_each(|(of_rule, tally)| of_rule.push(tally));
+    }
+    let rewards = rules.iter().zip(by_rule).map(|(rule, tallies)| report(rule, tallies)).collect();
+    Ok(ScoreReport { episodes, not_complete, rewards, stopped })
 }
 
-impl Tally {
-    fn report(self, rule: &ScoringRule) -> Rescored {
-        let (mean, interval) = mean_interval(&self.groups);
-        let description = rule.reward.description();
-        let interval = interval.map(|interval| Interval {
-            low: interval.low.max(description.minimum),
-            high: interval.high.min(description.maximum),
-        });
-        let count = self.before.len() as f64;
-        Rescored {
-            reward: rule.reward.identity().clone(),
-            source: rule.source,
-            added: self.added,
-            made_good: self.made_good,
-            unchanged: self.unchanged,
-            differing: self.differing,
-            silent: self.silent,
-            failed: self.failed,
-            failure: self.failure,
-            mean,
-            interval,
-            mean_before: (count > 0.0).then(|| self.before.iter().sum::<f64>() / count),
-        }
+fn report(rule: &ScoringRule, mut tallies: Vec<Tally>) -> Rescored {
+    let groups: Vec<Vec<f64>> = tallies.iter_mut().map(|tally| std::mem::take(&mut tally.values)).collect();
+    let (mean, interval) = mean_interval(&groups);
+    let description = rule.reward.description();
+    let interval = interval.map(|interval| Interval {
+        low: interval.low.max(description.minimum),
+        high: interval.high.min(description.maximum),
+    });
+    let before: Vec<f64> = tallies.iter().flat_map(|tally| tally.before.iter().copied()).collect();
+    let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum();
+    Rescored {
+        reward: rule.reward.identity().clone(),
+        source: rule.source,
+        added: sum(|tally| tally.added),
+        made_good: sum(|tally| tally.made_good),
+        unchanged: sum(|tally| tally.unchanged),
+        differing: sum(|tally| tally.differing),
+        silent: sum(|tally| tally.silent),
+        failed: sum(|tally| tally.failed),
+        failure: tallies.iter().find_map(|tally| tally.failure.clone()),
+        mean,
+        interval,
+        mean_before: (!before.is_empty()).then(|| before.iter().sum::<f64>() / before.len() as f64),
     }
 }

@@ -7,7 +7,7 @@
 use crate::play::cancelled;
 use crate::run::{Cancel, ScoringRule};
 use clawhost_core::{
-    Context, Digest, Episode, JournalEntry, RewardRecord, RewardScope, Verdict, derive_seed, effective_reward,
+    Context, Digest, Episode, JournalEntry, Question, RewardRecord, RewardScope, Verdict, derive_seed, effective_reward,
 };
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -58,6 +58,16 @@ async fn each(rule: &ScoringRule, group: &[Arc<Episode>], cancel: &Cancel) -> Ve
     judged.into_iter().flat_map(|(_, records)| records).collect()
 }
 
+/// What is asked when these episodes are judged.
+pub(crate) fn question(rule: &ScoringRule, group: &[Arc<Episode>]) -> Question {
+    Question {
+        reward: rule.reward.identity().digest,
+        options: Digest::of_json(&serde_json::json!(rule.options)),
+        judge: rule.reward.judge(),
+        group: (rule.reward.description().scope == RewardScope::Group).then(|| group_digest(group)),
+    }
+}
+
 /// Asks once about these episodes.
 async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> Vec<RewardRecord> {
     let seed = episodes.first().map_or(0, |first| derive_seed(first.seed, "reward", first.index));
@@ -73,13 +83,12 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
         // The call failed: so does every verdict. None becomes a number.
         Err(failure) => vec![Verdict::Failed(failure); episodes.len()],
     };
-    let options_digest = Digest::of_json(&serde_json::json!(rule.options));
-    let group_digest = (rule.reward.description().scope == RewardScope::Group).then(|| group_digest(episodes));
+    let Question { options: options_digest, judge, group: group_digest, .. } = question(rule, episodes);
     let record = |verdict| RewardRecord {
         reward: rule.reward.identity().clone(),
         options: rule.options.clone(),
         options_digest,
-        judge: rule.reward.judge(),
+        judge: judge.clone(),
         group_digest,
         seed,
         source: rule.source,

@@ -1,13 +1,12 @@
 //! Tool calls: which of them reach the environment, and that each of them is answered.
 //!
 //! Models call tools that nobody offered, send arguments that are no JSON, or use one id twice. Such calls are answered by
-//! the host, in words that the model can recover from, and never reach the environment. Whatever the environment leaves
-//! unanswered is answered too: endpoints refuse a conversation in which a call has no result.
+//! the host, in words that the model can recover from; the environment is told, and has nothing to do about them. Whatever
+//! the environment leaves unanswered is answered too, by an empty result: endpoints refuse a conversation in which a
+//! call has none.
 
 use clawhost_core::{Message, Origin, Role, ToolCall, ToolSpec, escaped};
 
-/// What is answered to a call that the environment left unanswered.
-const NO_ANSWER: &str = "(no result)";
 /// Bytes of a model's own words that an answer quotes.
 const QUOTED: usize = 120;
 /// Names of tools that an answer lists.
@@ -21,14 +20,6 @@ pub(crate) struct Sorted {
     pub(crate) answered: Vec<Message>,
 }
 
-impl Sorted {
-    /// Whether there is anything left for the environment to act on. A message of faulty calls alone is not: its answers
-    /// go back to the model.
-    pub(crate) fn reaches_the_environment(&self) -> bool {
-        self.answered.is_empty() || !self.message.tool_calls.is_empty() || !self.message.plain_text().trim().is_empty()
-    }
-}
-
 /// Why a call cannot be run, in words for the model.
 fn fault(call: &ToolCall, tools: &[ToolSpec]) -> Option<String> {
     if !tools.iter().any(|tool| tool.name == call.name) {
@@ -38,6 +29,10 @@ fn fault(call: &ToolCall, tools: &[ToolSpec]) -> Option<String> {
         }
         let known: Vec<&str> = tools.iter().take(LISTED).map(|tool| tool.name.as_str()).collect();
         return Some(format!("error: there is no tool `{name}`; there are {}", known.join(", ")));
+    }
+    // Many servers send nothing where a tool takes nothing.
+    if call.arguments.trim().is_empty() {
+        return None;
     }
     match serde_json::from_str::<serde_json::Value>(&call.arguments) {
         Ok(serde_json::Value::Object(_)) => None,
@@ -79,7 +74,13 @@ pub(crate) fn sort(message: &Message, tools: &[ToolSpec]) -> Sorted {
     for call in &message.tool_calls {
         match fault(call, tools) {
             Some(text) => sorted.answered.push(answer(call, text)),
-            None => sorted.message.tool_calls.push(call.clone()),
+            None => {
+                let mut call = call.clone();
+                if call.arguments.trim().is_empty() {
+                    call.arguments = "{}".to_owned();
+                }
+                sorted.message.tool_calls.push(call);
+            }
         }
     }
     sorted
@@ -114,8 +115,9 @@ pub(crate) fn settle(calls: &[ToolCall], answered: Vec<Message>, observation: Ve
             }
         }
     }
-    let results =
-        results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| answer(call, NO_ANSWER)));
+    // An empty answer is the environment's silence, not a fault of the call.
+    let silence = |call: &ToolCall| Message { origin: Origin::Environment, parts: Vec::new(), ..answer(call, "") };
+    let results = results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| silence(call)));
     Settled { results: results.collect(), observation: rest }
 }
 
@@ -129,7 +131,7 @@ mod tests {
     }
 
     fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
-        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }
+        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), extra: vec![] }
     }
 
     fn asked(calls: &[ToolCall]) -> Message {
@@ -142,7 +144,7 @@ mod tests {
 
     fn check(faulty: &ToolCall, says: &str) {
         let sorted = sort(&asked(std::slice::from_ref(faulty)), &[tool("look"), tool("go")]);
-        assert!(sorted.message.tool_calls.is_empty() && !sorted.reaches_the_environment(), "{faulty:?}");
+        assert!(sorted.message.tool_calls.is_empty(), "{faulty:?}");
         assert_eq!(sorted.answered[0].tool_call_id.as_deref(), Some("a"));
         let text = sorted.answered[0].plain_text();
         assert!(text.contains(says), "{says}: {text}");
@@ -152,7 +154,6 @@ mod tests {
     fn faulty_calls_are_answered_in_words_to_recover_from() {
         check(&call("a", "loook", "{}"), "there is no tool `loook`; there are look, go");
         check(&call("a", "look", "{"), "are not JSON");
-        check(&call("a", "look", ""), "are not JSON");
         check(&call("a", "look", "[1]"), "must be a JSON object, not `[1]`");
         check(&call("a", "\u{1b}[31m", "{}"), "\\u{1b}[31m");
         let sorted = sort(&asked(&[call("a", "look", "{}")]), &[]);
@@ -164,7 +165,6 @@ mod tests {
         let calls = [call("a", "look", "{}"), call("b", "nothing", "{}"), call("c", "go", "{\"to\": 1}")];
         let sorted = sort(&asked(&calls), &[tool("look"), tool("go")]);
         assert_eq!(sorted.message.tool_calls, [calls[0].clone(), calls[2].clone()]);
-        assert!(sorted.reaches_the_environment());
         let settled = settle(&calls, sorted.answered, vec![result("c", "gone"), result("a", "seen")]);
         let texts: Vec<_> = settled.results.iter().map(Message::plain_text).collect();
         assert_eq!(texts[0], "seen");
@@ -177,10 +177,17 @@ mod tests {
         let calls = [call("a", "look", "{}"), call("b", "look", "{}")];
         let said = vec![result("b", "first"), result("b", "again"), result("z", "to nobody")];
         let settled = settle(&calls, vec![], said);
-        assert_eq!(settled.results.iter().map(Message::plain_text).collect::<Vec<_>>(), ["(no result)", "first"]);
-        assert_eq!(settled.results[0].origin, Origin::Host);
+        assert_eq!(settled.results.iter().map(Message::plain_text).collect::<Vec<_>>(), ["", "first"]);
+        assert_eq!(settled.results[0].origin, Origin::Environment, "silence is nobody's fault");
         assert!(settled.observation.iter().all(|message| message.role == Role::User && message.tool_call_id.is_none()));
         assert_eq!(settled.observation.len(), 2);
+    }
+
+    #[test]
+    fn a_tool_that_takes_nothing_may_be_sent_nothing() {
+        let sorted = sort(&asked(&[call("a", "look", " ")]), &[tool("look")]);
+        assert_eq!(sorted.message.tool_calls[0].arguments, "{}");
+        assert!(sorted.answered.is_empty());
     }
 
     #[test]
@@ -204,12 +211,13 @@ mod tests {
             }).collect();
             let count = said.len();
             let settled = settle(&message.tool_calls, vec![], said);
-            let mut answered: Vec<_> = settled.results.iter().map(|m| m.tool_call_id.clone().unwrap()).collect();
-            prop_assert_eq!(answered.len(), message.tool_calls.len());
-            answered.dedup();
-            prop_assert_eq!(answered.len(), message.tool_calls.len());
-            let by_host = settled.results.iter().filter(|m| m.origin == Origin::Host).count();
-            prop_assert_eq!(settled.results.len() - by_host + settled.observation.len(), count);
+            let answered: Vec<_> = settled.results.iter().map(|m| m.tool_call_id.clone().unwrap()).collect();
+            let called: Vec<_> = message.tool_calls.iter().map(|call| call.id.clone()).collect();
+            prop_assert_eq!(&answered, &called);
+            let distinct: std::collections::BTreeSet<_> = called.iter().collect();
+            prop_assert_eq!(distinct.len(), called.len());
+            let silences = settled.results.iter().filter(|m| m.parts.is_empty()).count();
+            prop_assert_eq!(settled.results.len() - silences + settled.observation.len(), count);
             prop_assert!(settled.observation.iter().all(|m| m.role != Role::Tool));
         }
     }

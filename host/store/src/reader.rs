@@ -60,8 +60,12 @@ pub struct RunRow {
     pub config: serde_json::Value,
     /// Milliseconds since 1970.
     pub created_at: u64,
-    /// None: it did not finish.
+    /// What it came to when it ended; none: it did not finish.
     pub summary: Option<serde_json::Value>,
+    /// Mean reward of its episodes as they are now; none if none is scored.
+    pub reward_mean: Option<f64>,
+    /// How many of its episodes are scored now.
+    pub scored: u64,
 }
 
 /// A kept plugin.
@@ -82,8 +86,8 @@ pub struct Reader {
     connection: Connection,
 }
 
-/// id, state id, config, time, summary.
-type RunColumns = (String, String, String, i64, Option<String>);
+/// id, state id, config, time, summary, mean reward, scored episodes.
+type RunColumns = (String, String, String, i64, Option<String>, Option<f64>, i64);
 
 const EPISODE_COLUMNS: &str = "run, id, environment, task, ending, reward, turns, created_at";
 
@@ -126,17 +130,23 @@ impl Reader {
     pub fn runs(&self, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError> {
         let read = || -> rusqlite::Result<Vec<RunColumns>> {
             let mut statement = self.connection.prepare(
-                "SELECT id, state_id, config, created_at, summary FROM runs ORDER BY created_at DESC, rowid DESC LIMIT ?",
+                "SELECT id, state_id, config, created_at, summary,
+                 (SELECT avg(reward) FROM episodes WHERE run = runs.id),
+                 (SELECT count(reward) FROM episodes WHERE run = runs.id)
+                 FROM runs ORDER BY created_at DESC, rowid DESC LIMIT ?",
             )?;
-            let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+            let columns = |row: &Row<'_>| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
+            };
             statement.query_map([sql_limit(limit)], columns)?.collect()
         };
         let rows = read().map_err(|error| self.fail(&error))?;
         let json = |text: &str| serde_json::from_str(text).map_err(|error| document(&self.path, "a run", &error));
         rows.into_iter()
-            .map(|(id, state_id, config, created_at, summary)| {
+            .map(|(id, state_id, config, created_at, summary, reward_mean, scored)| {
                 let summary = summary.as_deref().map(json).transpose()?;
-                Ok(RunRow { id, state_id, config: json(&config)?, created_at: unsigned(created_at), summary })
+                let (config, created_at, scored) = (json(&config)?, unsigned(created_at), unsigned(scored));
+                Ok(RunRow { id, state_id, config, created_at, summary, reward_mean, scored })
             })
             .collect()
     }

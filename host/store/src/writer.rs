@@ -3,7 +3,9 @@
 use crate::error::explain;
 use crate::schema;
 use async_trait::async_trait;
-use clawhost_core::{Digest, Episode, EpisodeId, EpisodeStore, Judged, RewardRecord, RunId, RunRecord, StoreError};
+use clawhost_core::{
+    Digest, Episode, EpisodeId, EpisodeStore, Judged, RewardRecord, RunId, RunRecord, StoreError, effective_reward,
+};
 use rusqlite::{Connection, Transaction, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ struct Row {
 enum Write {
     Begin(Box<RunRecord>, String),
     Append(Vec<Row>),
-    Judge(Vec<(Judged, String)>),
+    Judge(Vec<Judged>),
     Finish { run: RunId, summary: String, notes: BTreeMap<String, Vec<u8>> },
     Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
 }
@@ -142,13 +144,7 @@ impl EpisodeStore for Store {
     }
 
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
-        let mut rows = Vec::with_capacity(judged.len());
-        for judged in judged {
-            let document = serde_json::to_string(&judged.record)
-                .map_err(|error| StoreError::Other(format!("a verdict on {}: {error}", judged.episode)))?;
-            rows.push((judged, document));
-        }
-        self.write(Write::Judge(rows)).await
+        self.write(Write::Judge(judged)).await
     }
 
     async fn finish_run(
@@ -222,11 +218,8 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
             }
         }
         Write::Judge(rows) => {
-            for (judged, document) in rows {
-                verdict(transaction, &judged.run, &judged.episode, &judged.record, None, document)?;
-                transaction
-                    .prepare_cached("UPDATE episodes SET reward = ? WHERE run = ? AND id = ?")?
-                    .execute(params![judged.reward, judged.run.0, judged.episode.0])?;
+            for judged in rows {
+                judge(transaction, judged)?;
             }
         }
         Write::Finish { run, summary, notes } => {
@@ -245,6 +238,34 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                 .execute(params![digest.to_string(), name, version, world, bytes])?;
         }
     }
+    Ok(())
+}
+
+/// Takes a later verdict in, by what stands in the database now: another process may have judged meanwhile.
+fn judge(transaction: &Transaction<'_>, judged: &Judged) -> rusqlite::Result<()> {
+    let broken = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
+    let Judged { run, episode, record } = judged;
+    let mut statement =
+        transaction.prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?;
+    let documents: Vec<String> =
+        statement.query_map(params![run.0, episode.0], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut records: Vec<RewardRecord> = Vec::with_capacity(documents.len());
+    for document in documents {
+        records.push(serde_json::from_str(&document).map_err(broken)?);
+    }
+    let question = record.question();
+    if !record.clone().admit(&mut records) {
+        return Ok(());
+    }
+    if let Some(admitted) = records.iter().find(|known| known.question() == question) {
+        let document = serde_json::to_string(admitted).map_err(broken)?;
+        verdict(transaction, run, episode, admitted, None, &document)?;
+    }
+    transaction.prepare_cached("UPDATE episodes SET reward = ? WHERE run = ? AND id = ?")?.execute(params![
+        effective_reward(&records),
+        run.0,
+        episode.0
+    ])?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! alternate, so that tool results and what follows them share one message of the user; tool arguments are objects, not
 //! text; and no text may be empty.
 
-use crate::{WireError, malformed};
+use crate::{WireError, malformed, sent_arguments, sent_name};
 use clawhost_core::{Message, ModelRequest, ModelResponse, Origin, Part, Role, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -88,6 +88,7 @@ pub enum KnownBlock {
     /// A tool that is called.
     ToolUse {
         /// Its id.
+        #[serde(default)]
         id: String,
         /// The tool.
         name: String,
@@ -115,7 +116,7 @@ pub enum KnownBlock {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessagesResponse {
     /// What the model said.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::or_default")]
     pub content: Vec<Block>,
     /// Why it stopped.
     #[serde(default)]
@@ -135,10 +136,10 @@ pub struct MessagesResponse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WireUsage {
     /// Tokens read, without those of the cache.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::count")]
     pub input_tokens: u64,
     /// Tokens written.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::count")]
     pub output_tokens: u64,
     /// Tokens read from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,11 +162,8 @@ fn text_block(text: String) -> Block {
 /// # Errors
 /// The request asks for something that the dialect does not have.
 pub fn request(model: &str, request: &ModelRequest) -> Result<MessagesRequest, WireError> {
-    if request.temperature > 1.0 {
-        return Err(WireError::Unsupported(format!(
-            "temperature {}: the Anthropic dialect takes 0 to 1",
-            request.temperature
-        )));
+    if let Some(hot) = request.temperature.filter(|temperature| *temperature > 1.0) {
+        return Err(WireError::Unsupported(format!("temperature {hot}: the Anthropic dialect takes 0 to 1")));
     }
     let system: Vec<String> =
         request.messages.iter().filter(|message| message.role == Role::System).map(Message::plain_text).collect();
@@ -198,7 +196,7 @@ pub fn request(model: &str, request: &ModelRequest) -> Result<MessagesRequest, W
         messages,
         tools: request.tools.iter().map(tool).collect(),
         // Through text, so that 0.7 is sent as 0.7 and not as the f32's neighbour.
-        temperature: request.temperature.to_string().parse().ok(),
+        temperature: request.temperature.and_then(|temperature| temperature.to_string().parse().ok()),
         stop_sequences: request.stop.clone(),
         rest: Map::new(),
     })
@@ -211,7 +209,12 @@ fn blocks(message: &Message) -> (&'static str, Vec<Block>) {
         let result = KnownBlock::ToolResult {
             tool_use_id: message.tool_call_id.clone().unwrap_or_default(),
             content: Value::String(if text.trim().is_empty() { EMPTY.to_owned() } else { text }),
-            rest: Map::new(),
+            // The host answers calls that could not be run.
+            rest: if message.origin == Origin::Host {
+                [("is_error".to_owned(), Value::Bool(true))].into_iter().collect()
+            } else {
+                Map::new()
+            },
         };
         return ("user", vec![Block::Known(result)]);
     }
@@ -221,12 +224,8 @@ fn blocks(message: &Message) -> (&'static str, Vec<Block>) {
         blocks.push(text_block(text));
     }
     blocks.extend(message.tool_calls.iter().map(|call| {
-        // Arguments that were no JSON object go back as an object that shows them: the model reads what it wrote.
-        let input = match serde_json::from_str::<Value>(&call.arguments) {
-            Ok(Value::Object(fields)) => Value::Object(fields),
-            _ => serde_json::json!({ "unreadable_arguments": call.arguments }),
-        };
-        Block::Known(KnownBlock::ToolUse { id: call.id.clone(), name: call.name.clone(), input, rest: Map::new() })
+        let input = serde_json::from_str(&sent_arguments(&call.arguments)).unwrap_or_default();
+        Block::Known(KnownBlock::ToolUse { id: call.id.clone(), name: sent_name(&call.name), input, rest: Map::new() })
     }));
     (role, blocks)
 }
@@ -251,7 +250,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
             Block::Known(KnownBlock::Text { text, .. }) if !text.is_empty() => parts.push(Part::Text(text)),
             Block::Known(KnownBlock::ToolUse { id, name, input, .. }) => {
                 let arguments = if input.is_null() { "{}".to_owned() } else { input.to_string() };
-                tool_calls.push(ToolCall { id, name, arguments });
+                tool_calls.push(ToolCall { id, name, arguments, extra: Vec::new() });
             }
             // Thinking and whatever else is there is not what the policy did.
             _ => {}
@@ -311,16 +310,27 @@ mod tests {
         check(r#"{"content":[{"type":"text","text":"cut"}],"stop_reason":"max_tokens"}"#, Ok(("cut", 0, 0, "length")));
         check(r#"{"content":[{"type":"text","text":"no"}],"stop_reason":"refusal"}"#, Ok(("no", 0, 0, "refusal")));
         check(r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Err("Overloaded"));
+        check(
+            r#"{"content":[{"type":"tool_use","name":"f","input":{}}],"stop_reason":"tool_use","usage":{"input_tokens":null,"output_tokens":-1}}"#,
+            Ok(("", 1, 0, "tool_calls")),
+        );
+        check(r#"{"content":null,"stop_reason":"end_turn"}"#, Ok(("", 0, 0, "stop")));
         check("{}", Err("holds no answer"));
         check("<html>", Err("begins with `<html>"));
-        check("event: message_start\ndata: {", Err("begins with `event: "));
+        check("event: message_start\ndata: {", Err("the server streams"));
         check("", Err("EOF"));
     }
 
     #[test]
     fn a_hot_temperature_is_refused_instead_of_changed() {
-        let hot =
-            ModelRequest { messages: vec![], tools: vec![], max_tokens: 1, temperature: 1.5, seed: None, stop: vec![] };
+        let hot = ModelRequest {
+            messages: vec![],
+            tools: vec![],
+            max_tokens: 1,
+            temperature: Some(1.5),
+            seed: None,
+            stop: vec![],
+        };
         assert!(request("m", &hot).unwrap_err().to_string().contains("takes 0 to 1"));
     }
 
@@ -336,7 +346,7 @@ mod tests {
                 let role = [Role::System, Role::User, Role::Assistant, Role::Tool][*role as usize];
                 Message::text(role, Origin::Environment, text.clone())
             }).collect();
-            let asked = ModelRequest { messages, tools: vec![], max_tokens: 1, temperature: 0.5, seed: None, stop: vec![] };
+            let asked = ModelRequest { messages, tools: vec![], max_tokens: 1, temperature: Some(0.5), seed: None, stop: vec![] };
             let sent = request("m", &asked).unwrap();
             for pair in sent.messages.windows(2) {
                 prop_assert_ne!(&pair[0].role, &pair[1].role);

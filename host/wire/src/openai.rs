@@ -1,6 +1,6 @@
 //! The OpenAI chat dialect: `POST /chat/completions`.
 
-use crate::{WireError, malformed};
+use crate::{WireError, malformed, sent_arguments, sent_name};
 use clawhost_core::{Message, ModelRequest, ModelResponse, Origin, Part, Role, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -27,9 +27,9 @@ pub struct ChatRequest {
     /// For servers that take one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Texts that end the answer.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stop: Vec<String>,
+    /// Texts that end the answer: one, or a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Value>,
     /// Whatever else was said.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -57,8 +57,8 @@ pub struct ChatMessage {
 /// A tool call on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatToolCall {
-    /// Its id.
-    #[serde(default)]
+    /// Its id; some servers send none.
+    #[serde(default, deserialize_with = "crate::or_default")]
     pub id: String,
     /// Always `function` today.
     #[serde(rename = "type", default = "function_word")]
@@ -82,6 +82,9 @@ pub struct ChatFunction {
     /// JSON text as the model wrote it; some servers send an object.
     #[serde(default)]
     pub arguments: Value,
+    /// Whatever else was said.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
 
 /// A tool on the wire.
@@ -90,8 +93,12 @@ pub struct ChatTool {
     /// Always `function` today.
     #[serde(rename = "type", default = "function_word")]
     pub kind: String,
-    /// The tool's `name`, `description` and `parameters`.
+    /// The tool's `name`, `description` and `parameters`; absent for tools of other kinds.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub function: Value,
+    /// Whatever else was said.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
 
 /// A chat response.
@@ -128,10 +135,10 @@ pub struct ChatChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatUsage {
     /// Tokens read.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::count")]
     pub prompt_tokens: u64,
     /// Tokens written.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::count")]
     pub completion_tokens: u64,
     /// Whatever else was said, cached tokens among it.
     #[serde(flatten)]
@@ -153,7 +160,7 @@ pub fn request(model: &str, request: &ModelRequest, limit: TokenLimit) -> ChatRe
         let parameters = serde_json::from_str(&tool.input_schema).unwrap_or_else(|_| serde_json::json!({}));
         let function =
             serde_json::json!({ "name": tool.name, "description": tool.description, "parameters": parameters });
-        ChatTool { kind: function_word(), function }
+        ChatTool { kind: function_word(), function, rest: Map::new() }
     };
     let (max_tokens, max_completion_tokens) = match limit {
         TokenLimit::MaxTokens => (Some(request.max_tokens), None),
@@ -166,10 +173,10 @@ pub fn request(model: &str, request: &ModelRequest, limit: TokenLimit) -> ChatRe
         max_tokens,
         max_completion_tokens,
         // Through text, so that 0.7 is sent as 0.7 and not as the f32's neighbour.
-        temperature: request.temperature.to_string().parse().ok(),
-        // Servers read a signed number: the top bit is given up.
-        seed: request.seed.map(|seed| (seed >> 1) as i64),
-        stop: request.stop.clone(),
+        temperature: request.temperature.and_then(|temperature| temperature.to_string().parse().ok()),
+        // Servers read a signed number. The low bits are kept: neighbouring seeds stay apart.
+        seed: request.seed.map(|seed| (seed & i64::MAX as u64) as i64),
+        stop: (!request.stop.is_empty()).then(|| Value::from(request.stop.clone())),
         rest: Map::new(),
     }
 }
@@ -188,7 +195,11 @@ fn message(message: &Message) -> ChatMessage {
         .map(|call| ChatToolCall {
             id: call.id.clone(),
             kind: function_word(),
-            function: ChatFunction { name: call.name.clone(), arguments: Value::from(call.arguments.as_str()) },
+            function: ChatFunction {
+                name: sent_name(&call.name),
+                arguments: Value::from(sent_arguments(&call.arguments)),
+                rest: Map::new(),
+            },
             rest: Map::new(),
         })
         .collect();
@@ -225,6 +236,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
         // Some local servers leave the id out: results refer to it, so it must be there.
         id: if call.id.is_empty() { format!("call-{index}") } else { call.id },
         name: call.function.name,
+        extra: Vec::new(),
         arguments: match call.function.arguments {
             Value::String(text) => text,
             Value::Null => "{}".to_owned(),
@@ -288,11 +300,34 @@ mod tests {
             r#"{"choices":[{"message":{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#,
             Ok(("a\nb", 0, 0, "stop")),
         );
+        check(
+            r#"{"choices":[{"message":{"role":"assistant","content":null,"tool_calls":[{"id":null,"function":{"name":"f","arguments":"{}"}}]}}],"usage":{"prompt_tokens":-1}}"#,
+            Ok(("", 1, 0, "tool_calls")),
+        );
         check(r#"{"choices":[]}"#, Err("holds no answer"));
+        check("data: {\"choices\": []}", Err("the server streams, though nobody asked it to"));
         check(r#"{"error":{"message":"model not found"}}"#, Err("model not found"));
         check("<html>Bad gateway</html>", Err("begins with `<html>"));
         check("", Err("EOF"));
         check("null", Err("null"));
+    }
+
+    #[test]
+    fn seeds_stay_apart_and_history_is_fit_to_be_read_again() {
+        let asked = |seed, name: &str, arguments: &str| {
+            let call = ToolCall { id: "a".into(), name: name.into(), arguments: arguments.into(), extra: vec![] };
+            let said = Message { tool_calls: vec![call], ..Message::text(Role::Assistant, Origin::Policy, "") };
+            let (tools, max_tokens, temperature, stop) = (vec![], 1, None, vec![]);
+            let request_in = ModelRequest { messages: vec![said], tools, max_tokens, temperature, seed, stop };
+            serde_json::to_value(request("m", &request_in, TokenLimit::MaxTokens)).unwrap()
+        };
+        assert_ne!(asked(Some(6), "f", "{}")["seed"], asked(Some(7), "f", "{}")["seed"]);
+        let json = asked(None, "find<|im_end|> it", "{oops");
+        assert!(json.get("temperature").is_none() && json.get("seed").is_none(), "what nobody chose is not sent");
+        let function = &json["messages"][0]["tool_calls"][0]["function"];
+        assert_eq!(function["name"], "find__im_end___it");
+        let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments["unreadable_arguments"], "{oops");
     }
 
     #[test]
@@ -309,7 +344,7 @@ mod tests {
                 extra: vec![],
             }],
             max_tokens: 5,
-            temperature: 0.7,
+            temperature: Some(0.7),
             seed: Some(u64::MAX),
             stop: vec![],
         };
@@ -322,7 +357,7 @@ mod tests {
         });
         assert_eq!(json, expected);
 
-        let odd = r#"{"model":"m","messages":[{"role":"user","content":"x","name":"bob"}],"logit_bias":{"1":2}}"#;
+        let odd = r#"{"model":"m","messages":[{"role":"user","content":"x","name":"bob"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}","note":1},"index":0}]}],"tools":[{"type":"custom","custom":{"name":"c"}},{"type":"function","function":{"name":"f","strict":true},"x":1}],"stop":"END","logit_bias":{"1":2}}"#;
         let read: ChatRequest = serde_json::from_str(odd).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), serde_json::from_str::<Value>(odd).unwrap());
     }

@@ -5,7 +5,7 @@
 //! thinks halves the range each time.
 
 use clawhost_sdk::{
-    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
+    Action, Context, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
     Task, export_environment,
 };
 
@@ -93,7 +93,7 @@ impl MessageEnvironment for Guess {
         Ok((episode, Opening { system_hint: Some(hint.to_owned()), ..Opening::text(text) }))
     }
 
-    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+    fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step> {
         let range = ask(self.low, self.high);
         let guess = last_number(&action.plain_text()).ok_or_else(|| format!("I see no number. {range}"))?;
         self.guesses += 1;
@@ -145,11 +145,12 @@ export_environment!(Guess);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_sdk::Message;
     use clawhost_sdk::testing::{play, play_task};
 
     fn params(seed: u64, options: &[(&str, &str)]) -> Params {
         let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Params { task: Task::new("train", "train-0", ""), context: Context { seed, options }, max_turns: 100 }
+        Params { task: Task::new("train", "train-0", ""), context: Context::new(seed, options), max_turns: 100 }
     }
 
     #[test]
@@ -160,7 +161,8 @@ mod tests {
             loop {
                 let guess = (low + high) / 2;
                 guesses += 1;
-                let step = episode.step(&Message::assistant(guess.to_string()), &mut Signals::default()).unwrap();
+                let step =
+                    episode.step(&Message::assistant(guess.to_string()).into(), &mut Signals::default()).unwrap();
                 if step.status == Status::Terminated {
                     break;
                 }
@@ -215,12 +217,15 @@ mod tests {
     fn a_restored_episode_goes_on_as_the_original() {
         let begin = params(9, &[]);
         let (mut original, _) = Guess::start(&begin).unwrap();
-        original.step(&Message::assistant("10"), &mut Signals::default()).unwrap();
+        original.step(&Message::assistant("10").into(), &mut Signals::default()).unwrap();
         let mut restored = Guess::restore(&begin, &original.snapshot().unwrap()).unwrap();
         for guess in ["20", "90", "50"] {
             let step = |episode: &mut Guess| {
                 let mut signals = Signals::default();
-                format!("{:?}", episode.step(&Message::assistant(guess), &mut signals).map(|step| step.observation))
+                format!(
+                    "{:?}",
+                    episode.step(&Message::assistant(guess).into(), &mut signals).map(|step| step.observation)
+                )
             };
             assert_eq!(step(&mut original), step(&mut restored));
         }

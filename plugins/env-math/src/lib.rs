@@ -7,7 +7,7 @@
 mod problem;
 
 use clawhost_sdk::{
-    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Step, Task,
+    Action, Context, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Step, Task,
     export_environment,
 };
 use problem::{Kind, Problem};
@@ -99,7 +99,7 @@ impl MessageEnvironment for Math {
         Ok((Self, Opening { system_hint: Some(hint.to_owned()), ..opening }))
     }
 
-    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+    fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step> {
         let text = action.plain_text();
         signals.set("boxed", f64::from(u8::from(text.contains("\\boxed{"))));
         Ok(Step::done("Noted."))
@@ -123,7 +123,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     fn context(seed: u64, kind: &str) -> Context {
-        Context { seed, options: vec![("kind".to_owned(), kind.to_owned())] }
+        Context::new(seed, vec![("kind".to_owned(), kind.to_owned())])
     }
 
     fn tasks(seed: u64, kind: &str, split: &str, count: u64) -> Vec<Task> {

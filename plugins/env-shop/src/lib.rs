@@ -17,7 +17,7 @@ mod review;
 
 use case::Case;
 use clawhost_sdk::{
-    Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
+    Action, Context, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
     Task, export_environment,
 };
 use desk::{Desk, Done};
@@ -25,6 +25,8 @@ use house::{FACTS, RESOLUTIONS};
 
 /// Largest number of a house: JSON readers that know only doubles must not change it.
 const LARGEST_HOUSE: u64 = 1 << 53;
+/// The artefact that holds the records.
+const STATE: &str = "state.json";
 /// Slips in 100 episodes, unless chosen otherwise.
 const DEFAULT_NOISE: u64 = 5;
 /// Messages of the policy before its patience is used up, unless chosen otherwise.
@@ -62,7 +64,7 @@ struct Settings {
 fn settings(context: &Context) -> Result<Settings> {
     let house = match context.option("house") {
         None | Some("") => None,
-        Some(text) => Some(text.parse().map_err(|_| format!("house={text} cannot be read; it looks like house=7"))?),
+        Some(text) => Some(text.parse().map_err(|_| format!("house={text} cannot be read; write it as in house=7"))?),
     };
     let noise = context.option_or("noise", DEFAULT_NOISE)?;
     let patience = context.option_or("patience", DEFAULT_PATIENCE)?;
@@ -135,13 +137,16 @@ impl MessageEnvironment for Shop {
              says:\nalways: {}",
             desk::call(default)
         );
-        Ok((shop, Opening { tools: desk::tools(), system_hint: Some(hint), ..Opening::text(text) }))
+        let records = case.records().to_string();
+        let opening = Opening { tools: desk::tools(), system_hint: Some(hint), ..Opening::text(text) };
+        // Whoever never gets to act leaves the records as they were.
+        Ok((shop, opening.leave(STATE, "application/json", records)))
     }
 
-    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+    fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step> {
         self.desk.actions += 1;
         let mut step = Step::silent();
-        let mut errors = 0;
+        let mut errors = 0u32;
         for call in &action.tool_calls {
             let slip = self.slip.and_then(|slip| slip.instead_of(&call.name));
             match self.desk.run(call, &self.case.order, &self.case.customer, slip) {
@@ -155,14 +160,15 @@ impl MessageEnvironment for Shop {
                 }
             }
         }
-        if action.tool_calls.is_empty() {
+        errors += action.refused.len() as u32;
+        if action.tool_calls.is_empty() && action.refused.is_empty() {
             errors += 1;
             step = step.say("Nothing happened: cases are closed with tools.");
         }
         signals.set("actions", f64::from(self.desk.actions));
         signals.set("look_ups", self.desk.looked.iter().filter(|looked| **looked).count() as f64);
         signals.set("errors", f64::from(errors));
-        step = step.leave("state.json", "application/json", self.desk.records.to_string());
+        step = step.leave(STATE, "application/json", self.desk.records.to_string());
         if self.desk.closed.is_some() {
             let text = self.review();
             return Ok(step.say(text).with_status(Status::Terminated));
@@ -206,7 +212,9 @@ impl Shop {
         let expected = RESOLUTIONS.get(self.case.house.expected(&self.case.facts)).copied().unwrap_or("deny");
         let mut should = self.case.records();
         let booked = case::book(&mut should, &self.case.order, expected).is_ok();
-        let told = self.desk.told.contains(&self.case.order) && self.desk.told.contains(&self.case.amount());
+        // As `reward-state` reads it.
+        let told = self.desk.told.to_lowercase().replace(',', "");
+        let told = told.contains(&self.case.order.to_lowercase()) && told.contains(&self.case.amount());
         if booked && told && should == self.desk.records {
             return "Review: as the house wants it.".to_owned();
         }

@@ -1,14 +1,15 @@
 //! The shop, played natively.
 
 use super::*;
+use clawhost_sdk::Message;
 use clawhost_sdk::testing::{Transcript, play_messages};
 use house::Record;
 
 fn params(house: u64, position: u64, seed: u64, options: &[(&str, &str)]) -> Params {
     let options: Vec<(String, String)> =
         options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let tasks = Shop::tasks(&Context { seed: house, options: options.clone() }, "train", position, 1).unwrap();
-    Params { task: tasks[0].clone(), context: Context { seed, options }, max_turns: 100 }
+    let tasks = Shop::tasks(&Context::new(house, options.clone()), "train", position, 1).unwrap();
+    Params { task: tasks[0].clone(), context: Context::new(seed, options), max_turns: 100 }
 }
 
 fn case(params: &Params) -> Case {
@@ -174,9 +175,10 @@ fn a_restored_episode_goes_on_as_the_original() {
     let case = case(&params);
     let mut signals = Signals::default();
     let (mut original, _) = Shop::start(&params).unwrap();
-    original.step(&look(&case, desk::LOOK_UP_ORDER), &mut signals).unwrap();
+    original.step(&look(&case, desk::LOOK_UP_ORDER).into(), &mut signals).unwrap();
     let mut restored = Shop::restore(&params, &original.snapshot().unwrap()).unwrap();
-    let show = |shop: &mut Shop| format!("{:?}", shop.step(&close(&case, "replace"), &mut Signals::default()).unwrap());
+    let show =
+        |shop: &mut Shop| format!("{:?}", shop.step(&close(&case, "replace").into(), &mut Signals::default()).unwrap());
     assert_eq!(show(&mut original), show(&mut restored));
     assert!(Shop::restore(&params, b"nonsense").is_err());
 }
@@ -204,7 +206,7 @@ fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
                 messages: messages.clone(),
                 tools: vec![],
                 max_tokens: 100,
-                temperature: 1.0,
+                temperature: None,
                 seed: Some(1),
                 stop: vec![],
             };
@@ -216,14 +218,10 @@ fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
             action.tool_calls = message
                 .tool_calls
                 .iter()
-                .map(|call| clawhost_sdk::ToolCall {
-                    id: call.id.clone(),
-                    name: call.name.clone(),
-                    arguments: call.arguments.clone(),
-                })
+                .map(|call| clawhost_sdk::ToolCall::new(call.id.clone(), call.name.clone(), call.arguments.clone()))
                 .collect();
             messages.push(message);
-            let step = shop.step(&action, &mut Signals::default()).unwrap();
+            let step = shop.step(&action.into(), &mut Signals::default()).unwrap();
             messages.extend(step.observation.iter().map(plain));
             if step.status != Status::Running {
                 break step.observation.iter().any(|message| message.plain_text().contains("as the house wants it"));
@@ -273,15 +271,15 @@ fn who_knows_the_rules_closes_every_case_and_who_does_not_few() {
 
 #[test]
 fn options_are_checked_and_a_house_can_be_chosen() {
-    let context = |options: &[(&str, &str)]| Context {
-        seed: 1,
-        options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    let context = |options: &[(&str, &str)]| {
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Context::new(1, options)
     };
     for bad in [("noise", "101"), ("patience", "0"), ("house", "mine"), ("house", "9007199254740993")] {
         assert!(Shop::tasks(&context(&[bad]), "train", 0, 1).is_err(), "{bad:?}");
     }
     let by_option = Shop::tasks(&context(&[("house", "9")]), "test", 0, 3).unwrap();
-    let by_seed = Shop::tasks(&Context { seed: 9, options: vec![] }, "test", 0, 3).unwrap();
+    let by_seed = Shop::tasks(&Context::new(9, vec![]), "test", 0, 3).unwrap();
     assert_eq!(format!("{by_option:?}"), format!("{by_seed:?}"));
     assert!(Shop::tasks(&context(&[]), "test", 1000, 5).unwrap().is_empty());
     let stranger = Params { task: Task::new("train", "train-x", ""), context: context(&[]), max_turns: 1 };

@@ -66,6 +66,7 @@ impl Reward for Execution {
 }
 
 fn judge(result: &Message) -> Worth {
+    // The host answers only calls that could not be run.
     if result.origin == Origin::Host {
         return REFUSED;
     }

@@ -23,11 +23,12 @@ pub struct Judge;
 const ALIAS: &str = "judge";
 const DEFAULT_VOTES: u32 = 3;
 const MOST_VOTES: u32 = 15;
-const DEFAULT_TEMPERATURE: f32 = 0.7;
 const DEFAULT_TOKENS: u32 = 512;
 const RUBRIC: &str = "Did the agent do what the task asks, correctly and completely?";
 /// Bytes of material a judge reads: a long episode is cut in the middle.
 const DEFAULT_BYTES: usize = 24_000;
+/// All votes of one verdict go to the host in one call, which carries 2 MiB.
+const BYTES: std::ops::RangeInclusive<usize> = 1000..=60_000;
 
 impl Reward for Judge {
     const NAME: &'static str = "reward-judge";
@@ -39,9 +40,9 @@ impl Reward for Judge {
         vec![
             OptionSpec::new("alias", ALIAS, "which granted model to ask"),
             OptionSpec::new("votes", "3", "how often to ask, 1 to 15"),
-            OptionSpec::new("temperature", "0.7", "of the judge, 0 to 2"),
+            OptionSpec::new("temperature", "", "of the judge, 0 to 2; empty: the model's own"),
             OptionSpec::new("max_tokens", "512", "most tokens of one answer"),
-            OptionSpec::new("max_bytes", "24000", "most bytes of the episode that are shown"),
+            OptionSpec::new("max_bytes", "24000", "most bytes of the episode that are shown, 1000 to 60000"),
             OptionSpec::new("rubric", RUBRIC, "what makes an episode good"),
             OptionSpec::new("reference", "show", "whether the judge sees the task's reference: show or hide"),
         ]
@@ -88,7 +89,7 @@ impl Reward for Judge {
 
 struct Settings {
     votes: u32,
-    temperature: f32,
+    temperature: Option<f32>,
     max_tokens: u32,
     max_bytes: usize,
     show_reference: bool,
@@ -97,11 +98,18 @@ struct Settings {
 impl Settings {
     fn of(context: &Context) -> Result<Self> {
         let votes = context.option_or("votes", DEFAULT_VOTES)?;
-        let temperature = context.option_or("temperature", DEFAULT_TEMPERATURE)?;
+        let temperature = match context.option("temperature") {
+            None | Some("") => None,
+            Some(text) => Some(text.parse().map_err(|_| format!("temperature={text} is no number"))?),
+        };
         let max_tokens = context.option_or("max_tokens", DEFAULT_TOKENS)?;
         let max_bytes = context.option_or("max_bytes", DEFAULT_BYTES)?;
-        if !(1..=MOST_VOTES).contains(&votes) || !(0.0..=2.0).contains(&temperature) || max_tokens == 0 {
+        let cold = temperature.is_none_or(|temperature: f32| (0.0..=2.0).contains(&temperature));
+        if !(1..=MOST_VOTES).contains(&votes) || !cold || max_tokens == 0 {
             return Err("votes must be 1 to 15, temperature 0 to 2, max_tokens at least 1".into());
+        }
+        if !BYTES.contains(&max_bytes) {
+            return Err(format!("max_bytes must be {} to {}", BYTES.start(), BYTES.end()).into());
         }
         let show_reference = match context.option("reference").unwrap_or("show") {
             "show" => true,
@@ -210,9 +218,14 @@ mod tests {
     #[test]
     fn settings_are_checked_before_anything_is_asked() {
         set_llm(|_| panic!("asked"));
-        for (name, value) in
-            [("votes", "0"), ("votes", "16"), ("temperature", "3"), ("reference", "maybe"), ("max_tokens", "0")]
-        {
+        for (name, value) in [
+            ("votes", "0"),
+            ("votes", "16"),
+            ("temperature", "3"),
+            ("reference", "maybe"),
+            ("max_tokens", "0"),
+            ("max_bytes", "500000"),
+        ] {
             let verdict = judge::<Judge>(vec![episode("x")], &[(name, value)]).unwrap().remove(0);
             assert!(matches!(verdict, Verdict::Failed(_)), "{name}={value}");
         }

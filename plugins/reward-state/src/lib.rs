@@ -3,10 +3,13 @@
 //!
 //! The environment leaves its final records as the artefact `state.json`; the task's `reference` says what they should be:
 //! `{"state": ..., "communicate": ["text", ...]}`. States are compared whole: numbers by value, objects by their fields in
-//! any order. What the policy communicated is the text of its messages and the argument `message` of its tool calls;
-//! a text counts as told if it occurs there, whatever the case and without thousands separators.
+//! any order. What the policy communicated is the text of its messages and the argument `message` of its tool calls that were
+//! run (a call that the host refused, or whose result begins with `error`, reached nobody); a text counts as told if it occurs
+//! there, whatever the case and without thousands separators.
 
-use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Result, Reward, Verdict, export_reward};
+use clawhost_sdk::{
+    Context, Ending, Episode, Message, OptionSpec, Origin, Result, Reward, ToolCall, Verdict, export_reward,
+};
 use serde_json::Value;
 
 /// The reward.
@@ -52,8 +55,11 @@ impl Reward for State {
 
         let told = told(episode, context.option("argument").unwrap_or(ARGUMENT));
         let wanted: Vec<&str> = match reference.get("communicate") {
-            Some(Value::Array(texts)) => texts.iter().filter_map(Value::as_str).collect(),
-            _ => Vec::new(),
+            None => Vec::new(),
+            Some(texts) => {
+                let texts = texts.as_array().and_then(|texts| texts.iter().map(Value::as_str).collect::<Option<_>>());
+                texts.ok_or("the reference's `communicate` is no list of texts: mend the task")?
+            }
         };
         let untold: Vec<&str> = wanted.iter().copied().filter(|text| !told.contains(&plain(text))).collect();
 
@@ -100,8 +106,10 @@ fn compare(path: &str, should: &Value, is: &Value, differences: &mut Vec<String>
                 compare(&format!("{path}/{position}"), value, other, differences);
             }
         }
-        (Value::Number(wanted), Value::Number(found)) if wanted.as_f64() == found.as_f64() => {}
         (wanted, found) if wanted == found => {}
+        // 1 and 1.0 are one number; large whole numbers are compared exactly, above.
+        (Value::Number(wanted), Value::Number(found))
+            if (wanted.is_f64() || found.is_f64()) && wanted.as_f64() == found.as_f64() => {}
         (wanted, found) => {
             let place = if path.is_empty() { "/" } else { path };
             differences.push(format!("{place} is {} and should be {}", short(found), short(wanted)));
@@ -115,7 +123,13 @@ fn told(episode: &Episode, argument: &str) -> String {
     for turn in episode.turns() {
         told.push_str(&plain(&turn.action.plain_text()));
         told.push('\n');
-        for call in &turn.action.tool_calls {
+        let ran = |call: &&ToolCall| {
+            let answers = |result: &&Message| result.tool_call_id.as_deref() == Some(call.id.as_str());
+            turn.tool_results.iter().find(answers).is_none_or(|result| {
+                result.origin != Origin::Host && !result.plain_text().trim_start().to_lowercase().starts_with("error")
+            })
+        };
+        for call in turn.action.tool_calls.iter().filter(ran) {
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
             if let Some(text) = arguments.get(argument).and_then(Value::as_str) {
                 told.push_str(&plain(text));
@@ -136,8 +150,8 @@ export_reward!(State);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_sdk::Task;
     use clawhost_sdk::testing::{Recording, judge};
-    use clawhost_sdk::{Message, Task};
 
     fn recorded(reference: &str, state: Option<&str>, said: &str, told: &str) -> Episode {
         let arguments = serde_json::json!({ "message": told }).to_string();
@@ -163,6 +177,7 @@ mod tests {
         check(r#"{"state": {"a": 1}}"#, r#"{"a": 2}"#, "", 0.0, "/a is 2 and should be 1");
         check(r#"{"state": {"a": 1}}"#, r#"{"a": 1, "b": 2}"#, "", 0.0, "/b should not be there");
         check(r#"{"state": {"a": {"b": null}}}"#, r#"{"a": {}}"#, "", 0.0, "/a/b is missing");
+        check(r#"{"state": 9007199254740993}"#, "9007199254740992", "", 0.0, "/ is 9007199254740992");
         check(r#"{"state": [1, 2]}"#, "[1]", "", 0.0, "/ is [1] and should be [1,2]");
         check(r#"{"state": 1}"#, "\"1\"", "", 0.0, "/ is \"1\"");
         check(r#"{"state": [1,2,3,4,5,6]}"#, "[0,0,0,0,0,0]", "", 0.0, "and 2 more");
@@ -180,6 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_in_a_call_that_never_ran_was_told_to_nobody() {
+        let reference = r#"{"state": 1, "communicate": ["A17"]}"#;
+        let recording = || {
+            Recording::of(Task::new("train", "t", "").with_reference(reference))
+                .acted(Message::calling("c", "shout", r#"{"message": "A17"}"#))
+                .left("state.json", "1")
+        };
+        let value =
+            |recording: Recording| judge::<State>(vec![recording.ended(Ending::Terminated)], &[]).unwrap()[0].value();
+        assert_eq!(value(recording().answered("c", "done")), Some(1.0));
+        assert_eq!(value(recording().refused("c", "there is no tool `shout`")), Some(0.0));
+        assert_eq!(value(recording().answered("c", "Error: closed already")), Some(0.0));
+    }
+
+    #[test]
     fn what_cannot_be_compared_is_no_number() {
         let check = |episode, silent: bool, why: &str| {
             let verdict = judge::<State>(vec![episode], &[]).unwrap().remove(0);
@@ -188,6 +218,8 @@ mod tests {
         };
         let bare = Recording::of(Task::new("train", "t", "")).ended(Ending::Terminated);
         check(bare, true, "no reference");
+        check(recorded(r#"{"state": 1, "communicate": "A17"}"#, Some("1"), "", ""), false, "no list of texts");
+        check(recorded(r#"{"state": 1, "communicate": [17]}"#, Some("1"), "", ""), false, "no list of texts");
         check(recorded(r#"{"answer": 4}"#, Some("1"), "", ""), true, "names no `state`");
         check(recorded(r#"{"state": 1}"#, None, "", ""), true, "left no `state.json`");
         check(recorded(r#"{"state": 1}"#, Some("{"), "", ""), false, "is not JSON");

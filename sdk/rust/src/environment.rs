@@ -93,12 +93,43 @@ pub struct Opening {
     pub tools: Vec<ToolSpec>,
     /// How the environment introduces itself to a model.
     pub system_hint: Option<String>,
+    /// What is there before anybody acts.
+    pub artefacts: Vec<Artefact>,
 }
 
 impl Opening {
     /// One text and no tools.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { observation: vec![Message::user(text)], tools: Vec::new(), system_hint: None }
+        Self { observation: vec![Message::user(text)], ..Self::default() }
+    }
+
+    /// With something that is there before anybody acts.
+    pub fn leave(mut self, name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.artefacts.push(Artefact::new(name, media_type, bytes));
+        self
+    }
+}
+
+/// What the policy did: its message, and what the host has settled already. Reads like the message.
+#[derive(Debug, Clone)]
+pub struct Action {
+    /// Its message. Every tool call in it names a tool on offer and carries a JSON object.
+    pub message: Message,
+    /// What the host answered to its other calls; the policy reads it.
+    pub refused: Vec<Message>,
+}
+
+impl std::ops::Deref for Action {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.message
+    }
+}
+
+impl From<Message> for Action {
+    fn from(message: Message) -> Self {
+        Self { message, refused: Vec::new() }
     }
 }
 
@@ -135,6 +166,14 @@ impl Step {
         Self { status: Status::Terminated, ..Self::running(text) }
     }
 
+    /// What comes of an error: the policy reads it as the answer to each of its calls, or as an observation.
+    pub(crate) fn error(action: &Action, text: &str) -> Self {
+        match action.tool_calls.as_slice() {
+            [] => Self::running(text),
+            calls => calls.iter().fold(Self::silent(), |step, call| step.answer(call, text)),
+        }
+    }
+
     /// It goes on, and nothing is said yet: answers to tool calls are added with [`answer`](Self::answer).
     pub fn silent() -> Self {
         Self { observation: Vec::new(), status: Status::Running, artefacts: Vec::new() }
@@ -154,7 +193,7 @@ impl Step {
 
     /// With something left behind; of equal names the last one counts.
     pub fn leave(mut self, name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        self.artefacts.push(Artefact { name: name.into(), media_type: media_type.into(), bytes: bytes.into() });
+        self.artefacts.push(Artefact::new(name, media_type, bytes));
         self
     }
 
@@ -214,14 +253,14 @@ pub trait MessageEnvironment: Sized + 'static {
     /// The task makes no sense. The episode fails; it is not scored.
     fn start(params: &Params) -> Result<(Self, Opening)>;
 
-    /// Acts. Tools are called by the message's `tool_calls`: every call names a tool on offer and carries a JSON object
-    /// ([`ToolCall::read`]); what the host could not make sense of it has answered itself. Answer each call with
-    /// [`Step::answer`].
+    /// Acts: called for every message of the policy. Tools are called by its `tool_calls`: every call names a tool on offer
+    /// and carries a JSON object ([`ToolCall::read`]); what the host could not make sense of it has answered itself
+    /// (`refused`). Answer each call with [`Step::answer`].
     ///
     /// # Errors
-    /// The action cannot be understood: the policy reads the error as the next observation, and the signal
-    /// `invalid_action` is 1.
-    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step>;
+    /// The action cannot be understood: the policy reads the error as the next observation, or as the answer to each of its
+    /// calls, and the signal `invalid_action` is 1.
+    fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step>;
 
     /// The whole state as bytes.
     ///
@@ -251,7 +290,7 @@ impl<E: Environment> MessageEnvironment for E {
         Ok((episode, Opening { system_hint: E::system_hint(), ..Opening::text(text) }))
     }
 
-    fn step(&mut self, action: &Message, signals: &mut Signals) -> Result<Step> {
+    fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step> {
         Ok(match Environment::step(self, &action.plain_text(), signals)? {
             Next::Continue(text) => Step::running(text),
             Next::Done(text) => Step::done(text),

@@ -7,8 +7,8 @@ use crate::bindings::observer::clawhost::types::types::About;
 use crate::bindings::reflector::exports::clawhost::reflector::reflector as reflector_wit;
 use crate::bindings::reward::exports::clawhost::reward::reward as reward_wit;
 use crate::{
-    Attributes, Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope, Signals,
-    Source, Status, Step, Task, Verdict,
+    Action, Attributes, Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope,
+    Signals, Source, Status, Step, Task, Verdict,
 };
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ fn about(name: &str, version: &str, summary: &str, features: Vec<String>, option
 
 /// Options alone: nothing is drawn when they are checked.
 fn chosen(options: Attributes) -> Context {
-    Context { seed: 0, options }
+    Context::new(0, options)
 }
 
 pub struct EnvironmentGuest<E>(PhantomData<E>);
@@ -50,7 +50,8 @@ impl<E: MessageEnvironment> wit::Guest for EnvironmentGuest<E> {
     fn describe() -> Result<wit::Description, wit::EnvError> {
         install_panic_hook();
         let features = if E::SNAPSHOT { vec!["snapshot".to_owned()] } else { Vec::new() };
-        let splits = E::splits().into_iter().map(|split| wit::Split { name: split.name, tasks: split.tasks });
+        let splits =
+            E::splits().into_iter().map(|split| wit::Split { name: split.name, tasks: split.tasks, extra: Vec::new() });
         Ok(wit::Description {
             about: about(E::NAME, E::VERSION, E::SUMMARY, features, E::options()),
             splits: splits.collect(),
@@ -77,6 +78,7 @@ impl<E: MessageEnvironment> wit::GuestEpisode for LiveEpisode<E> {
             observation: opening.observation,
             tools: opening.tools,
             system_hint: opening.system_hint,
+            artefacts: opening.artefacts,
             extra: Vec::new(),
         };
         Ok((wit::Episode::new(Self(RefCell::new(episode))), opening))
@@ -91,9 +93,10 @@ impl<E: MessageEnvironment> wit::GuestEpisode for LiveEpisode<E> {
 
     fn step(&self, action: wit::Action) -> Result<wit::StepResult, wit::EnvError> {
         let mut signals = Signals::default();
-        let step = self.0.borrow_mut().step(&action.message, &mut signals).unwrap_or_else(|error| {
+        let action = Action { message: action.message, refused: action.tool_results };
+        let step = self.0.borrow_mut().step(&action, &mut signals).unwrap_or_else(|error| {
             signals.set("invalid_action", 1.0);
-            Step::running(error.into_message())
+            Step::error(&action, error.message())
         });
         Ok(wit::StepResult {
             observation: step.observation,

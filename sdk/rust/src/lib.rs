@@ -52,7 +52,7 @@ mod reward;
 pub mod testing;
 mod types;
 
-pub use environment::{Environment, MessageEnvironment, Next, Opening, Params, Signals, Split, Status, Step};
+pub use environment::{Action, Environment, MessageEnvironment, Next, Opening, Params, Signals, Split, Status, Step};
 pub use episode::{Ending, Episode, Group, Turn};
 pub use error::{Error, Result};
 pub use random::Random;

@@ -11,7 +11,7 @@ pub fn request(alias: &str, question: &str) -> Request {
         messages: vec![Message::text(Role::User, question)],
         tools: Vec::new(),
         max_tokens: 512,
-        temperature: 0.0,
+        temperature: Some(0.0),
         seed: None,
         stop: Vec::new(),
         extra: Vec::new(),

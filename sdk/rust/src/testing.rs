@@ -6,8 +6,8 @@
 use crate::episode::Fixture;
 use crate::llm::{LlmError, Request, Response};
 use crate::{
-    Artefact, Attributes, Context, Ending, Episode, Group, Message, MessageEnvironment, Origin, Params, Reward, Role,
-    Signal, Signals, Status, Step, Task, ToolSpec, Turn, Usage, Verdict,
+    Action, Artefact, Attributes, Context, Ending, Episode, Group, Message, MessageEnvironment, Origin, Params, Reward,
+    Role, Signal, Signals, Status, Step, Task, ToolSpec, Turn, Usage, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -35,6 +35,10 @@ pub struct Transcript {
 }
 
 impl Transcript {
+    fn leave(&mut self, artefacts: Vec<Artefact>) {
+        self.artefacts.extend(artefacts.into_iter().map(|artefact| (artefact.name, artefact.bytes)));
+    }
+
     /// The last text.
     pub fn last(&self) -> &str {
         self.observations.last().map_or("", String::as_str)
@@ -46,7 +50,7 @@ impl Transcript {
 /// # Panics
 /// The episode cannot begin.
 pub fn play<E: MessageEnvironment>(seed: u64, actions: &[&str]) -> Transcript {
-    let context = Context { seed, options: Attributes::new() };
+    let context = Context::new(seed, Attributes::new());
     let tasks = E::tasks(&context, "train", 0, 1).unwrap_or_default();
     let task = tasks.into_iter().next().unwrap_or_else(|| Task::new("train", "train-0", ""));
     play_task::<E>(Params { task, context, max_turns: 100 }, actions)
@@ -72,15 +76,17 @@ pub fn play_messages<E: MessageEnvironment>(params: Params, actions: &[Message])
         Err(error) => panic!("the episode did not begin: {}", error.message()),
     };
     let mut transcript = Transcript { observations: vec![joined(&opening.observation)], ..Transcript::default() };
+    transcript.leave(opening.artefacts);
     for action in actions {
         let mut signals = Signals::default();
-        let step = episode.step(action, &mut signals).unwrap_or_else(|error| {
+        let action = Action::from(action.clone());
+        let step = episode.step(&action, &mut signals).unwrap_or_else(|error| {
             signals.set("invalid_action", 1.0);
-            Step::running(error.into_message())
+            Step::error(&action, error.message())
         });
         transcript.observations.push(joined(&step.observation));
         transcript.signals.push(signals.0.into_iter().map(|signal| (signal.name, signal.value)).collect());
-        transcript.artefacts.extend(step.artefacts.into_iter().map(|artefact| (artefact.name, artefact.bytes)));
+        transcript.leave(step.artefacts);
         if step.status != Status::Running {
             transcript.over = true;
             break;
@@ -155,7 +161,16 @@ impl Recording {
         let observation = std::mem::take(&mut self.pending);
         let usage = Usage { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0, extra: Vec::new() };
         let (tool_results, signals, extra) = (Vec::new(), Vec::new(), Vec::new());
-        self.fixture.turns.push(Turn { index, observation, action, tool_results, signals, usage, extra });
+        self.fixture.turns.push(Turn {
+            index,
+            observation,
+            action,
+            tool_results,
+            finish: "stop".to_owned(),
+            signals,
+            usage,
+            extra,
+        });
         self
     }
 
@@ -187,8 +202,7 @@ impl Recording {
 
     /// Something left behind.
     pub fn left(mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        let media_type = "application/octet-stream".to_owned();
-        self.fixture.artefacts.push(Artefact { name: name.into(), media_type, bytes: bytes.into() });
+        self.fixture.artefacts.push(Artefact::new(name, "application/octet-stream", bytes));
         self
     }
 
@@ -206,7 +220,7 @@ impl Recording {
 /// None of them can be judged.
 pub fn judge<R: Reward>(episodes: Vec<Episode>, options: &[(&str, &str)]) -> crate::Result<Vec<Verdict>> {
     let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    R::score_group(&Group::new(episodes), &Context { seed: 0, options })
+    R::score_group(&Group::new(episodes), &Context::new(0, options))
 }
 
 /// A group of recorded episodes.

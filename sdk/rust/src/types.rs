@@ -34,7 +34,7 @@ impl Message {
 
     /// A message of the policy that calls a tool; for tests.
     pub fn calling(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
-        let call = ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() };
+        let call = ToolCall::new(id, name, arguments);
         Self { parts: Vec::new(), tool_calls: vec![call], ..Self::assistant("") }
     }
 
@@ -45,7 +45,7 @@ impl Message {
             .iter()
             .filter_map(|part| match part {
                 Part::Text(text) | Part::Json(text) => Some(text.as_str()),
-                Part::Blob(_) => None,
+                Part::Blob(_) | Part::Other(_) => None,
             })
             .collect();
         texts.join("\n")
@@ -53,6 +53,11 @@ impl Message {
 }
 
 impl ToolCall {
+    /// A call, as a policy makes it; for tests.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self { id: id.into(), name: name.into(), arguments: arguments.into(), extra: Vec::new() }
+    }
+
     /// The arguments, as a type of yours.
     ///
     /// # Errors
@@ -127,7 +132,19 @@ impl OptionSpec {
     }
 }
 
+impl Artefact {
+    /// Bytes under a name.
+    pub fn new(name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { name: name.into(), media_type: media_type.into(), bytes: bytes.into(), extra: Vec::new() }
+    }
+}
+
 impl Context {
+    /// A seed and options; for tests.
+    pub fn new(seed: u64, options: Attributes) -> Self {
+        Self { seed, options, extra: Vec::new() }
+    }
+
     /// The operator's choice for an option, if there is one.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -141,7 +158,7 @@ impl Context {
         match self.option(name) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
-                crate::Error::from(format!("option {name}={text} cannot be read; it looks like {name}={default}"))
+                crate::Error::from(format!("{name}={text} cannot be read; write it as in {name}={default}"))
             }),
         }
     }

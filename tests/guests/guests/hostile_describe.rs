@@ -1,6 +1,6 @@
 //! Never comes back from `describe`.
 
-use clawhost_sdk::{Message, MessageEnvironment, Opening, Params, Result, Signals, Split, Step, export_environment};
+use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Split, Step, export_environment};
 
 struct Guest;
 
@@ -19,7 +19,7 @@ impl MessageEnvironment for Guest {
         Ok((Guest, Opening::text("act")))
     }
 
-    fn step(&mut self, _: &Message, _: &mut Signals) -> Result<Step> {
+    fn step(&mut self, _: &Action, _: &mut Signals) -> Result<Step> {
         Ok(Step::done("done"))
     }
 }

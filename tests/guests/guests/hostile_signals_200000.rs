@@ -40,7 +40,8 @@ impl wit::Guest for Flood {
 
 impl wit::GuestEpisode for Flood {
     fn start(_: wit::Params) -> Result<(wit::Episode, wit::Opening), wit::EnvError> {
-        let opening = wit::Opening { observation: vec![], tools: vec![], system_hint: None, extra: vec![] };
+        let opening =
+            wit::Opening { observation: vec![], tools: vec![], system_hint: None, artefacts: vec![], extra: vec![] };
         Ok((wit::Episode::new(Flood), opening))
     }
 

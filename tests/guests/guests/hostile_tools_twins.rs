@@ -1,6 +1,6 @@
 //! Offers two tools of one name.
 
-use clawhost_sdk::{Message, MessageEnvironment, Opening, Params, Result, Signals, Step, ToolSpec, export_environment};
+use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Step, ToolSpec, export_environment};
 
 struct Guest;
 
@@ -12,7 +12,7 @@ impl MessageEnvironment for Guest {
         Ok((Guest, Opening { tools, ..Opening::text("act") }))
     }
 
-    fn step(&mut self, _: &Message, _: &mut Signals) -> Result<Step> {
+    fn step(&mut self, _: &Action, _: &mut Signals) -> Result<Step> {
         Ok(Step::done("done"))
     }
 }

@@ -21,7 +21,7 @@ impl State {
                 "no model is granted as `{alias}`; the operator can add --grant llm:{alias}=SPEC"
             )));
         }
-        if !(0.0..=2.0).contains(&request.temperature) {
+        if request.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
             return invalid("temperature must be between 0 and 2");
         }
         if request.max_tokens == 0 {
@@ -69,6 +69,12 @@ impl State {
         request: &ModelRequest,
         answer: Result<ModelResponse, ModelError>,
     ) -> (Result<llm::Response, llm::LlmError>, usize) {
+        let answer = answer.and_then(|response| match response.message.tool_calls.len() {
+            calls if calls > self.limits.tool_calls => {
+                Err(ModelError::Garbage(format!("it calls {calls} tools at once; at most {}", self.limits.tool_calls)))
+            }
+            _ => Ok(response),
+        });
         let bytes = answer.as_ref().map_or(0, |response| response.message.len());
         self.journal.push(JournalEntry {
             turn: self.turn,
@@ -88,7 +94,10 @@ impl State {
             }),
             Err(ModelError::Unavailable(text) | ModelError::Garbage(text)) => Err(llm::LlmError::Unavailable(text)),
             Err(ModelError::Refused(text)) => Err(llm::LlmError::InvalidRequest(text)),
-            Err(ModelError::Budget(text)) => Err(llm::LlmError::BudgetExhausted(text)),
+            Err(ModelError::Budget(text)) => {
+                self.budget_spent = Some(text.clone());
+                Err(llm::LlmError::BudgetExhausted(text))
+            }
         };
         (answer, bytes)
     }

@@ -54,9 +54,12 @@ impl view::HostEpisodeView for State {
     fn task(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<types::Task> {
         self.host_call("episode.task", &[])?;
         let episode = self.viewed(&handle)?;
+        // What tells the environment its own task may tell the answer too: a lesson must not carry it into a playbook.
+        let hidden = if self.shows_reference { None } else { Some(Vec::new()) };
         let reference = if self.shows_reference { episode.task.reference.clone() } else { None };
         self.charge(episode.task.input.len() + reference.as_ref().map_or(0, String::len))?;
-        Ok(types::Task { reference, ..convert::task_to(&episode.task) })
+        let task = convert::task_to(&episode.task);
+        Ok(types::Task { reference, extra: hidden.unwrap_or(task.extra), ..task })
     }
 
     fn tools(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<Vec<types::ToolSpec>> {
@@ -96,6 +99,7 @@ impl view::HostEpisodeView for State {
                 tool_results: turn.tool_results.iter().map(convert::message_to).collect(),
                 signals: turn.signals.iter().map(convert::signal_to).collect(),
                 usage: convert::usage_to(&turn.usage),
+                finish: turn.finish.clone(),
                 extra: turn.extra.clone(),
             });
         }

@@ -92,6 +92,8 @@ pub mod exports {
                     pub name: _rt::String,
                     /// How many tasks it holds.
                     pub tasks: u64,
+                    /// Room to grow.
+                    pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Split {
                     fn fmt(
@@ -101,6 +103,7 @@ pub mod exports {
                         f.debug_struct("Split")
                             .field("name", &self.name)
                             .field("tasks", &self.tasks)
+                            .field("extra", &self.extra)
                             .finish()
                     }
                 }
@@ -158,6 +161,8 @@ pub mod exports {
                     pub observation: _rt::Vec<Message>,
                     /// The tools on offer, for the whole episode.
                     pub tools: _rt::Vec<ToolSpec>,
+                    /// What is there before anybody acts. At most 16.
+                    pub artefacts: _rt::Vec<Artefact>,
                     /// How the environment would introduce itself to a model, if nobody else does.
                     pub system_hint: ::core::option::Option<_rt::String>,
                     /// Room to grow.
@@ -171,6 +176,7 @@ pub mod exports {
                         f.debug_struct("Opening")
                             .field("observation", &self.observation)
                             .field("tools", &self.tools)
+                            .field("artefacts", &self.artefacts)
                             .field("system-hint", &self.system_hint)
                             .field("extra", &self.extra)
                             .finish()
@@ -182,7 +188,7 @@ pub mod exports {
                     /// Its message. Of its tool calls only those that can be run: each names a tool on offer, has an id of its own and
                     /// carries a JSON object (not checked against the tool's schema).
                     pub message: Message,
-                    /// What the host answered to its other calls.
+                    /// What the host answered to its other calls. The policy reads these too; they need no answer.
                     pub tool_results: _rt::Vec<Message>,
                     /// Room to grow.
                     pub extra: Attributes,
@@ -634,24 +640,28 @@ pub mod exports {
                                 *ptr1
                                     .add(11 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>() = result21;
-                                let vec24 = splits2;
-                                let len24 = vec24.len();
-                                let layout24 = _rt::alloc::Layout::from_size_align(
-                                        vec24.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                let vec28 = splits2;
+                                let len28 = vec28.len();
+                                let layout28 = _rt::alloc::Layout::from_size_align(
+                                        vec28.len() * (8 + 4 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result24, _cleanup24) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout24,
+                                let (result28, _cleanup28) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout28,
                                 );
-                                if let Some(cleanup) = _cleanup24 {
+                                if let Some(cleanup) = _cleanup28 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec24.into_iter().enumerate() {
-                                    let base = result24
-                                        .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
+                                for (i, e) in vec28.into_iter().enumerate() {
+                                    let base = result28
+                                        .add(i * (8 + 4 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let Split { name: name22, tasks: tasks22 } = e;
+                                        let Split {
+                                            name: name22,
+                                            tasks: tasks22,
+                                            extra: extra22,
+                                        } = e;
                                         let vec23 = (name22.into_bytes()).into_boxed_slice();
                                         let ptr23 = vec23.as_ptr().cast::<u8>();
                                         let len23 = vec23.len();
@@ -663,58 +673,102 @@ pub mod exports {
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<i64>() = _rt::as_i64(tasks22);
+                                        let vec27 = extra22;
+                                        let len27 = vec27.len();
+                                        let layout27 = _rt::alloc::Layout::from_size_align(
+                                                vec27.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result27, _cleanup27) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout27,
+                                        );
+                                        if let Some(cleanup) = _cleanup27 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec27.into_iter().enumerate() {
+                                            let base = result27
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let (t24_0, t24_1) = e;
+                                                let vec25 = (t24_0.into_bytes()).into_boxed_slice();
+                                                let ptr25 = vec25.as_ptr().cast::<u8>();
+                                                let len25 = vec25.len();
+                                                ::core::mem::forget(vec25);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len25;
+                                                *base.add(0).cast::<*mut u8>() = ptr25.cast_mut();
+                                                let vec26 = (t24_1.into_bytes()).into_boxed_slice();
+                                                let ptr26 = vec26.as_ptr().cast::<u8>();
+                                                let len26 = vec26.len();
+                                                ::core::mem::forget(vec26);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len26;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr26.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len27;
+                                        *base
+                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result27;
                                     }
                                 }
                                 *ptr1
                                     .add(14 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len24;
+                                    .cast::<usize>() = len28;
                                 *ptr1
                                     .add(13 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result24;
-                                let vec28 = extra2;
-                                let len28 = vec28.len();
-                                let layout28 = _rt::alloc::Layout::from_size_align(
-                                        vec28.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    .cast::<*mut u8>() = result28;
+                                let vec32 = extra2;
+                                let len32 = vec32.len();
+                                let layout32 = _rt::alloc::Layout::from_size_align(
+                                        vec32.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result28, _cleanup28) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout28,
+                                let (result32, _cleanup32) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout32,
                                 );
-                                if let Some(cleanup) = _cleanup28 {
+                                if let Some(cleanup) = _cleanup32 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec28.into_iter().enumerate() {
-                                    let base = result28
+                                for (i, e) in vec32.into_iter().enumerate() {
+                                    let base = result32
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let (t25_0, t25_1) = e;
-                                        let vec26 = (t25_0.into_bytes()).into_boxed_slice();
-                                        let ptr26 = vec26.as_ptr().cast::<u8>();
-                                        let len26 = vec26.len();
-                                        ::core::mem::forget(vec26);
+                                        let (t29_0, t29_1) = e;
+                                        let vec30 = (t29_0.into_bytes()).into_boxed_slice();
+                                        let ptr30 = vec30.as_ptr().cast::<u8>();
+                                        let len30 = vec30.len();
+                                        ::core::mem::forget(vec30);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len26;
-                                        *base.add(0).cast::<*mut u8>() = ptr26.cast_mut();
-                                        let vec27 = (t25_1.into_bytes()).into_boxed_slice();
-                                        let ptr27 = vec27.as_ptr().cast::<u8>();
-                                        let len27 = vec27.len();
-                                        ::core::mem::forget(vec27);
+                                            .cast::<usize>() = len30;
+                                        *base.add(0).cast::<*mut u8>() = ptr30.cast_mut();
+                                        let vec31 = (t29_1.into_bytes()).into_boxed_slice();
+                                        let ptr31 = vec31.as_ptr().cast::<u8>();
+                                        let len31 = vec31.len();
+                                        ::core::mem::forget(vec31);
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len27;
+                                            .cast::<usize>() = len31;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr27.cast_mut();
+                                            .cast::<*mut u8>() = ptr31.cast_mut();
                                     }
                                 }
                                 *ptr1
                                     .add(16 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len28;
+                                    .cast::<usize>() = len32;
                                 *ptr1
                                     .add(15 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result28;
+                                    .cast::<*mut u8>() = result32;
                             }
                             Err(e) => {
                                 *ptr1.add(0).cast::<u8>() = (1i32) as u8;
@@ -723,66 +777,6 @@ pub mod exports {
                                         *ptr1
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec29 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr29 = vec29.as_ptr().cast::<u8>();
-                                        let len29 = vec29.len();
-                                        ::core::mem::forget(vec29);
-                                        *ptr1
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len29;
-                                        *ptr1
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr29.cast_mut();
-                                    }
-                                    EnvError::InvalidSnapshot(e) => {
-                                        *ptr1
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let vec30 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr30 = vec30.as_ptr().cast::<u8>();
-                                        let len30 = vec30.len();
-                                        ::core::mem::forget(vec30);
-                                        *ptr1
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len30;
-                                        *ptr1
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr30.cast_mut();
-                                    }
-                                    EnvError::Unsupported(e) => {
-                                        *ptr1
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
-                                        let vec31 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr31 = vec31.as_ptr().cast::<u8>();
-                                        let len31 = vec31.len();
-                                        ::core::mem::forget(vec31);
-                                        *ptr1
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len31;
-                                        *ptr1
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr31.cast_mut();
-                                    }
-                                    EnvError::InvalidOption(e) => {
-                                        *ptr1
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (3i32) as u8;
-                                        let vec32 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr32 = vec32.as_ptr().cast::<u8>();
-                                        let len32 = vec32.len();
-                                        ::core::mem::forget(vec32);
-                                        *ptr1
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len32;
-                                        *ptr1
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr32.cast_mut();
-                                    }
-                                    EnvError::Other(e) => {
-                                        *ptr1
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (4i32) as u8;
                                         let vec33 = (e.into_bytes()).into_boxed_slice();
                                         let ptr33 = vec33.as_ptr().cast::<u8>();
                                         let len33 = vec33.len();
@@ -793,6 +787,66 @@ pub mod exports {
                                         *ptr1
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr33.cast_mut();
+                                    }
+                                    EnvError::InvalidSnapshot(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec34 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr34 = vec34.as_ptr().cast::<u8>();
+                                        let len34 = vec34.len();
+                                        ::core::mem::forget(vec34);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len34;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr34.cast_mut();
+                                    }
+                                    EnvError::Unsupported(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec35 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr35 = vec35.as_ptr().cast::<u8>();
+                                        let len35 = vec35.len();
+                                        ::core::mem::forget(vec35);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len35;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr35.cast_mut();
+                                    }
+                                    EnvError::InvalidOption(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec36 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr36 = vec36.as_ptr().cast::<u8>();
+                                        let len36 = vec36.len();
+                                        ::core::mem::forget(vec36);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len36;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr36.cast_mut();
+                                    }
+                                    EnvError::Other(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (4i32) as u8;
+                                        let vec37 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr37 = vec37.as_ptr().cast::<u8>();
+                                        let len37 = vec37.len();
+                                        ::core::mem::forget(vec37);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len37;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr37.cast_mut();
                                     }
                                 }
                             }
@@ -958,105 +1012,136 @@ pub mod exports {
                                 let l36 = *arg0
                                     .add(14 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base39 = l35;
-                                let len39 = l36;
-                                for i in 0..len39 {
-                                    let base = base39
-                                        .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
+                                let base46 = l35;
+                                let len46 = l36;
+                                for i in 0..len46 {
+                                    let base = base46
+                                        .add(i * (8 + 4 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l37 = *base.add(0).cast::<*mut u8>();
                                         let l38 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l37, l38, 1);
-                                    }
-                                }
-                                _rt::cabi_dealloc(
-                                    base39,
-                                    len39 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
-                                    8,
-                                );
-                                let l40 = *arg0
-                                    .add(15 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l41 = *arg0
-                                    .add(16 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base46 = l40;
-                                let len46 = l41;
-                                for i in 0..len46 {
-                                    let base = base46
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let l42 = *base.add(0).cast::<*mut u8>();
-                                        let l43 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l42, l43, 1);
-                                        let l44 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                        let l39 = *base
+                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l45 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                        let l40 = *base
+                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l44, l45, 1);
+                                        let base45 = l39;
+                                        let len45 = l40;
+                                        for i in 0..len45 {
+                                            let base = base45
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l41 = *base.add(0).cast::<*mut u8>();
+                                                let l42 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l41, l42, 1);
+                                                let l43 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l44 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l43, l44, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base45,
+                                            len45 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
                                     }
                                 }
                                 _rt::cabi_dealloc(
                                     base46,
-                                    len46 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    len46 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
+                                    8,
+                                );
+                                let l47 = *arg0
+                                    .add(15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l48 = *arg0
+                                    .add(16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base53 = l47;
+                                let len53 = l48;
+                                for i in 0..len53 {
+                                    let base = base53
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l49 = *base.add(0).cast::<*mut u8>();
+                                        let l50 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l49, l50, 1);
+                                        let l51 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l52 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l51, l52, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base53,
+                                    len53 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l47 = i32::from(
+                                let l54 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l47 {
+                                match l54 {
                                     0 => {
-                                        let l48 = *arg0
+                                        let l55 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l49 = *arg0
+                                        let l56 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l48, l49, 1);
+                                        _rt::cabi_dealloc(l55, l56, 1);
                                     }
                                     1 => {
-                                        let l50 = *arg0
+                                        let l57 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l51 = *arg0
+                                        let l58 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l50, l51, 1);
+                                        _rt::cabi_dealloc(l57, l58, 1);
                                     }
                                     2 => {
-                                        let l52 = *arg0
+                                        let l59 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l53 = *arg0
+                                        let l60 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l52, l53, 1);
+                                        _rt::cabi_dealloc(l59, l60, 1);
                                     }
                                     3 => {
-                                        let l54 = *arg0
+                                        let l61 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l55 = *arg0
+                                        let l62 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l54, l55, 1);
+                                        _rt::cabi_dealloc(l61, l62, 1);
                                     }
                                     _ => {
-                                        let l56 = *arg0
+                                        let l63 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l57 = *arg0
+                                        let l64 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l56, l57, 1);
+                                        _rt::cabi_dealloc(l63, l64, 1);
                                     }
                                 }
                             }
@@ -1271,12 +1356,14 @@ pub mod exports {
                     arg2: usize,
                     arg3: *mut u8,
                     arg4: usize,
-                    arg5: i64,
-                    arg6: i32,
+                    arg5: *mut u8,
+                    arg6: usize,
+                    arg7: i64,
+                    arg8: i32,
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result8 = {
+                        let result15 = {
                             let base6 = arg1;
                             let len6 = arg2;
                             let mut result6 = _rt::Vec::with_capacity(len6);
@@ -1315,94 +1402,133 @@ pub mod exports {
                                 len6 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let len7 = arg4;
-                            let bytes7 = _rt::Vec::from_raw_parts(
-                                arg3.cast(),
-                                len7,
-                                len7,
+                            let base13 = arg3;
+                            let len13 = arg4;
+                            let mut result13 = _rt::Vec::with_capacity(len13);
+                            for i in 0..len13 {
+                                let base = base13
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e13 = {
+                                    let l7 = *base.add(0).cast::<*mut u8>();
+                                    let l8 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len9 = l8;
+                                    let bytes9 = _rt::Vec::from_raw_parts(
+                                        l7.cast(),
+                                        len9,
+                                        len9,
+                                    );
+                                    let l10 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l11 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len12 = l11;
+                                    let bytes12 = _rt::Vec::from_raw_parts(
+                                        l10.cast(),
+                                        len12,
+                                        len12,
+                                    );
+                                    (_rt::string_lift(bytes9), _rt::string_lift(bytes12))
+                                };
+                                result13.push(e13);
+                            }
+                            _rt::cabi_dealloc(
+                                base13,
+                                len13 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let len14 = arg6;
+                            let bytes14 = _rt::Vec::from_raw_parts(
+                                arg5.cast(),
+                                len14,
+                                len14,
                             );
                             T_::tasks(
                                 super::super::super::super::__with_name1::Context {
                                     seed: arg0 as u64,
                                     options: result6,
+                                    extra: result13,
                                 },
-                                _rt::string_lift(bytes7),
-                                arg5 as u64,
-                                arg6 as u32,
+                                _rt::string_lift(bytes14),
+                                arg7 as u64,
+                                arg8 as u32,
                             )
                         };
-                        let ptr9 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result8 {
+                        let ptr16 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result15 {
                             Ok(e) => {
-                                *ptr9.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec21 = e;
-                                let len21 = vec21.len();
-                                let layout21 = _rt::alloc::Layout::from_size_align(
-                                        vec21.len() * (13 * ::core::mem::size_of::<*const u8>()),
+                                *ptr16.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec28 = e;
+                                let len28 = vec28.len();
+                                let layout28 = _rt::alloc::Layout::from_size_align(
+                                        vec28.len() * (13 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result21, _cleanup21) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout21,
+                                let (result28, _cleanup28) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout28,
                                 );
-                                if let Some(cleanup) = _cleanup21 {
+                                if let Some(cleanup) = _cleanup28 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec21.into_iter().enumerate() {
-                                    let base = result21
+                                for (i, e) in vec28.into_iter().enumerate() {
+                                    let base = result28
                                         .add(i * (13 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::__with_name1::Task {
-                                            id: id10,
-                                            split: split10,
-                                            input: input10,
-                                            reference: reference10,
-                                            tags: tags10,
-                                            extra: extra10,
+                                            id: id17,
+                                            split: split17,
+                                            input: input17,
+                                            reference: reference17,
+                                            tags: tags17,
+                                            extra: extra17,
                                         } = e;
-                                        let vec11 = (id10.into_bytes()).into_boxed_slice();
-                                        let ptr11 = vec11.as_ptr().cast::<u8>();
-                                        let len11 = vec11.len();
-                                        ::core::mem::forget(vec11);
+                                        let vec18 = (id17.into_bytes()).into_boxed_slice();
+                                        let ptr18 = vec18.as_ptr().cast::<u8>();
+                                        let len18 = vec18.len();
+                                        ::core::mem::forget(vec18);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len11;
-                                        *base.add(0).cast::<*mut u8>() = ptr11.cast_mut();
-                                        let vec12 = (split10.into_bytes()).into_boxed_slice();
-                                        let ptr12 = vec12.as_ptr().cast::<u8>();
-                                        let len12 = vec12.len();
-                                        ::core::mem::forget(vec12);
+                                            .cast::<usize>() = len18;
+                                        *base.add(0).cast::<*mut u8>() = ptr18.cast_mut();
+                                        let vec19 = (split17.into_bytes()).into_boxed_slice();
+                                        let ptr19 = vec19.as_ptr().cast::<u8>();
+                                        let len19 = vec19.len();
+                                        ::core::mem::forget(vec19);
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len12;
+                                            .cast::<usize>() = len19;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr12.cast_mut();
-                                        let vec13 = (input10.into_bytes()).into_boxed_slice();
-                                        let ptr13 = vec13.as_ptr().cast::<u8>();
-                                        let len13 = vec13.len();
-                                        ::core::mem::forget(vec13);
+                                            .cast::<*mut u8>() = ptr19.cast_mut();
+                                        let vec20 = (input17.into_bytes()).into_boxed_slice();
+                                        let ptr20 = vec20.as_ptr().cast::<u8>();
+                                        let len20 = vec20.len();
+                                        ::core::mem::forget(vec20);
                                         *base
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len13;
+                                            .cast::<usize>() = len20;
                                         *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr13.cast_mut();
-                                        match reference10 {
+                                            .cast::<*mut u8>() = ptr20.cast_mut();
+                                        match reference17 {
                                             Some(e) => {
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                let vec14 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr14 = vec14.as_ptr().cast::<u8>();
-                                                let len14 = vec14.len();
-                                                ::core::mem::forget(vec14);
+                                                let vec21 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr21 = vec21.as_ptr().cast::<u8>();
+                                                let len21 = vec21.len();
+                                                ::core::mem::forget(vec21);
                                                 *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len14;
+                                                    .cast::<usize>() = len21;
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr14.cast_mut();
+                                                    .cast::<*mut u8>() = ptr21.cast_mut();
                                             }
                                             None => {
                                                 *base
@@ -1410,174 +1536,174 @@ pub mod exports {
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        let vec16 = tags10;
-                                        let len16 = vec16.len();
-                                        let layout16 = _rt::alloc::Layout::from_size_align(
-                                                vec16.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                        let vec23 = tags17;
+                                        let len23 = vec23.len();
+                                        let layout23 = _rt::alloc::Layout::from_size_align(
+                                                vec23.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result16, _cleanup16) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout16,
+                                        let (result23, _cleanup23) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout23,
                                         );
-                                        if let Some(cleanup) = _cleanup16 {
+                                        if let Some(cleanup) = _cleanup23 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec16.into_iter().enumerate() {
-                                            let base = result16
+                                        for (i, e) in vec23.into_iter().enumerate() {
+                                            let base = result23
                                                 .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let vec15 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr15 = vec15.as_ptr().cast::<u8>();
-                                                let len15 = vec15.len();
-                                                ::core::mem::forget(vec15);
+                                                let vec22 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr22 = vec22.as_ptr().cast::<u8>();
+                                                let len22 = vec22.len();
+                                                ::core::mem::forget(vec22);
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len15;
-                                                *base.add(0).cast::<*mut u8>() = ptr15.cast_mut();
+                                                    .cast::<usize>() = len22;
+                                                *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
                                             }
                                         }
                                         *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len16;
+                                            .cast::<usize>() = len23;
                                         *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result16;
-                                        let vec20 = extra10;
-                                        let len20 = vec20.len();
-                                        let layout20 = _rt::alloc::Layout::from_size_align(
-                                                vec20.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<*mut u8>() = result23;
+                                        let vec27 = extra17;
+                                        let len27 = vec27.len();
+                                        let layout27 = _rt::alloc::Layout::from_size_align(
+                                                vec27.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result20, _cleanup20) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout20,
+                                        let (result27, _cleanup27) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout27,
                                         );
-                                        if let Some(cleanup) = _cleanup20 {
+                                        if let Some(cleanup) = _cleanup27 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec20.into_iter().enumerate() {
-                                            let base = result20
+                                        for (i, e) in vec27.into_iter().enumerate() {
+                                            let base = result27
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let (t17_0, t17_1) = e;
-                                                let vec18 = (t17_0.into_bytes()).into_boxed_slice();
-                                                let ptr18 = vec18.as_ptr().cast::<u8>();
-                                                let len18 = vec18.len();
-                                                ::core::mem::forget(vec18);
+                                                let (t24_0, t24_1) = e;
+                                                let vec25 = (t24_0.into_bytes()).into_boxed_slice();
+                                                let ptr25 = vec25.as_ptr().cast::<u8>();
+                                                let len25 = vec25.len();
+                                                ::core::mem::forget(vec25);
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len18;
-                                                *base.add(0).cast::<*mut u8>() = ptr18.cast_mut();
-                                                let vec19 = (t17_1.into_bytes()).into_boxed_slice();
-                                                let ptr19 = vec19.as_ptr().cast::<u8>();
-                                                let len19 = vec19.len();
-                                                ::core::mem::forget(vec19);
+                                                    .cast::<usize>() = len25;
+                                                *base.add(0).cast::<*mut u8>() = ptr25.cast_mut();
+                                                let vec26 = (t24_1.into_bytes()).into_boxed_slice();
+                                                let ptr26 = vec26.as_ptr().cast::<u8>();
+                                                let len26 = vec26.len();
+                                                ::core::mem::forget(vec26);
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len19;
+                                                    .cast::<usize>() = len26;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr19.cast_mut();
+                                                    .cast::<*mut u8>() = ptr26.cast_mut();
                                             }
                                         }
                                         *base
                                             .add(12 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len20;
+                                            .cast::<usize>() = len27;
                                         *base
                                             .add(11 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result20;
+                                            .cast::<*mut u8>() = result27;
                                     }
                                 }
-                                *ptr9
+                                *ptr16
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len21;
-                                *ptr9
+                                    .cast::<usize>() = len28;
+                                *ptr16
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result21;
+                                    .cast::<*mut u8>() = result28;
                             }
                             Err(e) => {
-                                *ptr9.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr16.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     EnvError::UnknownTask(e) => {
-                                        *ptr9
+                                        *ptr16
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec22 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr22 = vec22.as_ptr().cast::<u8>();
-                                        let len22 = vec22.len();
-                                        ::core::mem::forget(vec22);
-                                        *ptr9
+                                        let vec29 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr29 = vec29.as_ptr().cast::<u8>();
+                                        let len29 = vec29.len();
+                                        ::core::mem::forget(vec29);
+                                        *ptr16
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len22;
-                                        *ptr9
+                                            .cast::<usize>() = len29;
+                                        *ptr16
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr22.cast_mut();
+                                            .cast::<*mut u8>() = ptr29.cast_mut();
                                     }
                                     EnvError::InvalidSnapshot(e) => {
-                                        *ptr9
+                                        *ptr16
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec23 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr23 = vec23.as_ptr().cast::<u8>();
-                                        let len23 = vec23.len();
-                                        ::core::mem::forget(vec23);
-                                        *ptr9
+                                        let vec30 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr30 = vec30.as_ptr().cast::<u8>();
+                                        let len30 = vec30.len();
+                                        ::core::mem::forget(vec30);
+                                        *ptr16
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len23;
-                                        *ptr9
+                                            .cast::<usize>() = len30;
+                                        *ptr16
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr23.cast_mut();
+                                            .cast::<*mut u8>() = ptr30.cast_mut();
                                     }
                                     EnvError::Unsupported(e) => {
-                                        *ptr9
+                                        *ptr16
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec24 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr24 = vec24.as_ptr().cast::<u8>();
-                                        let len24 = vec24.len();
-                                        ::core::mem::forget(vec24);
-                                        *ptr9
+                                        let vec31 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr31 = vec31.as_ptr().cast::<u8>();
+                                        let len31 = vec31.len();
+                                        ::core::mem::forget(vec31);
+                                        *ptr16
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len24;
-                                        *ptr9
+                                            .cast::<usize>() = len31;
+                                        *ptr16
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr24.cast_mut();
+                                            .cast::<*mut u8>() = ptr31.cast_mut();
                                     }
                                     EnvError::InvalidOption(e) => {
-                                        *ptr9
+                                        *ptr16
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec25 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr25 = vec25.as_ptr().cast::<u8>();
-                                        let len25 = vec25.len();
-                                        ::core::mem::forget(vec25);
-                                        *ptr9
+                                        let vec32 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr32 = vec32.as_ptr().cast::<u8>();
+                                        let len32 = vec32.len();
+                                        ::core::mem::forget(vec32);
+                                        *ptr16
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len25;
-                                        *ptr9
+                                            .cast::<usize>() = len32;
+                                        *ptr16
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr25.cast_mut();
+                                            .cast::<*mut u8>() = ptr32.cast_mut();
                                     }
                                     EnvError::Other(e) => {
-                                        *ptr9
+                                        *ptr16
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (4i32) as u8;
-                                        let vec26 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr26 = vec26.as_ptr().cast::<u8>();
-                                        let len26 = vec26.len();
-                                        ::core::mem::forget(vec26);
-                                        *ptr9
+                                        let vec33 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr33 = vec33.as_ptr().cast::<u8>();
+                                        let len33 = vec33.len();
+                                        ::core::mem::forget(vec33);
+                                        *ptr16
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len26;
-                                        *ptr9
+                                            .cast::<usize>() = len33;
+                                        *ptr16
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr26.cast_mut();
+                                            .cast::<*mut u8>() = ptr33.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr9
+                        ptr16
                     }
                 }
                 #[doc(hidden)]
@@ -1760,7 +1886,7 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result48 = {
+                        let result57 = {
                             let l0 = *arg0.add(0).cast::<*mut u8>();
                             let l1 = *arg0
                                 .add(::core::mem::size_of::<*const u8>())
@@ -1913,49 +2039,93 @@ pub mod exports {
                             );
                             let l38 = *arg0
                                 .add(16 + 14 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<*mut u8>();
                             let l39 = *arg0
                                 .add(16 + 15 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l40 = *arg0
-                                .add(16 + 16 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base47 = l39;
-                            let len47 = l40;
-                            let mut result47 = _rt::Vec::with_capacity(len47);
-                            for i in 0..len47 {
-                                let base = base47
+                            let base46 = l38;
+                            let len46 = l39;
+                            let mut result46 = _rt::Vec::with_capacity(len46);
+                            for i in 0..len46 {
+                                let base = base46
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e47 = {
-                                    let l41 = *base.add(0).cast::<*mut u8>();
-                                    let l42 = *base
+                                let e46 = {
+                                    let l40 = *base.add(0).cast::<*mut u8>();
+                                    let l41 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len43 = l42;
-                                    let bytes43 = _rt::Vec::from_raw_parts(
-                                        l41.cast(),
-                                        len43,
-                                        len43,
+                                    let len42 = l41;
+                                    let bytes42 = _rt::Vec::from_raw_parts(
+                                        l40.cast(),
+                                        len42,
+                                        len42,
                                     );
-                                    let l44 = *base
+                                    let l43 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l45 = *base
+                                    let l44 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len46 = l45;
-                                    let bytes46 = _rt::Vec::from_raw_parts(
-                                        l44.cast(),
-                                        len46,
-                                        len46,
+                                    let len45 = l44;
+                                    let bytes45 = _rt::Vec::from_raw_parts(
+                                        l43.cast(),
+                                        len45,
+                                        len45,
                                     );
-                                    (_rt::string_lift(bytes43), _rt::string_lift(bytes46))
+                                    (_rt::string_lift(bytes42), _rt::string_lift(bytes45))
                                 };
-                                result47.push(e47);
+                                result46.push(e46);
                             }
                             _rt::cabi_dealloc(
-                                base47,
-                                len47 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base46,
+                                len46 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l47 = *arg0
+                                .add(16 + 16 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l48 = *arg0
+                                .add(16 + 17 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l49 = *arg0
+                                .add(16 + 18 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base56 = l48;
+                            let len56 = l49;
+                            let mut result56 = _rt::Vec::with_capacity(len56);
+                            for i in 0..len56 {
+                                let base = base56
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e56 = {
+                                    let l50 = *base.add(0).cast::<*mut u8>();
+                                    let l51 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len52 = l51;
+                                    let bytes52 = _rt::Vec::from_raw_parts(
+                                        l50.cast(),
+                                        len52,
+                                        len52,
+                                    );
+                                    let l53 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l54 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len55 = l54;
+                                    let bytes55 = _rt::Vec::from_raw_parts(
+                                        l53.cast(),
+                                        len55,
+                                        len55,
+                                    );
+                                    (_rt::string_lift(bytes52), _rt::string_lift(bytes55))
+                                };
+                                result56.push(e56);
+                            }
+                            _rt::cabi_dealloc(
+                                base56,
+                                len56 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             T_::start(Params {
@@ -1991,401 +2161,36 @@ pub mod exports {
                                 context: super::super::super::super::__with_name1::Context {
                                     seed: l28 as u64,
                                     options: result37,
+                                    extra: result46,
                                 },
-                                max_turns: l38 as u32,
-                                extra: result47,
+                                max_turns: l47 as u32,
+                                extra: result56,
                             })
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            24 + 16 * ::core::mem::size_of::<*const u8>(),
+                            24 + 18 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr49 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result48 {
+                        let ptr58 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result57 {
                             Ok(e) => {
-                                *ptr49.add(0).cast::<u8>() = (0i32) as u8;
-                                let (t50_0, t50_1) = e;
-                                *ptr49
+                                *ptr58.add(0).cast::<u8>() = (0i32) as u8;
+                                let (t59_0, t59_1) = e;
+                                *ptr58
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<i32>() = (t50_0).take_handle() as i32;
+                                    .cast::<i32>() = (t59_0).take_handle() as i32;
                                 let Opening {
-                                    observation: observation51,
-                                    tools: tools51,
-                                    system_hint: system_hint51,
-                                    extra: extra51,
-                                } = t50_1;
-                                let vec70 = observation51;
-                                let len70 = vec70.len();
-                                let layout70 = _rt::alloc::Layout::from_size_align(
-                                        vec70.len() * (11 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    )
-                                    .unwrap();
-                                let (result70, _cleanup70) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout70,
-                                );
-                                if let Some(cleanup) = _cleanup70 {
-                                    cleanup.forget();
-                                }
-                                for (i, e) in vec70.into_iter().enumerate() {
-                                    let base = result70
-                                        .add(i * (11 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let super::super::super::super::__with_name1::Message {
-                                            role: role52,
-                                            parts: parts52,
-                                            tool_calls: tool_calls52,
-                                            tool_call_id: tool_call_id52,
-                                            origin: origin52,
-                                            extra: extra52,
-                                        } = e;
-                                        *base.add(0).cast::<u8>() = (role52.clone() as i32) as u8;
-                                        let vec59 = parts52;
-                                        let len59 = vec59.len();
-                                        let layout59 = _rt::alloc::Layout::from_size_align(
-                                                vec59.len()
-                                                    * (16 + 4 * ::core::mem::size_of::<*const u8>()),
-                                                8,
-                                            )
-                                            .unwrap();
-                                        let (result59, _cleanup59) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout59,
-                                        );
-                                        if let Some(cleanup) = _cleanup59 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec59.into_iter().enumerate() {
-                                            let base = result59
-                                                .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                use super::super::super::super::__with_name1::Part as V58;
-                                                match e {
-                                                    V58::Text(e) => {
-                                                        *base.add(0).cast::<u8>() = (0i32) as u8;
-                                                        let vec53 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr53 = vec53.as_ptr().cast::<u8>();
-                                                        let len53 = vec53.len();
-                                                        ::core::mem::forget(vec53);
-                                                        *base
-                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len53;
-                                                        *base.add(8).cast::<*mut u8>() = ptr53.cast_mut();
-                                                    }
-                                                    V58::Json(e) => {
-                                                        *base.add(0).cast::<u8>() = (1i32) as u8;
-                                                        let vec54 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr54 = vec54.as_ptr().cast::<u8>();
-                                                        let len54 = vec54.len();
-                                                        ::core::mem::forget(vec54);
-                                                        *base
-                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len54;
-                                                        *base.add(8).cast::<*mut u8>() = ptr54.cast_mut();
-                                                    }
-                                                    V58::Blob(e) => {
-                                                        *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                        let super::super::super::super::__with_name1::Blob {
-                                                            digest: digest55,
-                                                            media_type: media_type55,
-                                                            size: size55,
-                                                        } = e;
-                                                        let vec56 = (digest55.into_bytes()).into_boxed_slice();
-                                                        let ptr56 = vec56.as_ptr().cast::<u8>();
-                                                        let len56 = vec56.len();
-                                                        ::core::mem::forget(vec56);
-                                                        *base
-                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len56;
-                                                        *base.add(8).cast::<*mut u8>() = ptr56.cast_mut();
-                                                        let vec57 = (media_type55.into_bytes()).into_boxed_slice();
-                                                        let ptr57 = vec57.as_ptr().cast::<u8>();
-                                                        let len57 = vec57.len();
-                                                        ::core::mem::forget(vec57);
-                                                        *base
-                                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len57;
-                                                        *base
-                                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr57.cast_mut();
-                                                        *base
-                                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<i64>() = _rt::as_i64(size55);
-                                                    }
-                                                }
-                                            }
-                                        }
-                                        *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len59;
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result59;
-                                        let vec64 = tool_calls52;
-                                        let len64 = vec64.len();
-                                        let layout64 = _rt::alloc::Layout::from_size_align(
-                                                vec64.len() * (6 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result64, _cleanup64) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout64,
-                                        );
-                                        if let Some(cleanup) = _cleanup64 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec64.into_iter().enumerate() {
-                                            let base = result64
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let super::super::super::super::__with_name1::ToolCall {
-                                                    id: id60,
-                                                    name: name60,
-                                                    arguments: arguments60,
-                                                } = e;
-                                                let vec61 = (id60.into_bytes()).into_boxed_slice();
-                                                let ptr61 = vec61.as_ptr().cast::<u8>();
-                                                let len61 = vec61.len();
-                                                ::core::mem::forget(vec61);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len61;
-                                                *base.add(0).cast::<*mut u8>() = ptr61.cast_mut();
-                                                let vec62 = (name60.into_bytes()).into_boxed_slice();
-                                                let ptr62 = vec62.as_ptr().cast::<u8>();
-                                                let len62 = vec62.len();
-                                                ::core::mem::forget(vec62);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len62;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr62.cast_mut();
-                                                let vec63 = (arguments60.into_bytes()).into_boxed_slice();
-                                                let ptr63 = vec63.as_ptr().cast::<u8>();
-                                                let len63 = vec63.len();
-                                                ::core::mem::forget(vec63);
-                                                *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len63;
-                                                *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr63.cast_mut();
-                                            }
-                                        }
-                                        *base
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len64;
-                                        *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result64;
-                                        match tool_call_id52 {
-                                            Some(e) => {
-                                                *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (1i32) as u8;
-                                                let vec65 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr65 = vec65.as_ptr().cast::<u8>();
-                                                let len65 = vec65.len();
-                                                ::core::mem::forget(vec65);
-                                                *base
-                                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len65;
-                                                *base
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr65.cast_mut();
-                                            }
-                                            None => {
-                                                *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (0i32) as u8;
-                                            }
-                                        };
-                                        *base
-                                            .add(8 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (origin52.clone() as i32) as u8;
-                                        let vec69 = extra52;
-                                        let len69 = vec69.len();
-                                        let layout69 = _rt::alloc::Layout::from_size_align(
-                                                vec69.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result69, _cleanup69) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout69,
-                                        );
-                                        if let Some(cleanup) = _cleanup69 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec69.into_iter().enumerate() {
-                                            let base = result69
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let (t66_0, t66_1) = e;
-                                                let vec67 = (t66_0.into_bytes()).into_boxed_slice();
-                                                let ptr67 = vec67.as_ptr().cast::<u8>();
-                                                let len67 = vec67.len();
-                                                ::core::mem::forget(vec67);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len67;
-                                                *base.add(0).cast::<*mut u8>() = ptr67.cast_mut();
-                                                let vec68 = (t66_1.into_bytes()).into_boxed_slice();
-                                                let ptr68 = vec68.as_ptr().cast::<u8>();
-                                                let len68 = vec68.len();
-                                                ::core::mem::forget(vec68);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len68;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr68.cast_mut();
-                                            }
-                                        }
-                                        *base
-                                            .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len69;
-                                        *base
-                                            .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result69;
-                                    }
-                                }
-                                *ptr49
-                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len70;
-                                *ptr49
-                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result70;
-                                let vec79 = tools51;
-                                let len79 = vec79.len();
-                                let layout79 = _rt::alloc::Layout::from_size_align(
-                                        vec79.len() * (8 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    )
-                                    .unwrap();
-                                let (result79, _cleanup79) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout79,
-                                );
-                                if let Some(cleanup) = _cleanup79 {
-                                    cleanup.forget();
-                                }
-                                for (i, e) in vec79.into_iter().enumerate() {
-                                    let base = result79
-                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let super::super::super::super::__with_name1::ToolSpec {
-                                            name: name71,
-                                            description: description71,
-                                            input_schema: input_schema71,
-                                            extra: extra71,
-                                        } = e;
-                                        let vec72 = (name71.into_bytes()).into_boxed_slice();
-                                        let ptr72 = vec72.as_ptr().cast::<u8>();
-                                        let len72 = vec72.len();
-                                        ::core::mem::forget(vec72);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len72;
-                                        *base.add(0).cast::<*mut u8>() = ptr72.cast_mut();
-                                        let vec73 = (description71.into_bytes()).into_boxed_slice();
-                                        let ptr73 = vec73.as_ptr().cast::<u8>();
-                                        let len73 = vec73.len();
-                                        ::core::mem::forget(vec73);
-                                        *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len73;
-                                        *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr73.cast_mut();
-                                        let vec74 = (input_schema71.into_bytes())
-                                            .into_boxed_slice();
-                                        let ptr74 = vec74.as_ptr().cast::<u8>();
-                                        let len74 = vec74.len();
-                                        ::core::mem::forget(vec74);
-                                        *base
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len74;
-                                        *base
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr74.cast_mut();
-                                        let vec78 = extra71;
-                                        let len78 = vec78.len();
-                                        let layout78 = _rt::alloc::Layout::from_size_align(
-                                                vec78.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result78, _cleanup78) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout78,
-                                        );
-                                        if let Some(cleanup) = _cleanup78 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec78.into_iter().enumerate() {
-                                            let base = result78
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let (t75_0, t75_1) = e;
-                                                let vec76 = (t75_0.into_bytes()).into_boxed_slice();
-                                                let ptr76 = vec76.as_ptr().cast::<u8>();
-                                                let len76 = vec76.len();
-                                                ::core::mem::forget(vec76);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len76;
-                                                *base.add(0).cast::<*mut u8>() = ptr76.cast_mut();
-                                                let vec77 = (t75_1.into_bytes()).into_boxed_slice();
-                                                let ptr77 = vec77.as_ptr().cast::<u8>();
-                                                let len77 = vec77.len();
-                                                ::core::mem::forget(vec77);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len77;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr77.cast_mut();
-                                            }
-                                        }
-                                        *base
-                                            .add(7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len78;
-                                        *base
-                                            .add(6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result78;
-                                    }
-                                }
-                                *ptr49
-                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len79;
-                                *ptr49
-                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result79;
-                                match system_hint51 {
-                                    Some(e) => {
-                                        *ptr49
-                                            .add(6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let vec80 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr80 = vec80.as_ptr().cast::<u8>();
-                                        let len80 = vec80.len();
-                                        ::core::mem::forget(vec80);
-                                        *ptr49
-                                            .add(8 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len80;
-                                        *ptr49
-                                            .add(7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr80.cast_mut();
-                                    }
-                                    None => {
-                                        *ptr49
-                                            .add(6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (0i32) as u8;
-                                    }
-                                };
-                                let vec84 = extra51;
+                                    observation: observation60,
+                                    tools: tools60,
+                                    artefacts: artefacts60,
+                                    system_hint: system_hint60,
+                                    extra: extra60,
+                                } = t59_1;
+                                let vec84 = observation60;
                                 let len84 = vec84.len();
                                 let layout84 = _rt::alloc::Layout::from_size_align(
-                                        vec84.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        vec84.len() * (11 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
@@ -2397,118 +2202,645 @@ pub mod exports {
                                 }
                                 for (i, e) in vec84.into_iter().enumerate() {
                                     let base = result84
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let (t81_0, t81_1) = e;
-                                        let vec82 = (t81_0.into_bytes()).into_boxed_slice();
-                                        let ptr82 = vec82.as_ptr().cast::<u8>();
-                                        let len82 = vec82.len();
-                                        ::core::mem::forget(vec82);
+                                        let super::super::super::super::__with_name1::Message {
+                                            role: role61,
+                                            parts: parts61,
+                                            tool_calls: tool_calls61,
+                                            tool_call_id: tool_call_id61,
+                                            origin: origin61,
+                                            extra: extra61,
+                                        } = e;
+                                        *base.add(0).cast::<u8>() = (role61.clone() as i32) as u8;
+                                        let vec69 = parts61;
+                                        let len69 = vec69.len();
+                                        let layout69 = _rt::alloc::Layout::from_size_align(
+                                                vec69.len()
+                                                    * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                                8,
+                                            )
+                                            .unwrap();
+                                        let (result69, _cleanup69) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout69,
+                                        );
+                                        if let Some(cleanup) = _cleanup69 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec69.into_iter().enumerate() {
+                                            let base = result69
+                                                .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                use super::super::super::super::__with_name1::Part as V68;
+                                                match e {
+                                                    V68::Text(e) => {
+                                                        *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                        let vec62 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr62 = vec62.as_ptr().cast::<u8>();
+                                                        let len62 = vec62.len();
+                                                        ::core::mem::forget(vec62);
+                                                        *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len62;
+                                                        *base.add(8).cast::<*mut u8>() = ptr62.cast_mut();
+                                                    }
+                                                    V68::Json(e) => {
+                                                        *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                        let vec63 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr63 = vec63.as_ptr().cast::<u8>();
+                                                        let len63 = vec63.len();
+                                                        ::core::mem::forget(vec63);
+                                                        *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len63;
+                                                        *base.add(8).cast::<*mut u8>() = ptr63.cast_mut();
+                                                    }
+                                                    V68::Blob(e) => {
+                                                        *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                        let super::super::super::super::__with_name1::Blob {
+                                                            digest: digest64,
+                                                            media_type: media_type64,
+                                                            size: size64,
+                                                        } = e;
+                                                        let vec65 = (digest64.into_bytes()).into_boxed_slice();
+                                                        let ptr65 = vec65.as_ptr().cast::<u8>();
+                                                        let len65 = vec65.len();
+                                                        ::core::mem::forget(vec65);
+                                                        *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len65;
+                                                        *base.add(8).cast::<*mut u8>() = ptr65.cast_mut();
+                                                        let vec66 = (media_type64.into_bytes()).into_boxed_slice();
+                                                        let ptr66 = vec66.as_ptr().cast::<u8>();
+                                                        let len66 = vec66.len();
+                                                        ::core::mem::forget(vec66);
+                                                        *base
+                                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len66;
+                                                        *base
+                                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr66.cast_mut();
+                                                        *base
+                                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<i64>() = _rt::as_i64(size64);
+                                                    }
+                                                    V68::Other(e) => {
+                                                        *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                        let vec67 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr67 = vec67.as_ptr().cast::<u8>();
+                                                        let len67 = vec67.len();
+                                                        ::core::mem::forget(vec67);
+                                                        *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len67;
+                                                        *base.add(8).cast::<*mut u8>() = ptr67.cast_mut();
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len69;
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len82;
-                                        *base.add(0).cast::<*mut u8>() = ptr82.cast_mut();
-                                        let vec83 = (t81_1.into_bytes()).into_boxed_slice();
-                                        let ptr83 = vec83.as_ptr().cast::<u8>();
-                                        let len83 = vec83.len();
-                                        ::core::mem::forget(vec83);
+                                            .cast::<*mut u8>() = result69;
+                                        let vec78 = tool_calls61;
+                                        let len78 = vec78.len();
+                                        let layout78 = _rt::alloc::Layout::from_size_align(
+                                                vec78.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result78, _cleanup78) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout78,
+                                        );
+                                        if let Some(cleanup) = _cleanup78 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec78.into_iter().enumerate() {
+                                            let base = result78
+                                                .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::__with_name1::ToolCall {
+                                                    id: id70,
+                                                    name: name70,
+                                                    arguments: arguments70,
+                                                    extra: extra70,
+                                                } = e;
+                                                let vec71 = (id70.into_bytes()).into_boxed_slice();
+                                                let ptr71 = vec71.as_ptr().cast::<u8>();
+                                                let len71 = vec71.len();
+                                                ::core::mem::forget(vec71);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len71;
+                                                *base.add(0).cast::<*mut u8>() = ptr71.cast_mut();
+                                                let vec72 = (name70.into_bytes()).into_boxed_slice();
+                                                let ptr72 = vec72.as_ptr().cast::<u8>();
+                                                let len72 = vec72.len();
+                                                ::core::mem::forget(vec72);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len72;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr72.cast_mut();
+                                                let vec73 = (arguments70.into_bytes()).into_boxed_slice();
+                                                let ptr73 = vec73.as_ptr().cast::<u8>();
+                                                let len73 = vec73.len();
+                                                ::core::mem::forget(vec73);
+                                                *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len73;
+                                                *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr73.cast_mut();
+                                                let vec77 = extra70;
+                                                let len77 = vec77.len();
+                                                let layout77 = _rt::alloc::Layout::from_size_align(
+                                                        vec77.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result77, _cleanup77) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout77,
+                                                );
+                                                if let Some(cleanup) = _cleanup77 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec77.into_iter().enumerate() {
+                                                    let base = result77
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t74_0, t74_1) = e;
+                                                        let vec75 = (t74_0.into_bytes()).into_boxed_slice();
+                                                        let ptr75 = vec75.as_ptr().cast::<u8>();
+                                                        let len75 = vec75.len();
+                                                        ::core::mem::forget(vec75);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len75;
+                                                        *base.add(0).cast::<*mut u8>() = ptr75.cast_mut();
+                                                        let vec76 = (t74_1.into_bytes()).into_boxed_slice();
+                                                        let ptr76 = vec76.as_ptr().cast::<u8>();
+                                                        let len76 = vec76.len();
+                                                        ::core::mem::forget(vec76);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len76;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr76.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len77;
+                                                *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result77;
+                                            }
+                                        }
+                                        *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len78;
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result78;
+                                        match tool_call_id61 {
+                                            Some(e) => {
+                                                *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                let vec79 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr79 = vec79.as_ptr().cast::<u8>();
+                                                let len79 = vec79.len();
+                                                ::core::mem::forget(vec79);
+                                                *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len79;
+                                                *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr79.cast_mut();
+                                            }
+                                            None => {
+                                                *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        *base
+                                            .add(8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (origin61.clone() as i32) as u8;
+                                        let vec83 = extra61;
+                                        let len83 = vec83.len();
+                                        let layout83 = _rt::alloc::Layout::from_size_align(
+                                                vec83.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result83, _cleanup83) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout83,
+                                        );
+                                        if let Some(cleanup) = _cleanup83 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec83.into_iter().enumerate() {
+                                            let base = result83
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let (t80_0, t80_1) = e;
+                                                let vec81 = (t80_0.into_bytes()).into_boxed_slice();
+                                                let ptr81 = vec81.as_ptr().cast::<u8>();
+                                                let len81 = vec81.len();
+                                                ::core::mem::forget(vec81);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len81;
+                                                *base.add(0).cast::<*mut u8>() = ptr81.cast_mut();
+                                                let vec82 = (t80_1.into_bytes()).into_boxed_slice();
+                                                let ptr82 = vec82.as_ptr().cast::<u8>();
+                                                let len82 = vec82.len();
+                                                ::core::mem::forget(vec82);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len82;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr82.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(10 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len83;
                                         *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr83.cast_mut();
+                                            .add(9 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result83;
                                     }
                                 }
-                                *ptr49
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                *ptr58
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>() = len84;
-                                *ptr49
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                *ptr58
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>() = result84;
-                            }
-                            Err(e) => {
-                                *ptr49.add(0).cast::<u8>() = (1i32) as u8;
-                                match e {
-                                    EnvError::UnknownTask(e) => {
-                                        *ptr49
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (0i32) as u8;
-                                        let vec85 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr85 = vec85.as_ptr().cast::<u8>();
-                                        let len85 = vec85.len();
-                                        ::core::mem::forget(vec85);
-                                        *ptr49
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len85;
-                                        *ptr49
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr85.cast_mut();
-                                    }
-                                    EnvError::InvalidSnapshot(e) => {
-                                        *ptr49
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let vec86 = (e.into_bytes()).into_boxed_slice();
+                                let vec93 = tools60;
+                                let len93 = vec93.len();
+                                let layout93 = _rt::alloc::Layout::from_size_align(
+                                        vec93.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result93, _cleanup93) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout93,
+                                );
+                                if let Some(cleanup) = _cleanup93 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec93.into_iter().enumerate() {
+                                    let base = result93
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let super::super::super::super::__with_name1::ToolSpec {
+                                            name: name85,
+                                            description: description85,
+                                            input_schema: input_schema85,
+                                            extra: extra85,
+                                        } = e;
+                                        let vec86 = (name85.into_bytes()).into_boxed_slice();
                                         let ptr86 = vec86.as_ptr().cast::<u8>();
                                         let len86 = vec86.len();
                                         ::core::mem::forget(vec86);
-                                        *ptr49
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len86;
-                                        *ptr49
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr86.cast_mut();
-                                    }
-                                    EnvError::Unsupported(e) => {
-                                        *ptr49
+                                        *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
-                                        let vec87 = (e.into_bytes()).into_boxed_slice();
+                                            .cast::<usize>() = len86;
+                                        *base.add(0).cast::<*mut u8>() = ptr86.cast_mut();
+                                        let vec87 = (description85.into_bytes()).into_boxed_slice();
                                         let ptr87 = vec87.as_ptr().cast::<u8>();
                                         let len87 = vec87.len();
                                         ::core::mem::forget(vec87);
-                                        *ptr49
+                                        *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len87;
-                                        *ptr49
+                                        *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr87.cast_mut();
-                                    }
-                                    EnvError::InvalidOption(e) => {
-                                        *ptr49
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (3i32) as u8;
-                                        let vec88 = (e.into_bytes()).into_boxed_slice();
+                                        let vec88 = (input_schema85.into_bytes())
+                                            .into_boxed_slice();
                                         let ptr88 = vec88.as_ptr().cast::<u8>();
                                         let len88 = vec88.len();
                                         ::core::mem::forget(vec88);
-                                        *ptr49
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                        *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len88;
-                                        *ptr49
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                        *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr88.cast_mut();
+                                        let vec92 = extra85;
+                                        let len92 = vec92.len();
+                                        let layout92 = _rt::alloc::Layout::from_size_align(
+                                                vec92.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result92, _cleanup92) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout92,
+                                        );
+                                        if let Some(cleanup) = _cleanup92 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec92.into_iter().enumerate() {
+                                            let base = result92
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let (t89_0, t89_1) = e;
+                                                let vec90 = (t89_0.into_bytes()).into_boxed_slice();
+                                                let ptr90 = vec90.as_ptr().cast::<u8>();
+                                                let len90 = vec90.len();
+                                                ::core::mem::forget(vec90);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len90;
+                                                *base.add(0).cast::<*mut u8>() = ptr90.cast_mut();
+                                                let vec91 = (t89_1.into_bytes()).into_boxed_slice();
+                                                let ptr91 = vec91.as_ptr().cast::<u8>();
+                                                let len91 = vec91.len();
+                                                ::core::mem::forget(vec91);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len91;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr91.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len92;
+                                        *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result92;
+                                    }
+                                }
+                                *ptr58
+                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len93;
+                                *ptr58
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result93;
+                                let vec102 = artefacts60;
+                                let len102 = vec102.len();
+                                let layout102 = _rt::alloc::Layout::from_size_align(
+                                        vec102.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result102, _cleanup102) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout102,
+                                );
+                                if let Some(cleanup) = _cleanup102 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec102.into_iter().enumerate() {
+                                    let base = result102
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let super::super::super::super::__with_name1::Artefact {
+                                            name: name94,
+                                            media_type: media_type94,
+                                            bytes: bytes94,
+                                            extra: extra94,
+                                        } = e;
+                                        let vec95 = (name94.into_bytes()).into_boxed_slice();
+                                        let ptr95 = vec95.as_ptr().cast::<u8>();
+                                        let len95 = vec95.len();
+                                        ::core::mem::forget(vec95);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len95;
+                                        *base.add(0).cast::<*mut u8>() = ptr95.cast_mut();
+                                        let vec96 = (media_type94.into_bytes()).into_boxed_slice();
+                                        let ptr96 = vec96.as_ptr().cast::<u8>();
+                                        let len96 = vec96.len();
+                                        ::core::mem::forget(vec96);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len96;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr96.cast_mut();
+                                        let vec97 = <_ as Into<_rt::Vec<_>>>::into(bytes94)
+                                            .into_boxed_slice();
+                                        let ptr97 = vec97.as_ptr().cast::<u8>();
+                                        let len97 = vec97.len();
+                                        ::core::mem::forget(vec97);
+                                        *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len97;
+                                        *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr97.cast_mut();
+                                        let vec101 = extra94;
+                                        let len101 = vec101.len();
+                                        let layout101 = _rt::alloc::Layout::from_size_align(
+                                                vec101.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result101, _cleanup101) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout101,
+                                        );
+                                        if let Some(cleanup) = _cleanup101 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec101.into_iter().enumerate() {
+                                            let base = result101
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let (t98_0, t98_1) = e;
+                                                let vec99 = (t98_0.into_bytes()).into_boxed_slice();
+                                                let ptr99 = vec99.as_ptr().cast::<u8>();
+                                                let len99 = vec99.len();
+                                                ::core::mem::forget(vec99);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len99;
+                                                *base.add(0).cast::<*mut u8>() = ptr99.cast_mut();
+                                                let vec100 = (t98_1.into_bytes()).into_boxed_slice();
+                                                let ptr100 = vec100.as_ptr().cast::<u8>();
+                                                let len100 = vec100.len();
+                                                ::core::mem::forget(vec100);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len100;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr100.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len101;
+                                        *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result101;
+                                    }
+                                }
+                                *ptr58
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len102;
+                                *ptr58
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result102;
+                                match system_hint60 {
+                                    Some(e) => {
+                                        *ptr58
+                                            .add(8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec103 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr103 = vec103.as_ptr().cast::<u8>();
+                                        let len103 = vec103.len();
+                                        ::core::mem::forget(vec103);
+                                        *ptr58
+                                            .add(10 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len103;
+                                        *ptr58
+                                            .add(9 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr103.cast_mut();
+                                    }
+                                    None => {
+                                        *ptr58
+                                            .add(8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                                let vec107 = extra60;
+                                let len107 = vec107.len();
+                                let layout107 = _rt::alloc::Layout::from_size_align(
+                                        vec107.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result107, _cleanup107) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout107,
+                                );
+                                if let Some(cleanup) = _cleanup107 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec107.into_iter().enumerate() {
+                                    let base = result107
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let (t104_0, t104_1) = e;
+                                        let vec105 = (t104_0.into_bytes()).into_boxed_slice();
+                                        let ptr105 = vec105.as_ptr().cast::<u8>();
+                                        let len105 = vec105.len();
+                                        ::core::mem::forget(vec105);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len105;
+                                        *base.add(0).cast::<*mut u8>() = ptr105.cast_mut();
+                                        let vec106 = (t104_1.into_bytes()).into_boxed_slice();
+                                        let ptr106 = vec106.as_ptr().cast::<u8>();
+                                        let len106 = vec106.len();
+                                        ::core::mem::forget(vec106);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len106;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr106.cast_mut();
+                                    }
+                                }
+                                *ptr58
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len107;
+                                *ptr58
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result107;
+                            }
+                            Err(e) => {
+                                *ptr58.add(0).cast::<u8>() = (1i32) as u8;
+                                match e {
+                                    EnvError::UnknownTask(e) => {
+                                        *ptr58
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                        let vec108 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr108 = vec108.as_ptr().cast::<u8>();
+                                        let len108 = vec108.len();
+                                        ::core::mem::forget(vec108);
+                                        *ptr58
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len108;
+                                        *ptr58
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr108.cast_mut();
+                                    }
+                                    EnvError::InvalidSnapshot(e) => {
+                                        *ptr58
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec109 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr109 = vec109.as_ptr().cast::<u8>();
+                                        let len109 = vec109.len();
+                                        ::core::mem::forget(vec109);
+                                        *ptr58
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len109;
+                                        *ptr58
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr109.cast_mut();
+                                    }
+                                    EnvError::Unsupported(e) => {
+                                        *ptr58
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec110 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr110 = vec110.as_ptr().cast::<u8>();
+                                        let len110 = vec110.len();
+                                        ::core::mem::forget(vec110);
+                                        *ptr58
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len110;
+                                        *ptr58
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr110.cast_mut();
+                                    }
+                                    EnvError::InvalidOption(e) => {
+                                        *ptr58
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (3i32) as u8;
+                                        let vec111 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr111 = vec111.as_ptr().cast::<u8>();
+                                        let len111 = vec111.len();
+                                        ::core::mem::forget(vec111);
+                                        *ptr58
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len111;
+                                        *ptr58
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr111.cast_mut();
                                     }
                                     EnvError::Other(e) => {
-                                        *ptr49
+                                        *ptr58
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (4i32) as u8;
-                                        let vec89 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr89 = vec89.as_ptr().cast::<u8>();
-                                        let len89 = vec89.len();
-                                        ::core::mem::forget(vec89);
-                                        *ptr49
+                                        let vec112 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr112 = vec112.as_ptr().cast::<u8>();
+                                        let len112 = vec112.len();
+                                        ::core::mem::forget(vec112);
+                                        *ptr58
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len89;
-                                        *ptr49
+                                            .cast::<usize>() = len112;
+                                        *ptr58
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr89.cast_mut();
+                                            .cast::<*mut u8>() = ptr112.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr49
+                        ptr58
                     }
                 }
                 #[doc(hidden)]
@@ -2526,10 +2858,10 @@ pub mod exports {
                                 let l2 = *arg0
                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base34 = l1;
-                                let len34 = l2;
-                                for i in 0..len34 {
-                                    let base = base34
+                                let base43 = l1;
+                                let len43 = l2;
+                                for i in 0..len43 {
+                                    let base = base43
                                         .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l3 = *base
@@ -2538,10 +2870,10 @@ pub mod exports {
                                         let l4 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base14 = l3;
-                                        let len14 = l4;
-                                        for i in 0..len14 {
-                                            let base = base14
+                                        let base16 = l3;
+                                        let len16 = l4;
+                                        for i in 0..len16 {
+                                            let base = base16
                                                 .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let l5 = i32::from(*base.add(0).cast::<u8>());
@@ -2560,7 +2892,7 @@ pub mod exports {
                                                             .cast::<usize>();
                                                         _rt::cabi_dealloc(l8, l9, 1);
                                                     }
-                                                    _ => {
+                                                    2 => {
                                                         let l10 = *base.add(8).cast::<*mut u8>();
                                                         let l11 = *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -2574,274 +2906,383 @@ pub mod exports {
                                                             .cast::<usize>();
                                                         _rt::cabi_dealloc(l12, l13, 1);
                                                     }
+                                                    _ => {
+                                                        let l14 = *base.add(8).cast::<*mut u8>();
+                                                        let l15 = *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l14, l15, 1);
+                                                    }
                                                 }
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base14,
-                                            len14 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                            base16,
+                                            len16 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                             8,
                                         );
-                                        let l15 = *base
+                                        let l17 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l16 = *base
+                                        let l18 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base23 = l15;
-                                        let len23 = l16;
-                                        for i in 0..len23 {
-                                            let base = base23
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                        let base32 = l17;
+                                        let len32 = l18;
+                                        for i in 0..len32 {
+                                            let base = base32
+                                                .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l17 = *base.add(0).cast::<*mut u8>();
-                                                let l18 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l17, l18, 1);
-                                                let l19 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
+                                                let l19 = *base.add(0).cast::<*mut u8>();
                                                 let l20 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l19, l20, 1);
                                                 let l21 = *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l22 = *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l21, l22, 1);
-                                            }
-                                        }
-                                        _rt::cabi_dealloc(
-                                            base23,
-                                            len23 * (6 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        );
-                                        let l24 = i32::from(
-                                            *base
-                                                .add(5 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>(),
-                                        );
-                                        match l24 {
-                                            0 => {}
-                                            _ => {
+                                                let l23 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l24 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l23, l24, 1);
                                                 let l25 = *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l26 = *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l25, l26, 1);
+                                                let base31 = l25;
+                                                let len31 = l26;
+                                                for i in 0..len31 {
+                                                    let base = base31
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l27 = *base.add(0).cast::<*mut u8>();
+                                                        let l28 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l27, l28, 1);
+                                                        let l29 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l30 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l29, l30, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base31,
+                                                    len31 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
                                             }
                                         }
-                                        let l27 = *base
+                                        _rt::cabi_dealloc(
+                                            base32,
+                                            len32 * (8 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l33 = i32::from(
+                                            *base
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        match l33 {
+                                            0 => {}
+                                            _ => {
+                                                let l34 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l35 = *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l34, l35, 1);
+                                            }
+                                        }
+                                        let l36 = *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l28 = *base
+                                        let l37 = *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base33 = l27;
-                                        let len33 = l28;
-                                        for i in 0..len33 {
-                                            let base = base33
+                                        let base42 = l36;
+                                        let len42 = l37;
+                                        for i in 0..len42 {
+                                            let base = base42
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l29 = *base.add(0).cast::<*mut u8>();
-                                                let l30 = *base
+                                                let l38 = *base.add(0).cast::<*mut u8>();
+                                                let l39 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l29, l30, 1);
-                                                let l31 = *base
+                                                _rt::cabi_dealloc(l38, l39, 1);
+                                                let l40 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l32 = *base
+                                                let l41 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l31, l32, 1);
+                                                _rt::cabi_dealloc(l40, l41, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base33,
-                                            len33 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base42,
+                                            len42 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base34,
-                                    len34 * (11 * ::core::mem::size_of::<*const u8>()),
+                                    base43,
+                                    len43 * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l35 = *arg0
+                                let l44 = *arg0
                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l36 = *arg0
+                                let l45 = *arg0
                                     .add(5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base50 = l35;
-                                let len50 = l36;
-                                for i in 0..len50 {
-                                    let base = base50
+                                let base59 = l44;
+                                let len59 = l45;
+                                for i in 0..len59 {
+                                    let base = base59
                                         .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l37 = *base.add(0).cast::<*mut u8>();
-                                        let l38 = *base
+                                        let l46 = *base.add(0).cast::<*mut u8>();
+                                        let l47 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l37, l38, 1);
-                                        let l39 = *base
+                                        _rt::cabi_dealloc(l46, l47, 1);
+                                        let l48 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l40 = *base
+                                        let l49 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l39, l40, 1);
-                                        let l41 = *base
+                                        _rt::cabi_dealloc(l48, l49, 1);
+                                        let l50 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l42 = *base
+                                        let l51 = *base
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l41, l42, 1);
-                                        let l43 = *base
+                                        _rt::cabi_dealloc(l50, l51, 1);
+                                        let l52 = *base
                                             .add(6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l44 = *base
+                                        let l53 = *base
                                             .add(7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base49 = l43;
-                                        let len49 = l44;
-                                        for i in 0..len49 {
-                                            let base = base49
+                                        let base58 = l52;
+                                        let len58 = l53;
+                                        for i in 0..len58 {
+                                            let base = base58
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l45 = *base.add(0).cast::<*mut u8>();
-                                                let l46 = *base
+                                                let l54 = *base.add(0).cast::<*mut u8>();
+                                                let l55 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l45, l46, 1);
-                                                let l47 = *base
+                                                _rt::cabi_dealloc(l54, l55, 1);
+                                                let l56 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l48 = *base
+                                                let l57 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l47, l48, 1);
+                                                _rt::cabi_dealloc(l56, l57, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base49,
-                                            len49 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base58,
+                                            len58 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base50,
-                                    len50 * (8 * ::core::mem::size_of::<*const u8>()),
+                                    base59,
+                                    len59 * (8 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l51 = i32::from(
-                                    *arg0
-                                        .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>(),
-                                );
-                                match l51 {
-                                    0 => {}
-                                    _ => {
-                                        let l52 = *arg0
-                                            .add(7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l53 = *arg0
-                                            .add(8 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l52, l53, 1);
-                                    }
-                                }
-                                let l54 = *arg0
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                let l60 = *arg0
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l55 = *arg0
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                let l61 = *arg0
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base60 = l54;
-                                let len60 = l55;
-                                for i in 0..len60 {
-                                    let base = base60
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let base76 = l60;
+                                let len76 = l61;
+                                for i in 0..len76 {
+                                    let base = base76
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l56 = *base.add(0).cast::<*mut u8>();
-                                        let l57 = *base
+                                        let l62 = *base.add(0).cast::<*mut u8>();
+                                        let l63 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l56, l57, 1);
-                                        let l58 = *base
+                                        _rt::cabi_dealloc(l62, l63, 1);
+                                        let l64 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l59 = *base
+                                        let l65 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l58, l59, 1);
+                                        _rt::cabi_dealloc(l64, l65, 1);
+                                        let l66 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l67 = *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base68 = l66;
+                                        let len68 = l67;
+                                        _rt::cabi_dealloc(base68, len68 * 1, 1);
+                                        let l69 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l70 = *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base75 = l69;
+                                        let len75 = l70;
+                                        for i in 0..len75 {
+                                            let base = base75
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l71 = *base.add(0).cast::<*mut u8>();
+                                                let l72 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l71, l72, 1);
+                                                let l73 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l74 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l73, l74, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base75,
+                                            len75 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base60,
-                                    len60 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base76,
+                                    len76 * (8 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l77 = i32::from(
+                                    *arg0
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                match l77 {
+                                    0 => {}
+                                    _ => {
+                                        let l78 = *arg0
+                                            .add(9 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l79 = *arg0
+                                            .add(10 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l78, l79, 1);
+                                    }
+                                }
+                                let l80 = *arg0
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l81 = *arg0
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base86 = l80;
+                                let len86 = l81;
+                                for i in 0..len86 {
+                                    let base = base86
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l82 = *base.add(0).cast::<*mut u8>();
+                                        let l83 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l82, l83, 1);
+                                        let l84 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l85 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l84, l85, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base86,
+                                    len86 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l61 = i32::from(
+                                let l87 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l61 {
+                                match l87 {
                                     0 => {
-                                        let l62 = *arg0
+                                        let l88 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l63 = *arg0
+                                        let l89 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l62, l63, 1);
+                                        _rt::cabi_dealloc(l88, l89, 1);
                                     }
                                     1 => {
-                                        let l64 = *arg0
+                                        let l90 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l65 = *arg0
+                                        let l91 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l64, l65, 1);
+                                        _rt::cabi_dealloc(l90, l91, 1);
                                     }
                                     2 => {
-                                        let l66 = *arg0
+                                        let l92 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l67 = *arg0
+                                        let l93 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l66, l67, 1);
+                                        _rt::cabi_dealloc(l92, l93, 1);
                                     }
                                     3 => {
-                                        let l68 = *arg0
+                                        let l94 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l69 = *arg0
+                                        let l95 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l68, l69, 1);
+                                        _rt::cabi_dealloc(l94, l95, 1);
                                     }
                                     _ => {
-                                        let l70 = *arg0
+                                        let l96 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l71 = *arg0
+                                        let l97 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l70, l71, 1);
+                                        _rt::cabi_dealloc(l96, l97, 1);
                                     }
                                 }
                             }
@@ -2855,7 +3296,7 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result51 = {
+                        let result60 = {
                             let l0 = *arg0.add(0).cast::<*mut u8>();
                             let l1 = *arg0
                                 .add(::core::mem::size_of::<*const u8>())
@@ -3008,58 +3449,102 @@ pub mod exports {
                             );
                             let l38 = *arg0
                                 .add(16 + 14 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<*mut u8>();
                             let l39 = *arg0
                                 .add(16 + 15 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l40 = *arg0
-                                .add(16 + 16 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base47 = l39;
-                            let len47 = l40;
-                            let mut result47 = _rt::Vec::with_capacity(len47);
-                            for i in 0..len47 {
-                                let base = base47
+                            let base46 = l38;
+                            let len46 = l39;
+                            let mut result46 = _rt::Vec::with_capacity(len46);
+                            for i in 0..len46 {
+                                let base = base46
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e47 = {
-                                    let l41 = *base.add(0).cast::<*mut u8>();
-                                    let l42 = *base
+                                let e46 = {
+                                    let l40 = *base.add(0).cast::<*mut u8>();
+                                    let l41 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len43 = l42;
-                                    let bytes43 = _rt::Vec::from_raw_parts(
-                                        l41.cast(),
-                                        len43,
-                                        len43,
+                                    let len42 = l41;
+                                    let bytes42 = _rt::Vec::from_raw_parts(
+                                        l40.cast(),
+                                        len42,
+                                        len42,
                                     );
-                                    let l44 = *base
+                                    let l43 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l45 = *base
+                                    let l44 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len46 = l45;
-                                    let bytes46 = _rt::Vec::from_raw_parts(
-                                        l44.cast(),
-                                        len46,
-                                        len46,
+                                    let len45 = l44;
+                                    let bytes45 = _rt::Vec::from_raw_parts(
+                                        l43.cast(),
+                                        len45,
+                                        len45,
                                     );
-                                    (_rt::string_lift(bytes43), _rt::string_lift(bytes46))
+                                    (_rt::string_lift(bytes42), _rt::string_lift(bytes45))
                                 };
-                                result47.push(e47);
+                                result46.push(e46);
                             }
                             _rt::cabi_dealloc(
-                                base47,
-                                len47 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base46,
+                                len46 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
+                            let l47 = *arg0
+                                .add(16 + 16 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
                             let l48 = *arg0
-                                .add(24 + 16 * ::core::mem::size_of::<*const u8>())
+                                .add(16 + 17 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
                             let l49 = *arg0
-                                .add(24 + 17 * ::core::mem::size_of::<*const u8>())
+                                .add(16 + 18 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let len50 = l49;
+                            let base56 = l48;
+                            let len56 = l49;
+                            let mut result56 = _rt::Vec::with_capacity(len56);
+                            for i in 0..len56 {
+                                let base = base56
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e56 = {
+                                    let l50 = *base.add(0).cast::<*mut u8>();
+                                    let l51 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len52 = l51;
+                                    let bytes52 = _rt::Vec::from_raw_parts(
+                                        l50.cast(),
+                                        len52,
+                                        len52,
+                                    );
+                                    let l53 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l54 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len55 = l54;
+                                    let bytes55 = _rt::Vec::from_raw_parts(
+                                        l53.cast(),
+                                        len55,
+                                        len55,
+                                    );
+                                    (_rt::string_lift(bytes52), _rt::string_lift(bytes55))
+                                };
+                                result56.push(e56);
+                            }
+                            _rt::cabi_dealloc(
+                                base56,
+                                len56 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l57 = *arg0
+                                .add(24 + 18 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l58 = *arg0
+                                .add(24 + 19 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len59 = l58;
                             T_::restore(
                                 Params {
                                     task: super::super::super::super::__with_name1::Task {
@@ -3094,110 +3579,111 @@ pub mod exports {
                                     context: super::super::super::super::__with_name1::Context {
                                         seed: l28 as u64,
                                         options: result37,
+                                        extra: result46,
                                     },
-                                    max_turns: l38 as u32,
-                                    extra: result47,
+                                    max_turns: l47 as u32,
+                                    extra: result56,
                                 },
                                 <_ as From<
                                     _rt::Vec<_>,
-                                >>::from(_rt::Vec::from_raw_parts(l48.cast(), len50, len50)),
+                                >>::from(_rt::Vec::from_raw_parts(l57.cast(), len59, len59)),
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            24 + 18 * ::core::mem::size_of::<*const u8>(),
+                            24 + 20 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr52 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result51 {
+                        let ptr61 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result60 {
                             Ok(e) => {
-                                *ptr52.add(0).cast::<u8>() = (0i32) as u8;
-                                *ptr52
+                                *ptr61.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr61
                                     .add(::core::mem::size_of::<*const u8>())
                                     .cast::<i32>() = (e).take_handle() as i32;
                             }
                             Err(e) => {
-                                *ptr52.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr61.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     EnvError::UnknownTask(e) => {
-                                        *ptr52
+                                        *ptr61
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec53 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr53 = vec53.as_ptr().cast::<u8>();
-                                        let len53 = vec53.len();
-                                        ::core::mem::forget(vec53);
-                                        *ptr52
+                                        let vec62 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr62 = vec62.as_ptr().cast::<u8>();
+                                        let len62 = vec62.len();
+                                        ::core::mem::forget(vec62);
+                                        *ptr61
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len53;
-                                        *ptr52
+                                            .cast::<usize>() = len62;
+                                        *ptr61
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr53.cast_mut();
+                                            .cast::<*mut u8>() = ptr62.cast_mut();
                                     }
                                     EnvError::InvalidSnapshot(e) => {
-                                        *ptr52
+                                        *ptr61
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec54 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr54 = vec54.as_ptr().cast::<u8>();
-                                        let len54 = vec54.len();
-                                        ::core::mem::forget(vec54);
-                                        *ptr52
+                                        let vec63 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr63 = vec63.as_ptr().cast::<u8>();
+                                        let len63 = vec63.len();
+                                        ::core::mem::forget(vec63);
+                                        *ptr61
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len54;
-                                        *ptr52
+                                            .cast::<usize>() = len63;
+                                        *ptr61
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr54.cast_mut();
+                                            .cast::<*mut u8>() = ptr63.cast_mut();
                                     }
                                     EnvError::Unsupported(e) => {
-                                        *ptr52
+                                        *ptr61
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec55 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr55 = vec55.as_ptr().cast::<u8>();
-                                        let len55 = vec55.len();
-                                        ::core::mem::forget(vec55);
-                                        *ptr52
+                                        let vec64 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr64 = vec64.as_ptr().cast::<u8>();
+                                        let len64 = vec64.len();
+                                        ::core::mem::forget(vec64);
+                                        *ptr61
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len55;
-                                        *ptr52
+                                            .cast::<usize>() = len64;
+                                        *ptr61
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr55.cast_mut();
+                                            .cast::<*mut u8>() = ptr64.cast_mut();
                                     }
                                     EnvError::InvalidOption(e) => {
-                                        *ptr52
+                                        *ptr61
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec56 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr56 = vec56.as_ptr().cast::<u8>();
-                                        let len56 = vec56.len();
-                                        ::core::mem::forget(vec56);
-                                        *ptr52
+                                        let vec65 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr65 = vec65.as_ptr().cast::<u8>();
+                                        let len65 = vec65.len();
+                                        ::core::mem::forget(vec65);
+                                        *ptr61
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len56;
-                                        *ptr52
+                                            .cast::<usize>() = len65;
+                                        *ptr61
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr56.cast_mut();
+                                            .cast::<*mut u8>() = ptr65.cast_mut();
                                     }
                                     EnvError::Other(e) => {
-                                        *ptr52
+                                        *ptr61
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (4i32) as u8;
-                                        let vec57 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr57 = vec57.as_ptr().cast::<u8>();
-                                        let len57 = vec57.len();
-                                        ::core::mem::forget(vec57);
-                                        *ptr52
+                                        let vec66 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr66 = vec66.as_ptr().cast::<u8>();
+                                        let len66 = vec66.len();
+                                        ::core::mem::forget(vec66);
+                                        *ptr61
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len57;
-                                        *ptr52
+                                            .cast::<usize>() = len66;
+                                        *ptr61
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr57.cast_mut();
+                                            .cast::<*mut u8>() = ptr66.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr52
+                        ptr61
                     }
                 }
                 #[doc(hidden)]
@@ -3286,19 +3772,19 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result87 = {
-                            let base15 = arg2;
-                            let len15 = arg3;
-                            let mut result15 = _rt::Vec::with_capacity(len15);
-                            for i in 0..len15 {
-                                let base = base15
+                        let result111 = {
+                            let base18 = arg2;
+                            let len18 = arg3;
+                            let mut result18 = _rt::Vec::with_capacity(len18);
+                            for i in 0..len18 {
+                                let base = base18
                                     .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                let e15 = {
+                                let e18 = {
                                     let l0 = i32::from(*base.add(0).cast::<u8>());
-                                    use super::super::super::super::__with_name1::Part as V14;
-                                    let v14 = match l0 {
+                                    use super::super::super::super::__with_name1::Part as V17;
+                                    let v17 = match l0 {
                                         0 => {
-                                            let e14 = {
+                                            let e17 = {
                                                 let l1 = *base.add(8).cast::<*mut u8>();
                                                 let l2 = *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -3311,10 +3797,10 @@ pub mod exports {
                                                 );
                                                 _rt::string_lift(bytes3)
                                             };
-                                            V14::Text(e14)
+                                            V17::Text(e17)
                                         }
                                         1 => {
-                                            let e14 = {
+                                            let e17 = {
                                                 let l4 = *base.add(8).cast::<*mut u8>();
                                                 let l5 = *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -3327,11 +3813,10 @@ pub mod exports {
                                                 );
                                                 _rt::string_lift(bytes6)
                                             };
-                                            V14::Json(e14)
+                                            V17::Json(e17)
                                         }
-                                        n => {
-                                            debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                            let e14 = {
+                                        2 => {
+                                            let e17 = {
                                                 let l7 = *base.add(8).cast::<*mut u8>();
                                                 let l8 = *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -3363,40 +3848,45 @@ pub mod exports {
                                                     size: l13 as u64,
                                                 }
                                             };
-                                            V14::Blob(e14)
+                                            V17::Blob(e17)
+                                        }
+                                        n => {
+                                            debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                            let e17 = {
+                                                let l14 = *base.add(8).cast::<*mut u8>();
+                                                let l15 = *base
+                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len16 = l15;
+                                                let bytes16 = _rt::Vec::from_raw_parts(
+                                                    l14.cast(),
+                                                    len16,
+                                                    len16,
+                                                );
+                                                _rt::string_lift(bytes16)
+                                            };
+                                            V17::Other(e17)
                                         }
                                     };
-                                    v14
+                                    v17
                                 };
-                                result15.push(e15);
+                                result18.push(e18);
                             }
                             _rt::cabi_dealloc(
-                                base15,
-                                len15 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                base18,
+                                len18 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                 8,
                             );
-                            let base25 = arg4;
-                            let len25 = arg5;
-                            let mut result25 = _rt::Vec::with_capacity(len25);
-                            for i in 0..len25 {
-                                let base = base25
-                                    .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                let e25 = {
-                                    let l16 = *base.add(0).cast::<*mut u8>();
-                                    let l17 = *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let len18 = l17;
-                                    let bytes18 = _rt::Vec::from_raw_parts(
-                                        l16.cast(),
-                                        len18,
-                                        len18,
-                                    );
-                                    let l19 = *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
+                            let base37 = arg4;
+                            let len37 = arg5;
+                            let mut result37 = _rt::Vec::with_capacity(len37);
+                            for i in 0..len37 {
+                                let base = base37
+                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                let e37 = {
+                                    let l19 = *base.add(0).cast::<*mut u8>();
                                     let l20 = *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
                                     let len21 = l20;
                                     let bytes21 = _rt::Vec::from_raw_parts(
@@ -3405,10 +3895,10 @@ pub mod exports {
                                         len21,
                                     );
                                     let l22 = *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
                                     let l23 = *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
                                     let len24 = l23;
                                     let bytes24 = _rt::Vec::from_raw_parts(
@@ -3416,350 +3906,468 @@ pub mod exports {
                                         len24,
                                         len24,
                                     );
+                                    let l25 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l26 = *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len27 = l26;
+                                    let bytes27 = _rt::Vec::from_raw_parts(
+                                        l25.cast(),
+                                        len27,
+                                        len27,
+                                    );
+                                    let l28 = *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l29 = *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base36 = l28;
+                                    let len36 = l29;
+                                    let mut result36 = _rt::Vec::with_capacity(len36);
+                                    for i in 0..len36 {
+                                        let base = base36
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        let e36 = {
+                                            let l30 = *base.add(0).cast::<*mut u8>();
+                                            let l31 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len32 = l31;
+                                            let bytes32 = _rt::Vec::from_raw_parts(
+                                                l30.cast(),
+                                                len32,
+                                                len32,
+                                            );
+                                            let l33 = *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l34 = *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len35 = l34;
+                                            let bytes35 = _rt::Vec::from_raw_parts(
+                                                l33.cast(),
+                                                len35,
+                                                len35,
+                                            );
+                                            (_rt::string_lift(bytes32), _rt::string_lift(bytes35))
+                                        };
+                                        result36.push(e36);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base36,
+                                        len36 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
                                     super::super::super::super::__with_name1::ToolCall {
-                                        id: _rt::string_lift(bytes18),
-                                        name: _rt::string_lift(bytes21),
-                                        arguments: _rt::string_lift(bytes24),
+                                        id: _rt::string_lift(bytes21),
+                                        name: _rt::string_lift(bytes24),
+                                        arguments: _rt::string_lift(bytes27),
+                                        extra: result36,
                                     }
                                 };
-                                result25.push(e25);
+                                result37.push(e37);
                             }
                             _rt::cabi_dealloc(
-                                base25,
-                                len25 * (6 * ::core::mem::size_of::<*const u8>()),
+                                base37,
+                                len37 * (8 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base33 = arg10;
-                            let len33 = arg11;
-                            let mut result33 = _rt::Vec::with_capacity(len33);
-                            for i in 0..len33 {
-                                let base = base33
+                            let base45 = arg10;
+                            let len45 = arg11;
+                            let mut result45 = _rt::Vec::with_capacity(len45);
+                            for i in 0..len45 {
+                                let base = base45
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e33 = {
-                                    let l27 = *base.add(0).cast::<*mut u8>();
-                                    let l28 = *base
+                                let e45 = {
+                                    let l39 = *base.add(0).cast::<*mut u8>();
+                                    let l40 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len29 = l28;
-                                    let bytes29 = _rt::Vec::from_raw_parts(
-                                        l27.cast(),
-                                        len29,
-                                        len29,
+                                    let len41 = l40;
+                                    let bytes41 = _rt::Vec::from_raw_parts(
+                                        l39.cast(),
+                                        len41,
+                                        len41,
                                     );
-                                    let l30 = *base
+                                    let l42 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l31 = *base
+                                    let l43 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len32 = l31;
-                                    let bytes32 = _rt::Vec::from_raw_parts(
-                                        l30.cast(),
-                                        len32,
-                                        len32,
+                                    let len44 = l43;
+                                    let bytes44 = _rt::Vec::from_raw_parts(
+                                        l42.cast(),
+                                        len44,
+                                        len44,
                                     );
-                                    (_rt::string_lift(bytes29), _rt::string_lift(bytes32))
+                                    (_rt::string_lift(bytes41), _rt::string_lift(bytes44))
                                 };
-                                result33.push(e33);
+                                result45.push(e45);
                             }
                             _rt::cabi_dealloc(
-                                base33,
-                                len33 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base45,
+                                len45 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base79 = arg12;
-                            let len79 = arg13;
-                            let mut result79 = _rt::Vec::with_capacity(len79);
-                            for i in 0..len79 {
-                                let base = base79
+                            let base103 = arg12;
+                            let len103 = arg13;
+                            let mut result103 = _rt::Vec::with_capacity(len103);
+                            for i in 0..len103 {
+                                let base = base103
                                     .add(i * (11 * ::core::mem::size_of::<*const u8>()));
-                                let e79 = {
-                                    let l34 = i32::from(*base.add(0).cast::<u8>());
-                                    let l35 = *base
+                                let e103 = {
+                                    let l46 = i32::from(*base.add(0).cast::<u8>());
+                                    let l47 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l36 = *base
+                                    let l48 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base52 = l35;
-                                    let len52 = l36;
-                                    let mut result52 = _rt::Vec::with_capacity(len52);
-                                    for i in 0..len52 {
-                                        let base = base52
+                                    let base67 = l47;
+                                    let len67 = l48;
+                                    let mut result67 = _rt::Vec::with_capacity(len67);
+                                    for i in 0..len67 {
+                                        let base = base67
                                             .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                        let e52 = {
-                                            let l37 = i32::from(*base.add(0).cast::<u8>());
-                                            use super::super::super::super::__with_name1::Part as V51;
-                                            let v51 = match l37 {
+                                        let e67 = {
+                                            let l49 = i32::from(*base.add(0).cast::<u8>());
+                                            use super::super::super::super::__with_name1::Part as V66;
+                                            let v66 = match l49 {
                                                 0 => {
-                                                    let e51 = {
-                                                        let l38 = *base.add(8).cast::<*mut u8>();
-                                                        let l39 = *base
+                                                    let e66 = {
+                                                        let l50 = *base.add(8).cast::<*mut u8>();
+                                                        let l51 = *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len40 = l39;
-                                                        let bytes40 = _rt::Vec::from_raw_parts(
-                                                            l38.cast(),
-                                                            len40,
-                                                            len40,
+                                                        let len52 = l51;
+                                                        let bytes52 = _rt::Vec::from_raw_parts(
+                                                            l50.cast(),
+                                                            len52,
+                                                            len52,
                                                         );
-                                                        _rt::string_lift(bytes40)
+                                                        _rt::string_lift(bytes52)
                                                     };
-                                                    V51::Text(e51)
+                                                    V66::Text(e66)
                                                 }
                                                 1 => {
-                                                    let e51 = {
-                                                        let l41 = *base.add(8).cast::<*mut u8>();
-                                                        let l42 = *base
+                                                    let e66 = {
+                                                        let l53 = *base.add(8).cast::<*mut u8>();
+                                                        let l54 = *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len43 = l42;
-                                                        let bytes43 = _rt::Vec::from_raw_parts(
-                                                            l41.cast(),
-                                                            len43,
-                                                            len43,
+                                                        let len55 = l54;
+                                                        let bytes55 = _rt::Vec::from_raw_parts(
+                                                            l53.cast(),
+                                                            len55,
+                                                            len55,
                                                         );
-                                                        _rt::string_lift(bytes43)
+                                                        _rt::string_lift(bytes55)
                                                     };
-                                                    V51::Json(e51)
+                                                    V66::Json(e66)
                                                 }
-                                                n => {
-                                                    debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                    let e51 = {
-                                                        let l44 = *base.add(8).cast::<*mut u8>();
-                                                        let l45 = *base
+                                                2 => {
+                                                    let e66 = {
+                                                        let l56 = *base.add(8).cast::<*mut u8>();
+                                                        let l57 = *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len46 = l45;
-                                                        let bytes46 = _rt::Vec::from_raw_parts(
-                                                            l44.cast(),
-                                                            len46,
-                                                            len46,
+                                                        let len58 = l57;
+                                                        let bytes58 = _rt::Vec::from_raw_parts(
+                                                            l56.cast(),
+                                                            len58,
+                                                            len58,
                                                         );
-                                                        let l47 = *base
+                                                        let l59 = *base
                                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l48 = *base
+                                                        let l60 = *base
                                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len49 = l48;
-                                                        let bytes49 = _rt::Vec::from_raw_parts(
-                                                            l47.cast(),
-                                                            len49,
-                                                            len49,
+                                                        let len61 = l60;
+                                                        let bytes61 = _rt::Vec::from_raw_parts(
+                                                            l59.cast(),
+                                                            len61,
+                                                            len61,
                                                         );
-                                                        let l50 = *base
+                                                        let l62 = *base
                                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<i64>();
                                                         super::super::super::super::__with_name1::Blob {
-                                                            digest: _rt::string_lift(bytes46),
-                                                            media_type: _rt::string_lift(bytes49),
-                                                            size: l50 as u64,
+                                                            digest: _rt::string_lift(bytes58),
+                                                            media_type: _rt::string_lift(bytes61),
+                                                            size: l62 as u64,
                                                         }
                                                     };
-                                                    V51::Blob(e51)
+                                                    V66::Blob(e66)
+                                                }
+                                                n => {
+                                                    debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                    let e66 = {
+                                                        let l63 = *base.add(8).cast::<*mut u8>();
+                                                        let l64 = *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len65 = l64;
+                                                        let bytes65 = _rt::Vec::from_raw_parts(
+                                                            l63.cast(),
+                                                            len65,
+                                                            len65,
+                                                        );
+                                                        _rt::string_lift(bytes65)
+                                                    };
+                                                    V66::Other(e66)
                                                 }
                                             };
-                                            v51
+                                            v66
                                         };
-                                        result52.push(e52);
+                                        result67.push(e67);
                                     }
                                     _rt::cabi_dealloc(
-                                        base52,
-                                        len52 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                        base67,
+                                        len67 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     );
-                                    let l53 = *base
+                                    let l68 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l54 = *base
+                                    let l69 = *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base64 = l53;
-                                    let len64 = l54;
-                                    let mut result64 = _rt::Vec::with_capacity(len64);
-                                    for i in 0..len64 {
-                                        let base = base64
-                                            .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                        let e64 = {
-                                            let l55 = *base.add(0).cast::<*mut u8>();
-                                            let l56 = *base
+                                    let base88 = l68;
+                                    let len88 = l69;
+                                    let mut result88 = _rt::Vec::with_capacity(len88);
+                                    for i in 0..len88 {
+                                        let base = base88
+                                            .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                        let e88 = {
+                                            let l70 = *base.add(0).cast::<*mut u8>();
+                                            let l71 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len57 = l56;
-                                            let bytes57 = _rt::Vec::from_raw_parts(
-                                                l55.cast(),
-                                                len57,
-                                                len57,
+                                            let len72 = l71;
+                                            let bytes72 = _rt::Vec::from_raw_parts(
+                                                l70.cast(),
+                                                len72,
+                                                len72,
                                             );
-                                            let l58 = *base
+                                            let l73 = *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l59 = *base
+                                            let l74 = *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len60 = l59;
-                                            let bytes60 = _rt::Vec::from_raw_parts(
-                                                l58.cast(),
-                                                len60,
-                                                len60,
+                                            let len75 = l74;
+                                            let bytes75 = _rt::Vec::from_raw_parts(
+                                                l73.cast(),
+                                                len75,
+                                                len75,
                                             );
-                                            let l61 = *base
+                                            let l76 = *base
                                                 .add(4 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l62 = *base
+                                            let l77 = *base
                                                 .add(5 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len63 = l62;
-                                            let bytes63 = _rt::Vec::from_raw_parts(
-                                                l61.cast(),
-                                                len63,
-                                                len63,
+                                            let len78 = l77;
+                                            let bytes78 = _rt::Vec::from_raw_parts(
+                                                l76.cast(),
+                                                len78,
+                                                len78,
+                                            );
+                                            let l79 = *base
+                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l80 = *base
+                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let base87 = l79;
+                                            let len87 = l80;
+                                            let mut result87 = _rt::Vec::with_capacity(len87);
+                                            for i in 0..len87 {
+                                                let base = base87
+                                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                let e87 = {
+                                                    let l81 = *base.add(0).cast::<*mut u8>();
+                                                    let l82 = *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len83 = l82;
+                                                    let bytes83 = _rt::Vec::from_raw_parts(
+                                                        l81.cast(),
+                                                        len83,
+                                                        len83,
+                                                    );
+                                                    let l84 = *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l85 = *base
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len86 = l85;
+                                                    let bytes86 = _rt::Vec::from_raw_parts(
+                                                        l84.cast(),
+                                                        len86,
+                                                        len86,
+                                                    );
+                                                    (_rt::string_lift(bytes83), _rt::string_lift(bytes86))
+                                                };
+                                                result87.push(e87);
+                                            }
+                                            _rt::cabi_dealloc(
+                                                base87,
+                                                len87 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
                                             );
                                             super::super::super::super::__with_name1::ToolCall {
-                                                id: _rt::string_lift(bytes57),
-                                                name: _rt::string_lift(bytes60),
-                                                arguments: _rt::string_lift(bytes63),
+                                                id: _rt::string_lift(bytes72),
+                                                name: _rt::string_lift(bytes75),
+                                                arguments: _rt::string_lift(bytes78),
+                                                extra: result87,
                                             }
                                         };
-                                        result64.push(e64);
+                                        result88.push(e88);
                                     }
                                     _rt::cabi_dealloc(
-                                        base64,
-                                        len64 * (6 * ::core::mem::size_of::<*const u8>()),
+                                        base88,
+                                        len88 * (8 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
-                                    let l65 = i32::from(
+                                    let l89 = i32::from(
                                         *base
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l69 = i32::from(
+                                    let l93 = i32::from(
                                         *base
                                             .add(8 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l70 = *base
+                                    let l94 = *base
                                         .add(9 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l71 = *base
+                                    let l95 = *base
                                         .add(10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base78 = l70;
-                                    let len78 = l71;
-                                    let mut result78 = _rt::Vec::with_capacity(len78);
-                                    for i in 0..len78 {
-                                        let base = base78
+                                    let base102 = l94;
+                                    let len102 = l95;
+                                    let mut result102 = _rt::Vec::with_capacity(len102);
+                                    for i in 0..len102 {
+                                        let base = base102
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                        let e78 = {
-                                            let l72 = *base.add(0).cast::<*mut u8>();
-                                            let l73 = *base
+                                        let e102 = {
+                                            let l96 = *base.add(0).cast::<*mut u8>();
+                                            let l97 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len74 = l73;
-                                            let bytes74 = _rt::Vec::from_raw_parts(
-                                                l72.cast(),
-                                                len74,
-                                                len74,
+                                            let len98 = l97;
+                                            let bytes98 = _rt::Vec::from_raw_parts(
+                                                l96.cast(),
+                                                len98,
+                                                len98,
                                             );
-                                            let l75 = *base
+                                            let l99 = *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l76 = *base
+                                            let l100 = *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len77 = l76;
-                                            let bytes77 = _rt::Vec::from_raw_parts(
-                                                l75.cast(),
-                                                len77,
-                                                len77,
+                                            let len101 = l100;
+                                            let bytes101 = _rt::Vec::from_raw_parts(
+                                                l99.cast(),
+                                                len101,
+                                                len101,
                                             );
-                                            (_rt::string_lift(bytes74), _rt::string_lift(bytes77))
+                                            (_rt::string_lift(bytes98), _rt::string_lift(bytes101))
                                         };
-                                        result78.push(e78);
+                                        result102.push(e102);
                                     }
                                     _rt::cabi_dealloc(
-                                        base78,
-                                        len78 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        base102,
+                                        len102 * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
                                     super::super::super::super::__with_name1::Message {
                                         role: super::super::super::super::__with_name1::Role::_lift(
-                                            l34 as u8,
+                                            l46 as u8,
                                         ),
-                                        parts: result52,
-                                        tool_calls: result64,
-                                        tool_call_id: match l65 {
+                                        parts: result67,
+                                        tool_calls: result88,
+                                        tool_call_id: match l89 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l66 = *base
+                                                    let l90 = *base
                                                         .add(6 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l67 = *base
+                                                    let l91 = *base
                                                         .add(7 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len68 = l67;
-                                                    let bytes68 = _rt::Vec::from_raw_parts(
-                                                        l66.cast(),
-                                                        len68,
-                                                        len68,
+                                                    let len92 = l91;
+                                                    let bytes92 = _rt::Vec::from_raw_parts(
+                                                        l90.cast(),
+                                                        len92,
+                                                        len92,
                                                     );
-                                                    _rt::string_lift(bytes68)
+                                                    _rt::string_lift(bytes92)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
                                         origin: super::super::super::super::__with_name1::Origin::_lift(
-                                            l69 as u8,
+                                            l93 as u8,
                                         ),
-                                        extra: result78,
+                                        extra: result102,
                                     }
                                 };
-                                result79.push(e79);
+                                result103.push(e103);
                             }
                             _rt::cabi_dealloc(
-                                base79,
-                                len79 * (11 * ::core::mem::size_of::<*const u8>()),
+                                base103,
+                                len103 * (11 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base86 = arg14;
-                            let len86 = arg15;
-                            let mut result86 = _rt::Vec::with_capacity(len86);
-                            for i in 0..len86 {
-                                let base = base86
+                            let base110 = arg14;
+                            let len110 = arg15;
+                            let mut result110 = _rt::Vec::with_capacity(len110);
+                            for i in 0..len110 {
+                                let base = base110
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e86 = {
-                                    let l80 = *base.add(0).cast::<*mut u8>();
-                                    let l81 = *base
+                                let e110 = {
+                                    let l104 = *base.add(0).cast::<*mut u8>();
+                                    let l105 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len82 = l81;
-                                    let bytes82 = _rt::Vec::from_raw_parts(
-                                        l80.cast(),
-                                        len82,
-                                        len82,
+                                    let len106 = l105;
+                                    let bytes106 = _rt::Vec::from_raw_parts(
+                                        l104.cast(),
+                                        len106,
+                                        len106,
                                     );
-                                    let l83 = *base
+                                    let l107 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l84 = *base
+                                    let l108 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len85 = l84;
-                                    let bytes85 = _rt::Vec::from_raw_parts(
-                                        l83.cast(),
-                                        len85,
-                                        len85,
+                                    let len109 = l108;
+                                    let bytes109 = _rt::Vec::from_raw_parts(
+                                        l107.cast(),
+                                        len109,
+                                        len109,
                                     );
-                                    (_rt::string_lift(bytes82), _rt::string_lift(bytes85))
+                                    (_rt::string_lift(bytes106), _rt::string_lift(bytes109))
                                 };
-                                result86.push(e86);
+                                result110.push(e110);
                             }
                             _rt::cabi_dealloc(
-                                base86,
-                                len86 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base110,
+                                len110 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             T_::step(
@@ -3772,19 +4380,19 @@ pub mod exports {
                                         role: super::super::super::super::__with_name1::Role::_lift(
                                             arg1 as u8,
                                         ),
-                                        parts: result15,
-                                        tool_calls: result25,
+                                        parts: result18,
+                                        tool_calls: result37,
                                         tool_call_id: match arg6 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let len26 = arg8;
-                                                    let bytes26 = _rt::Vec::from_raw_parts(
+                                                    let len38 = arg8;
+                                                    let bytes38 = _rt::Vec::from_raw_parts(
                                                         arg7.cast(),
-                                                        len26,
-                                                        len26,
+                                                        len38,
+                                                        len38,
                                                     );
-                                                    _rt::string_lift(bytes26)
+                                                    _rt::string_lift(bytes38)
                                                 };
                                                 Some(e)
                                             }
@@ -3793,203 +4401,260 @@ pub mod exports {
                                         origin: super::super::super::super::__with_name1::Origin::_lift(
                                             arg9 as u8,
                                         ),
-                                        extra: result33,
+                                        extra: result45,
                                     },
-                                    tool_results: result79,
-                                    extra: result86,
+                                    tool_results: result103,
+                                    extra: result110,
                                 },
                             )
                         };
-                        let ptr88 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result87 {
+                        let ptr112 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result111 {
                             Ok(e) => {
-                                *ptr88.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr112.add(0).cast::<u8>() = (0i32) as u8;
                                 let StepResult {
-                                    observation: observation89,
-                                    status: status89,
-                                    signals: signals89,
-                                    artefacts: artefacts89,
-                                    extra: extra89,
+                                    observation: observation113,
+                                    status: status113,
+                                    signals: signals113,
+                                    artefacts: artefacts113,
+                                    extra: extra113,
                                 } = e;
-                                let vec108 = observation89;
-                                let len108 = vec108.len();
-                                let layout108 = _rt::alloc::Layout::from_size_align(
-                                        vec108.len() * (11 * ::core::mem::size_of::<*const u8>()),
+                                let vec137 = observation113;
+                                let len137 = vec137.len();
+                                let layout137 = _rt::alloc::Layout::from_size_align(
+                                        vec137.len() * (11 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result108, _cleanup108) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout108,
+                                let (result137, _cleanup137) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout137,
                                 );
-                                if let Some(cleanup) = _cleanup108 {
+                                if let Some(cleanup) = _cleanup137 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec108.into_iter().enumerate() {
-                                    let base = result108
+                                for (i, e) in vec137.into_iter().enumerate() {
+                                    let base = result137
                                         .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::__with_name1::Message {
-                                            role: role90,
-                                            parts: parts90,
-                                            tool_calls: tool_calls90,
-                                            tool_call_id: tool_call_id90,
-                                            origin: origin90,
-                                            extra: extra90,
+                                            role: role114,
+                                            parts: parts114,
+                                            tool_calls: tool_calls114,
+                                            tool_call_id: tool_call_id114,
+                                            origin: origin114,
+                                            extra: extra114,
                                         } = e;
-                                        *base.add(0).cast::<u8>() = (role90.clone() as i32) as u8;
-                                        let vec97 = parts90;
-                                        let len97 = vec97.len();
-                                        let layout97 = _rt::alloc::Layout::from_size_align(
-                                                vec97.len()
+                                        *base.add(0).cast::<u8>() = (role114.clone() as i32) as u8;
+                                        let vec122 = parts114;
+                                        let len122 = vec122.len();
+                                        let layout122 = _rt::alloc::Layout::from_size_align(
+                                                vec122.len()
                                                     * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                                 8,
                                             )
                                             .unwrap();
-                                        let (result97, _cleanup97) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout97,
+                                        let (result122, _cleanup122) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout122,
                                         );
-                                        if let Some(cleanup) = _cleanup97 {
+                                        if let Some(cleanup) = _cleanup122 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec97.into_iter().enumerate() {
-                                            let base = result97
+                                        for (i, e) in vec122.into_iter().enumerate() {
+                                            let base = result122
                                                 .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                use super::super::super::super::__with_name1::Part as V96;
+                                                use super::super::super::super::__with_name1::Part as V121;
                                                 match e {
-                                                    V96::Text(e) => {
+                                                    V121::Text(e) => {
                                                         *base.add(0).cast::<u8>() = (0i32) as u8;
-                                                        let vec91 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr91 = vec91.as_ptr().cast::<u8>();
-                                                        let len91 = vec91.len();
-                                                        ::core::mem::forget(vec91);
+                                                        let vec115 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr115 = vec115.as_ptr().cast::<u8>();
+                                                        let len115 = vec115.len();
+                                                        ::core::mem::forget(vec115);
                                                         *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len91;
-                                                        *base.add(8).cast::<*mut u8>() = ptr91.cast_mut();
+                                                            .cast::<usize>() = len115;
+                                                        *base.add(8).cast::<*mut u8>() = ptr115.cast_mut();
                                                     }
-                                                    V96::Json(e) => {
+                                                    V121::Json(e) => {
                                                         *base.add(0).cast::<u8>() = (1i32) as u8;
-                                                        let vec92 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr92 = vec92.as_ptr().cast::<u8>();
-                                                        let len92 = vec92.len();
-                                                        ::core::mem::forget(vec92);
+                                                        let vec116 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr116 = vec116.as_ptr().cast::<u8>();
+                                                        let len116 = vec116.len();
+                                                        ::core::mem::forget(vec116);
                                                         *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len92;
-                                                        *base.add(8).cast::<*mut u8>() = ptr92.cast_mut();
+                                                            .cast::<usize>() = len116;
+                                                        *base.add(8).cast::<*mut u8>() = ptr116.cast_mut();
                                                     }
-                                                    V96::Blob(e) => {
+                                                    V121::Blob(e) => {
                                                         *base.add(0).cast::<u8>() = (2i32) as u8;
                                                         let super::super::super::super::__with_name1::Blob {
-                                                            digest: digest93,
-                                                            media_type: media_type93,
-                                                            size: size93,
+                                                            digest: digest117,
+                                                            media_type: media_type117,
+                                                            size: size117,
                                                         } = e;
-                                                        let vec94 = (digest93.into_bytes()).into_boxed_slice();
-                                                        let ptr94 = vec94.as_ptr().cast::<u8>();
-                                                        let len94 = vec94.len();
-                                                        ::core::mem::forget(vec94);
+                                                        let vec118 = (digest117.into_bytes()).into_boxed_slice();
+                                                        let ptr118 = vec118.as_ptr().cast::<u8>();
+                                                        let len118 = vec118.len();
+                                                        ::core::mem::forget(vec118);
                                                         *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len94;
-                                                        *base.add(8).cast::<*mut u8>() = ptr94.cast_mut();
-                                                        let vec95 = (media_type93.into_bytes()).into_boxed_slice();
-                                                        let ptr95 = vec95.as_ptr().cast::<u8>();
-                                                        let len95 = vec95.len();
-                                                        ::core::mem::forget(vec95);
+                                                            .cast::<usize>() = len118;
+                                                        *base.add(8).cast::<*mut u8>() = ptr118.cast_mut();
+                                                        let vec119 = (media_type117.into_bytes())
+                                                            .into_boxed_slice();
+                                                        let ptr119 = vec119.as_ptr().cast::<u8>();
+                                                        let len119 = vec119.len();
+                                                        ::core::mem::forget(vec119);
                                                         *base
                                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len95;
+                                                            .cast::<usize>() = len119;
                                                         *base
                                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr95.cast_mut();
+                                                            .cast::<*mut u8>() = ptr119.cast_mut();
                                                         *base
                                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<i64>() = _rt::as_i64(size93);
+                                                            .cast::<i64>() = _rt::as_i64(size117);
+                                                    }
+                                                    V121::Other(e) => {
+                                                        *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                        let vec120 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr120 = vec120.as_ptr().cast::<u8>();
+                                                        let len120 = vec120.len();
+                                                        ::core::mem::forget(vec120);
+                                                        *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len120;
+                                                        *base.add(8).cast::<*mut u8>() = ptr120.cast_mut();
                                                     }
                                                 }
                                             }
                                         }
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len97;
+                                            .cast::<usize>() = len122;
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result97;
-                                        let vec102 = tool_calls90;
-                                        let len102 = vec102.len();
-                                        let layout102 = _rt::alloc::Layout::from_size_align(
-                                                vec102.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<*mut u8>() = result122;
+                                        let vec131 = tool_calls114;
+                                        let len131 = vec131.len();
+                                        let layout131 = _rt::alloc::Layout::from_size_align(
+                                                vec131.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result102, _cleanup102) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout102,
+                                        let (result131, _cleanup131) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout131,
                                         );
-                                        if let Some(cleanup) = _cleanup102 {
+                                        if let Some(cleanup) = _cleanup131 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec102.into_iter().enumerate() {
-                                            let base = result102
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                        for (i, e) in vec131.into_iter().enumerate() {
+                                            let base = result131
+                                                .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::__with_name1::ToolCall {
-                                                    id: id98,
-                                                    name: name98,
-                                                    arguments: arguments98,
+                                                    id: id123,
+                                                    name: name123,
+                                                    arguments: arguments123,
+                                                    extra: extra123,
                                                 } = e;
-                                                let vec99 = (id98.into_bytes()).into_boxed_slice();
-                                                let ptr99 = vec99.as_ptr().cast::<u8>();
-                                                let len99 = vec99.len();
-                                                ::core::mem::forget(vec99);
+                                                let vec124 = (id123.into_bytes()).into_boxed_slice();
+                                                let ptr124 = vec124.as_ptr().cast::<u8>();
+                                                let len124 = vec124.len();
+                                                ::core::mem::forget(vec124);
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len99;
-                                                *base.add(0).cast::<*mut u8>() = ptr99.cast_mut();
-                                                let vec100 = (name98.into_bytes()).into_boxed_slice();
-                                                let ptr100 = vec100.as_ptr().cast::<u8>();
-                                                let len100 = vec100.len();
-                                                ::core::mem::forget(vec100);
+                                                    .cast::<usize>() = len124;
+                                                *base.add(0).cast::<*mut u8>() = ptr124.cast_mut();
+                                                let vec125 = (name123.into_bytes()).into_boxed_slice();
+                                                let ptr125 = vec125.as_ptr().cast::<u8>();
+                                                let len125 = vec125.len();
+                                                ::core::mem::forget(vec125);
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len100;
+                                                    .cast::<usize>() = len125;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr100.cast_mut();
-                                                let vec101 = (arguments98.into_bytes()).into_boxed_slice();
-                                                let ptr101 = vec101.as_ptr().cast::<u8>();
-                                                let len101 = vec101.len();
-                                                ::core::mem::forget(vec101);
+                                                    .cast::<*mut u8>() = ptr125.cast_mut();
+                                                let vec126 = (arguments123.into_bytes()).into_boxed_slice();
+                                                let ptr126 = vec126.as_ptr().cast::<u8>();
+                                                let len126 = vec126.len();
+                                                ::core::mem::forget(vec126);
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len101;
+                                                    .cast::<usize>() = len126;
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr101.cast_mut();
+                                                    .cast::<*mut u8>() = ptr126.cast_mut();
+                                                let vec130 = extra123;
+                                                let len130 = vec130.len();
+                                                let layout130 = _rt::alloc::Layout::from_size_align(
+                                                        vec130.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result130, _cleanup130) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout130,
+                                                );
+                                                if let Some(cleanup) = _cleanup130 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec130.into_iter().enumerate() {
+                                                    let base = result130
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t127_0, t127_1) = e;
+                                                        let vec128 = (t127_0.into_bytes()).into_boxed_slice();
+                                                        let ptr128 = vec128.as_ptr().cast::<u8>();
+                                                        let len128 = vec128.len();
+                                                        ::core::mem::forget(vec128);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len128;
+                                                        *base.add(0).cast::<*mut u8>() = ptr128.cast_mut();
+                                                        let vec129 = (t127_1.into_bytes()).into_boxed_slice();
+                                                        let ptr129 = vec129.as_ptr().cast::<u8>();
+                                                        let len129 = vec129.len();
+                                                        ::core::mem::forget(vec129);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len129;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr129.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len130;
+                                                *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result130;
                                             }
                                         }
                                         *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len102;
+                                            .cast::<usize>() = len131;
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result102;
-                                        match tool_call_id90 {
+                                            .cast::<*mut u8>() = result131;
+                                        match tool_call_id114 {
                                             Some(e) => {
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                let vec103 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr103 = vec103.as_ptr().cast::<u8>();
-                                                let len103 = vec103.len();
-                                                ::core::mem::forget(vec103);
+                                                let vec132 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr132 = vec132.as_ptr().cast::<u8>();
+                                                let len132 = vec132.len();
+                                                ::core::mem::forget(vec132);
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len103;
+                                                    .cast::<usize>() = len132;
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr103.cast_mut();
+                                                    .cast::<*mut u8>() = ptr132.cast_mut();
                                             }
                                             None => {
                                                 *base
@@ -3999,329 +4664,374 @@ pub mod exports {
                                         };
                                         *base
                                             .add(8 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (origin90.clone() as i32) as u8;
-                                        let vec107 = extra90;
-                                        let len107 = vec107.len();
-                                        let layout107 = _rt::alloc::Layout::from_size_align(
-                                                vec107.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<u8>() = (origin114.clone() as i32) as u8;
+                                        let vec136 = extra114;
+                                        let len136 = vec136.len();
+                                        let layout136 = _rt::alloc::Layout::from_size_align(
+                                                vec136.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result107, _cleanup107) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout107,
+                                        let (result136, _cleanup136) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout136,
                                         );
-                                        if let Some(cleanup) = _cleanup107 {
+                                        if let Some(cleanup) = _cleanup136 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec107.into_iter().enumerate() {
-                                            let base = result107
+                                        for (i, e) in vec136.into_iter().enumerate() {
+                                            let base = result136
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let (t104_0, t104_1) = e;
-                                                let vec105 = (t104_0.into_bytes()).into_boxed_slice();
-                                                let ptr105 = vec105.as_ptr().cast::<u8>();
-                                                let len105 = vec105.len();
-                                                ::core::mem::forget(vec105);
+                                                let (t133_0, t133_1) = e;
+                                                let vec134 = (t133_0.into_bytes()).into_boxed_slice();
+                                                let ptr134 = vec134.as_ptr().cast::<u8>();
+                                                let len134 = vec134.len();
+                                                ::core::mem::forget(vec134);
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len105;
-                                                *base.add(0).cast::<*mut u8>() = ptr105.cast_mut();
-                                                let vec106 = (t104_1.into_bytes()).into_boxed_slice();
-                                                let ptr106 = vec106.as_ptr().cast::<u8>();
-                                                let len106 = vec106.len();
-                                                ::core::mem::forget(vec106);
+                                                    .cast::<usize>() = len134;
+                                                *base.add(0).cast::<*mut u8>() = ptr134.cast_mut();
+                                                let vec135 = (t133_1.into_bytes()).into_boxed_slice();
+                                                let ptr135 = vec135.as_ptr().cast::<u8>();
+                                                let len135 = vec135.len();
+                                                ::core::mem::forget(vec135);
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len106;
+                                                    .cast::<usize>() = len135;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr106.cast_mut();
+                                                    .cast::<*mut u8>() = ptr135.cast_mut();
                                             }
                                         }
                                         *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len107;
+                                            .cast::<usize>() = len136;
                                         *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result107;
+                                            .cast::<*mut u8>() = result136;
                                     }
                                 }
-                                *ptr88
+                                *ptr112
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len108;
-                                *ptr88
+                                    .cast::<usize>() = len137;
+                                *ptr112
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result108;
-                                match status89 {
+                                    .cast::<*mut u8>() = result137;
+                                match status113 {
                                     Status::Running => {
-                                        *ptr88
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                     }
                                     Status::Terminated => {
-                                        *ptr88
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
                                     }
                                     Status::Truncated(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec109 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr109 = vec109.as_ptr().cast::<u8>();
-                                        let len109 = vec109.len();
-                                        ::core::mem::forget(vec109);
-                                        *ptr88
+                                        let vec138 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr138 = vec138.as_ptr().cast::<u8>();
+                                        let len138 = vec138.len();
+                                        ::core::mem::forget(vec138);
+                                        *ptr112
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len109;
-                                        *ptr88
+                                            .cast::<usize>() = len138;
+                                        *ptr112
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr109.cast_mut();
+                                            .cast::<*mut u8>() = ptr138.cast_mut();
                                     }
                                     Status::Other(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec110 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr110 = vec110.as_ptr().cast::<u8>();
-                                        let len110 = vec110.len();
-                                        ::core::mem::forget(vec110);
-                                        *ptr88
+                                        let vec139 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr139 = vec139.as_ptr().cast::<u8>();
+                                        let len139 = vec139.len();
+                                        ::core::mem::forget(vec139);
+                                        *ptr112
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len110;
-                                        *ptr88
+                                            .cast::<usize>() = len139;
+                                        *ptr112
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr110.cast_mut();
+                                            .cast::<*mut u8>() = ptr139.cast_mut();
                                     }
                                 }
-                                let vec113 = signals89;
-                                let len113 = vec113.len();
-                                let layout113 = _rt::alloc::Layout::from_size_align(
-                                        vec113.len()
+                                let vec142 = signals113;
+                                let len142 = vec142.len();
+                                let layout142 = _rt::alloc::Layout::from_size_align(
+                                        vec142.len()
                                             * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result113, _cleanup113) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout113,
+                                let (result142, _cleanup142) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout142,
                                 );
-                                if let Some(cleanup) = _cleanup113 {
+                                if let Some(cleanup) = _cleanup142 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec113.into_iter().enumerate() {
-                                    let base = result113
+                                for (i, e) in vec142.into_iter().enumerate() {
+                                    let base = result142
                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::__with_name1::Signal {
-                                            name: name111,
-                                            value: value111,
+                                            name: name140,
+                                            value: value140,
                                         } = e;
-                                        let vec112 = (name111.into_bytes()).into_boxed_slice();
-                                        let ptr112 = vec112.as_ptr().cast::<u8>();
-                                        let len112 = vec112.len();
-                                        ::core::mem::forget(vec112);
+                                        let vec141 = (name140.into_bytes()).into_boxed_slice();
+                                        let ptr141 = vec141.as_ptr().cast::<u8>();
+                                        let len141 = vec141.len();
+                                        ::core::mem::forget(vec141);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len112;
-                                        *base.add(0).cast::<*mut u8>() = ptr112.cast_mut();
+                                            .cast::<usize>() = len141;
+                                        *base.add(0).cast::<*mut u8>() = ptr141.cast_mut();
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>() = _rt::as_f64(value111);
+                                            .cast::<f64>() = _rt::as_f64(value140);
                                     }
                                 }
-                                *ptr88
+                                *ptr112
                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len113;
-                                *ptr88
+                                    .cast::<usize>() = len142;
+                                *ptr112
                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result113;
-                                let vec118 = artefacts89;
-                                let len118 = vec118.len();
-                                let layout118 = _rt::alloc::Layout::from_size_align(
-                                        vec118.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                    .cast::<*mut u8>() = result142;
+                                let vec151 = artefacts113;
+                                let len151 = vec151.len();
+                                let layout151 = _rt::alloc::Layout::from_size_align(
+                                        vec151.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result118, _cleanup118) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout118,
+                                let (result151, _cleanup151) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout151,
                                 );
-                                if let Some(cleanup) = _cleanup118 {
+                                if let Some(cleanup) = _cleanup151 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec118.into_iter().enumerate() {
-                                    let base = result118
-                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                for (i, e) in vec151.into_iter().enumerate() {
+                                    let base = result151
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::__with_name1::Artefact {
-                                            name: name114,
-                                            media_type: media_type114,
-                                            bytes: bytes114,
+                                            name: name143,
+                                            media_type: media_type143,
+                                            bytes: bytes143,
+                                            extra: extra143,
                                         } = e;
-                                        let vec115 = (name114.into_bytes()).into_boxed_slice();
-                                        let ptr115 = vec115.as_ptr().cast::<u8>();
-                                        let len115 = vec115.len();
-                                        ::core::mem::forget(vec115);
+                                        let vec144 = (name143.into_bytes()).into_boxed_slice();
+                                        let ptr144 = vec144.as_ptr().cast::<u8>();
+                                        let len144 = vec144.len();
+                                        ::core::mem::forget(vec144);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len115;
-                                        *base.add(0).cast::<*mut u8>() = ptr115.cast_mut();
-                                        let vec116 = (media_type114.into_bytes())
+                                            .cast::<usize>() = len144;
+                                        *base.add(0).cast::<*mut u8>() = ptr144.cast_mut();
+                                        let vec145 = (media_type143.into_bytes())
                                             .into_boxed_slice();
-                                        let ptr116 = vec116.as_ptr().cast::<u8>();
-                                        let len116 = vec116.len();
-                                        ::core::mem::forget(vec116);
+                                        let ptr145 = vec145.as_ptr().cast::<u8>();
+                                        let len145 = vec145.len();
+                                        ::core::mem::forget(vec145);
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len116;
+                                            .cast::<usize>() = len145;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr116.cast_mut();
-                                        let vec117 = <_ as Into<_rt::Vec<_>>>::into(bytes114)
+                                            .cast::<*mut u8>() = ptr145.cast_mut();
+                                        let vec146 = <_ as Into<_rt::Vec<_>>>::into(bytes143)
                                             .into_boxed_slice();
-                                        let ptr117 = vec117.as_ptr().cast::<u8>();
-                                        let len117 = vec117.len();
-                                        ::core::mem::forget(vec117);
+                                        let ptr146 = vec146.as_ptr().cast::<u8>();
+                                        let len146 = vec146.len();
+                                        ::core::mem::forget(vec146);
                                         *base
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len117;
+                                            .cast::<usize>() = len146;
                                         *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr117.cast_mut();
+                                            .cast::<*mut u8>() = ptr146.cast_mut();
+                                        let vec150 = extra143;
+                                        let len150 = vec150.len();
+                                        let layout150 = _rt::alloc::Layout::from_size_align(
+                                                vec150.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result150, _cleanup150) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout150,
+                                        );
+                                        if let Some(cleanup) = _cleanup150 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec150.into_iter().enumerate() {
+                                            let base = result150
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let (t147_0, t147_1) = e;
+                                                let vec148 = (t147_0.into_bytes()).into_boxed_slice();
+                                                let ptr148 = vec148.as_ptr().cast::<u8>();
+                                                let len148 = vec148.len();
+                                                ::core::mem::forget(vec148);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len148;
+                                                *base.add(0).cast::<*mut u8>() = ptr148.cast_mut();
+                                                let vec149 = (t147_1.into_bytes()).into_boxed_slice();
+                                                let ptr149 = vec149.as_ptr().cast::<u8>();
+                                                let len149 = vec149.len();
+                                                ::core::mem::forget(vec149);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len149;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr149.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len150;
+                                        *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result150;
                                     }
                                 }
-                                *ptr88
+                                *ptr112
                                     .add(9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len118;
-                                *ptr88
+                                    .cast::<usize>() = len151;
+                                *ptr112
                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result118;
-                                let vec122 = extra89;
-                                let len122 = vec122.len();
-                                let layout122 = _rt::alloc::Layout::from_size_align(
-                                        vec122.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    .cast::<*mut u8>() = result151;
+                                let vec155 = extra113;
+                                let len155 = vec155.len();
+                                let layout155 = _rt::alloc::Layout::from_size_align(
+                                        vec155.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result122, _cleanup122) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout122,
+                                let (result155, _cleanup155) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout155,
                                 );
-                                if let Some(cleanup) = _cleanup122 {
+                                if let Some(cleanup) = _cleanup155 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec122.into_iter().enumerate() {
-                                    let base = result122
+                                for (i, e) in vec155.into_iter().enumerate() {
+                                    let base = result155
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let (t119_0, t119_1) = e;
-                                        let vec120 = (t119_0.into_bytes()).into_boxed_slice();
-                                        let ptr120 = vec120.as_ptr().cast::<u8>();
-                                        let len120 = vec120.len();
-                                        ::core::mem::forget(vec120);
+                                        let (t152_0, t152_1) = e;
+                                        let vec153 = (t152_0.into_bytes()).into_boxed_slice();
+                                        let ptr153 = vec153.as_ptr().cast::<u8>();
+                                        let len153 = vec153.len();
+                                        ::core::mem::forget(vec153);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len120;
-                                        *base.add(0).cast::<*mut u8>() = ptr120.cast_mut();
-                                        let vec121 = (t119_1.into_bytes()).into_boxed_slice();
-                                        let ptr121 = vec121.as_ptr().cast::<u8>();
-                                        let len121 = vec121.len();
-                                        ::core::mem::forget(vec121);
+                                            .cast::<usize>() = len153;
+                                        *base.add(0).cast::<*mut u8>() = ptr153.cast_mut();
+                                        let vec154 = (t152_1.into_bytes()).into_boxed_slice();
+                                        let ptr154 = vec154.as_ptr().cast::<u8>();
+                                        let len154 = vec154.len();
+                                        ::core::mem::forget(vec154);
                                         *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len121;
+                                            .cast::<usize>() = len154;
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr121.cast_mut();
+                                            .cast::<*mut u8>() = ptr154.cast_mut();
                                     }
                                 }
-                                *ptr88
+                                *ptr112
                                     .add(11 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len122;
-                                *ptr88
+                                    .cast::<usize>() = len155;
+                                *ptr112
                                     .add(10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result122;
+                                    .cast::<*mut u8>() = result155;
                             }
                             Err(e) => {
-                                *ptr88.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr112.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     EnvError::UnknownTask(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec123 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr123 = vec123.as_ptr().cast::<u8>();
-                                        let len123 = vec123.len();
-                                        ::core::mem::forget(vec123);
-                                        *ptr88
+                                        let vec156 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr156 = vec156.as_ptr().cast::<u8>();
+                                        let len156 = vec156.len();
+                                        ::core::mem::forget(vec156);
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len123;
-                                        *ptr88
+                                            .cast::<usize>() = len156;
+                                        *ptr112
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr123.cast_mut();
+                                            .cast::<*mut u8>() = ptr156.cast_mut();
                                     }
                                     EnvError::InvalidSnapshot(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec124 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr124 = vec124.as_ptr().cast::<u8>();
-                                        let len124 = vec124.len();
-                                        ::core::mem::forget(vec124);
-                                        *ptr88
+                                        let vec157 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr157 = vec157.as_ptr().cast::<u8>();
+                                        let len157 = vec157.len();
+                                        ::core::mem::forget(vec157);
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len124;
-                                        *ptr88
+                                            .cast::<usize>() = len157;
+                                        *ptr112
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr124.cast_mut();
+                                            .cast::<*mut u8>() = ptr157.cast_mut();
                                     }
                                     EnvError::Unsupported(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec125 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr125 = vec125.as_ptr().cast::<u8>();
-                                        let len125 = vec125.len();
-                                        ::core::mem::forget(vec125);
-                                        *ptr88
+                                        let vec158 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr158 = vec158.as_ptr().cast::<u8>();
+                                        let len158 = vec158.len();
+                                        ::core::mem::forget(vec158);
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len125;
-                                        *ptr88
+                                            .cast::<usize>() = len158;
+                                        *ptr112
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr125.cast_mut();
+                                            .cast::<*mut u8>() = ptr158.cast_mut();
                                     }
                                     EnvError::InvalidOption(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec126 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr126 = vec126.as_ptr().cast::<u8>();
-                                        let len126 = vec126.len();
-                                        ::core::mem::forget(vec126);
-                                        *ptr88
+                                        let vec159 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr159 = vec159.as_ptr().cast::<u8>();
+                                        let len159 = vec159.len();
+                                        ::core::mem::forget(vec159);
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len126;
-                                        *ptr88
+                                            .cast::<usize>() = len159;
+                                        *ptr112
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr126.cast_mut();
+                                            .cast::<*mut u8>() = ptr159.cast_mut();
                                     }
                                     EnvError::Other(e) => {
-                                        *ptr88
+                                        *ptr112
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (4i32) as u8;
-                                        let vec127 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr127 = vec127.as_ptr().cast::<u8>();
-                                        let len127 = vec127.len();
-                                        ::core::mem::forget(vec127);
-                                        *ptr88
+                                        let vec160 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr160 = vec160.as_ptr().cast::<u8>();
+                                        let len160 = vec160.len();
+                                        ::core::mem::forget(vec160);
+                                        *ptr112
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len127;
-                                        *ptr88
+                                            .cast::<usize>() = len160;
+                                        *ptr112
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr127.cast_mut();
+                                            .cast::<*mut u8>() = ptr160.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr88
+                        ptr112
                     }
                 }
                 #[doc(hidden)]
@@ -4339,10 +5049,10 @@ pub mod exports {
                                 let l2 = *arg0
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base34 = l1;
-                                let len34 = l2;
-                                for i in 0..len34 {
-                                    let base = base34
+                                let base43 = l1;
+                                let len43 = l2;
+                                for i in 0..len43 {
+                                    let base = base43
                                         .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l3 = *base
@@ -4351,10 +5061,10 @@ pub mod exports {
                                         let l4 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base14 = l3;
-                                        let len14 = l4;
-                                        for i in 0..len14 {
-                                            let base = base14
+                                        let base16 = l3;
+                                        let len16 = l4;
+                                        for i in 0..len16 {
+                                            let base = base16
                                                 .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let l5 = i32::from(*base.add(0).cast::<u8>());
@@ -4373,7 +5083,7 @@ pub mod exports {
                                                             .cast::<usize>();
                                                         _rt::cabi_dealloc(l8, l9, 1);
                                                     }
-                                                    _ => {
+                                                    2 => {
                                                         let l10 = *base.add(8).cast::<*mut u8>();
                                                         let l11 = *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -4387,279 +5097,348 @@ pub mod exports {
                                                             .cast::<usize>();
                                                         _rt::cabi_dealloc(l12, l13, 1);
                                                     }
+                                                    _ => {
+                                                        let l14 = *base.add(8).cast::<*mut u8>();
+                                                        let l15 = *base
+                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l14, l15, 1);
+                                                    }
                                                 }
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base14,
-                                            len14 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                            base16,
+                                            len16 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                             8,
                                         );
-                                        let l15 = *base
+                                        let l17 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l16 = *base
+                                        let l18 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base23 = l15;
-                                        let len23 = l16;
-                                        for i in 0..len23 {
-                                            let base = base23
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                        let base32 = l17;
+                                        let len32 = l18;
+                                        for i in 0..len32 {
+                                            let base = base32
+                                                .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l17 = *base.add(0).cast::<*mut u8>();
-                                                let l18 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l17, l18, 1);
-                                                let l19 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
+                                                let l19 = *base.add(0).cast::<*mut u8>();
                                                 let l20 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l19, l20, 1);
                                                 let l21 = *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l22 = *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l21, l22, 1);
-                                            }
-                                        }
-                                        _rt::cabi_dealloc(
-                                            base23,
-                                            len23 * (6 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        );
-                                        let l24 = i32::from(
-                                            *base
-                                                .add(5 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>(),
-                                        );
-                                        match l24 {
-                                            0 => {}
-                                            _ => {
+                                                let l23 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l24 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l23, l24, 1);
                                                 let l25 = *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l26 = *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l25, l26, 1);
-                                            }
-                                        }
-                                        let l27 = *base
-                                            .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l28 = *base
-                                            .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let base33 = l27;
-                                        let len33 = l28;
-                                        for i in 0..len33 {
-                                            let base = base33
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let l29 = *base.add(0).cast::<*mut u8>();
-                                                let l30 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l29, l30, 1);
-                                                let l31 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l32 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l31, l32, 1);
+                                                let base31 = l25;
+                                                let len31 = l26;
+                                                for i in 0..len31 {
+                                                    let base = base31
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l27 = *base.add(0).cast::<*mut u8>();
+                                                        let l28 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l27, l28, 1);
+                                                        let l29 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l30 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l29, l30, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base31,
+                                                    len31 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base33,
-                                            len33 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base32,
+                                            len32 * (8 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l33 = i32::from(
+                                            *base
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        match l33 {
+                                            0 => {}
+                                            _ => {
+                                                let l34 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l35 = *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l34, l35, 1);
+                                            }
+                                        }
+                                        let l36 = *base
+                                            .add(9 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l37 = *base
+                                            .add(10 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base42 = l36;
+                                        let len42 = l37;
+                                        for i in 0..len42 {
+                                            let base = base42
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l38 = *base.add(0).cast::<*mut u8>();
+                                                let l39 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l38, l39, 1);
+                                                let l40 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l41 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l40, l41, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base42,
+                                            len42 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base34,
-                                    len34 * (11 * ::core::mem::size_of::<*const u8>()),
+                                    base43,
+                                    len43 * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l35 = i32::from(
+                                let l44 = i32::from(
                                     *arg0
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                match l35 {
+                                match l44 {
                                     0 => {}
                                     1 => {}
                                     2 => {
-                                        let l36 = *arg0
+                                        let l45 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l37 = *arg0
+                                        let l46 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l36, l37, 1);
+                                        _rt::cabi_dealloc(l45, l46, 1);
                                     }
                                     _ => {
-                                        let l38 = *arg0
+                                        let l47 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l39 = *arg0
+                                        let l48 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l38, l39, 1);
-                                    }
-                                }
-                                let l40 = *arg0
-                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l41 = *arg0
-                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base44 = l40;
-                                let len44 = l41;
-                                for i in 0..len44 {
-                                    let base = base44
-                                        .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let l42 = *base.add(0).cast::<*mut u8>();
-                                        let l43 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l42, l43, 1);
-                                    }
-                                }
-                                _rt::cabi_dealloc(
-                                    base44,
-                                    len44 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
-                                    8,
-                                );
-                                let l45 = *arg0
-                                    .add(8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l46 = *arg0
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base54 = l45;
-                                let len54 = l46;
-                                for i in 0..len54 {
-                                    let base = base54
-                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let l47 = *base.add(0).cast::<*mut u8>();
-                                        let l48 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l47, l48, 1);
-                                        let l49 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l50 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l49, l50, 1);
-                                        let l51 = *base
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l52 = *base
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let base53 = l51;
-                                        let len53 = l52;
-                                        _rt::cabi_dealloc(base53, len53 * 1, 1);
                                     }
                                 }
-                                _rt::cabi_dealloc(
-                                    base54,
-                                    len54 * (6 * ::core::mem::size_of::<*const u8>()),
-                                    ::core::mem::size_of::<*const u8>(),
-                                );
-                                let l55 = *arg0
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                let l49 = *arg0
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l56 = *arg0
-                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                let l50 = *arg0
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base61 = l55;
-                                let len61 = l56;
-                                for i in 0..len61 {
-                                    let base = base61
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let base53 = l49;
+                                let len53 = l50;
+                                for i in 0..len53 {
+                                    let base = base53
+                                        .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l57 = *base.add(0).cast::<*mut u8>();
-                                        let l58 = *base
+                                        let l51 = *base.add(0).cast::<*mut u8>();
+                                        let l52 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l57, l58, 1);
-                                        let l59 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l60 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l59, l60, 1);
+                                        _rt::cabi_dealloc(l51, l52, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base61,
-                                    len61 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base53,
+                                    len53 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                    8,
+                                );
+                                let l54 = *arg0
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l55 = *arg0
+                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base70 = l54;
+                                let len70 = l55;
+                                for i in 0..len70 {
+                                    let base = base70
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l56 = *base.add(0).cast::<*mut u8>();
+                                        let l57 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l56, l57, 1);
+                                        let l58 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l59 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l58, l59, 1);
+                                        let l60 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l61 = *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base62 = l60;
+                                        let len62 = l61;
+                                        _rt::cabi_dealloc(base62, len62 * 1, 1);
+                                        let l63 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l64 = *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base69 = l63;
+                                        let len69 = l64;
+                                        for i in 0..len69 {
+                                            let base = base69
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l65 = *base.add(0).cast::<*mut u8>();
+                                                let l66 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l65, l66, 1);
+                                                let l67 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l68 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l67, l68, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base69,
+                                            len69 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base70,
+                                    len70 * (8 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l71 = *arg0
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l72 = *arg0
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base77 = l71;
+                                let len77 = l72;
+                                for i in 0..len77 {
+                                    let base = base77
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l73 = *base.add(0).cast::<*mut u8>();
+                                        let l74 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l73, l74, 1);
+                                        let l75 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l76 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l75, l76, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base77,
+                                    len77 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l62 = i32::from(
+                                let l78 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l62 {
+                                match l78 {
                                     0 => {
-                                        let l63 = *arg0
+                                        let l79 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l64 = *arg0
+                                        let l80 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l63, l64, 1);
+                                        _rt::cabi_dealloc(l79, l80, 1);
                                     }
                                     1 => {
-                                        let l65 = *arg0
+                                        let l81 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l66 = *arg0
+                                        let l82 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l65, l66, 1);
+                                        _rt::cabi_dealloc(l81, l82, 1);
                                     }
                                     2 => {
-                                        let l67 = *arg0
+                                        let l83 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l68 = *arg0
+                                        let l84 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l67, l68, 1);
+                                        _rt::cabi_dealloc(l83, l84, 1);
                                     }
                                     3 => {
-                                        let l69 = *arg0
+                                        let l85 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l70 = *arg0
+                                        let l86 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l69, l70, 1);
+                                        _rt::cabi_dealloc(l85, l86, 1);
                                     }
                                     _ => {
-                                        let l71 = *arg0
+                                        let l87 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l72 = *arg0
+                                        let l88 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l71, l72, 1);
+                                        _rt::cabi_dealloc(l87, l88, 1);
                                     }
                                 }
                             }
@@ -4860,8 +5639,8 @@ pub mod exports {
                     /// What this environment is. Called once per component, in an instance that is thrown away.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<Description, EnvError>;
-                    /// Whether these options make sense together: their values, for the host has checked their names. Called once per run,
-                    /// before anything is played, in an instance that is thrown away. Refuse with `invalid-option`.
+                    /// Whether these options make sense together: their values, for the host has checked their names. Called before
+                    /// anything is played or judged, in an instance that is thrown away. Refuse with `invalid-option`.
                     #[allow(async_fn_in_trait)]
                     fn check(
                         options: Attributes,
@@ -4966,7 +5745,7 @@ pub mod exports {
                         params: Params,
                         state: _rt::Vec<u8>,
                     ) -> ::core::result::Result<Episode, EnvError>;
-                    /// Acts. Never called again after the episode is over.
+                    /// Acts. Called for every message of the policy, whatever it holds; never again after the episode is over.
                     #[allow(async_fn_in_trait)]
                     fn step(
                         &self,
@@ -4999,9 +5778,10 @@ pub mod exports {
                         #[unsafe (export_name =
                         "clawhost:environment/environment@0.1.0#tasks")] unsafe extern
                         "C" fn export_tasks(arg0 : i64, arg1 : * mut u8, arg2 : usize,
-                        arg3 : * mut u8, arg4 : usize, arg5 : i64, arg6 : i32,) -> * mut
-                        u8 { unsafe { $($path_to_types)*:: _export_tasks_cabi::<$ty >
-                        (arg0, arg1, arg2, arg3, arg4, arg5, arg6) } } #[unsafe
+                        arg3 : * mut u8, arg4 : usize, arg5 : * mut u8, arg6 : usize,
+                        arg7 : i64, arg8 : i32,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_tasks_cabi::<$ty > (arg0, arg1,
+                        arg2, arg3, arg4, arg5, arg6, arg7, arg8) } } #[unsafe
                         (export_name =
                         "cabi_post_clawhost:environment/environment@0.1.0#tasks")] unsafe
                         extern "C" fn _post_return_tasks(arg0 : * mut u8,) { unsafe {
@@ -5261,72 +6041,74 @@ macro_rules! __export_environment_plugin_impl {
         #[cfg(target_arch = "wasm32")] #[unsafe (link_section =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:environment-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2765] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2816] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc4\x14\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf7\x14\x01A\x02\x01\
 A\x13\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05leve\
 l\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16c\
 lawhost:log/log@0.1.0\x05\0\x01B%\x01m\x04\x06system\x04user\x09assistant\x04too\
 l\x04\0\x04role\x03\0\0\x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04use\
 r\x04host\x04\0\x06origin\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\
-\x05\x01r\x03\x06digests\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\
-\x04text\x01s\0\x04json\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\
-\x02ids\x04names\x09argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01\
-ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06or\
-igin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptio\
-ns\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05\
-valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokens\
-w\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05\
-splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\
-\x01r\x02\x04seedw\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07\
-summarys\x0ddefault-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01\
-r\x06\x04names\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\
-\x04\0\x05about\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\
-\x08artefact\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\x01\x02\x03\0\x01\x07\
-message\x02\x03\0\x01\x09tool-spec\x02\x03\0\x01\x05usage\x02\x03\0\x01\x0aattri\
-butes\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\0\x02\x03\x02\x01\x03\x04\
-\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x04\x04\0\x05usage\x03\0\x04\x02\x03\x02\
-\x01\x05\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06denied\x01s\0\x10budget-exhau\
-sted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01s\0\x05other\x01s\0\x04\0\
-\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kw\x01ps\x01r\x08\x05aliass\x08mess\
-ages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperaturev\x04seed\x0c\x04stop\x0d\x05\
-extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07message\x01\x05usage\x05\x06fin\
-ishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01j\x01\x11\x01\x09\x01@\x01\x07r\
-equest\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\x01p\x12\x01j\x01\x15\x01\x09\
-\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-batch\x01\x17\x03\0\x16clawhos\
-t:llm/llm@0.1.0\x05\x06\x01B\x11\x01q\x04\x06denied\x01s\0\x05quota\x01s\0\x0bin\
-valid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\x03\0\0\x01p}\x01k\x02\x01j\x01\
-\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\x01\x05\x01j\0\x01\x01\x01@\x02\
-\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\x01j\x01\x7f\x01\x01\x01@\x01\x03\
-keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\x01@\x02\x06prefix\
-s\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/kv@0.1.0\x05\x07\x02\
-\x03\0\x01\x06signal\x02\x03\0\x01\x08artefact\x02\x03\0\x01\x04task\x02\x03\0\x01\
-\x07context\x02\x03\0\x01\x05about\x01BA\x02\x03\x02\x01\x02\x04\0\x07message\x03\
-\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x08\x04\0\x06\
-signal\x03\0\x04\x02\x03\x02\x01\x09\x04\0\x08artefact\x03\0\x06\x02\x03\x02\x01\
-\x0a\x04\0\x04task\x03\0\x08\x02\x03\x02\x01\x0b\x04\0\x07context\x03\0\x0a\x02\x03\
-\x02\x01\x0c\x04\0\x05about\x03\0\x0c\x02\x03\x02\x01\x05\x04\0\x0aattributes\x03\
-\0\x0e\x01q\x05\x0cunknown-task\x01s\0\x10invalid-snapshot\x01s\0\x0bunsupported\
-\x01s\0\x0einvalid-option\x01s\0\x05other\x01s\0\x04\0\x09env-error\x03\0\x10\x01\
-r\x02\x04names\x05tasksw\x04\0\x05split\x03\0\x12\x01p\x13\x01r\x03\x05about\x0d\
-\x06splits\x14\x05extra\x0f\x04\0\x0bdescription\x03\0\x15\x01r\x04\x04task\x09\x07\
-context\x0b\x09max-turnsy\x05extra\x0f\x04\0\x06params\x03\0\x17\x01p\x01\x01p\x03\
-\x01ks\x01r\x04\x0bobservation\x19\x05tools\x1a\x0bsystem-hint\x1b\x05extra\x0f\x04\
-\0\x07opening\x03\0\x1c\x01r\x03\x07message\x01\x0ctool-results\x19\x05extra\x0f\
-\x04\0\x06action\x03\0\x1e\x01q\x04\x07running\0\0\x0aterminated\0\0\x09truncate\
-d\x01s\0\x05other\x01s\0\x04\0\x06status\x03\0\x20\x01p\x05\x01p\x07\x01r\x05\x0b\
-observation\x19\x06status!\x07signals\"\x09artefacts#\x05extra\x0f\x04\0\x0bstep\
--result\x03\0$\x04\0\x07episode\x03\x01\x01i&\x01o\x02'\x1d\x01j\x01(\x01\x11\x01\
-@\x01\x06params\x18\0)\x04\0\x15[static]episode.start\x01*\x01p}\x01j\x01'\x01\x11\
-\x01@\x02\x06params\x18\x05state+\0,\x04\0\x17[static]episode.restore\x01-\x01h&\
-\x01j\x01%\x01\x11\x01@\x02\x04self.\x06action\x1f\0/\x04\0\x14[method]episode.s\
-tep\x010\x01j\x01+\x01\x11\x01@\x01\x04self.\01\x04\0\x18[method]episode.snapsho\
-t\x012\x01j\x01\x16\x01\x11\x01@\0\03\x04\0\x08describe\x014\x01j\0\x01\x11\x01@\
-\x01\x07options\x0f\05\x04\0\x05check\x016\x01p\x09\x01j\x017\x01\x11\x01@\x04\x07\
-context\x0b\x05splits\x06offsetw\x05limity\08\x04\0\x05tasks\x019\x04\0&clawhost\
-:environment/environment@0.1.0\x05\x0d\x04\0(clawhost:worlds/environment-plugin@\
-0.1.0\x04\0\x0b\x18\x01\0\x12environment-plugin\x03\0\0\0G\x09producers\x01\x0cp\
-rocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x05\x01r\x03\x06digests\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\
+\x04text\x01s\0\x04json\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\
+\0\x09\x01r\x04\x02ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\
+\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\
+\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\
+\x04names\x0bdescriptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\
+\x12\x01r\x02\x04names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-to\
+kensw\x11completion-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\
+\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\
+\x06\x04\0\x04task\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\
+\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\
+\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summar\
+ys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01\
+r\x04\x04names\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\
+\0\x1aclawhost:types/types@0.1.0\x05\x01\x02\x03\0\x01\x07message\x02\x03\0\x01\x09\
+tool-spec\x02\x03\0\x01\x05usage\x02\x03\0\x01\x0aattributes\x01B\x1b\x02\x03\x02\
+\x01\x02\x04\0\x07message\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\
+\x02\x03\x02\x01\x04\x04\0\x05usage\x03\0\x04\x02\x03\x02\x01\x05\x04\0\x0aattri\
+butes\x03\0\x06\x01q\x05\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-\
+request\x01s\0\x0bunavailable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\
+\x01p\x01\x01p\x03\x01kv\x01kw\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\
+\x0b\x0amax-tokensy\x0btemperature\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\
+\x07request\x03\0\x0f\x01r\x04\x07message\x01\x05usage\x05\x06finishs\x05extra\x07\
+\x04\0\x08response\x03\0\x11\x01j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\
+\0\x08complete\x01\x14\x01p\x10\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08reques\
+ts\x15\0\x17\x04\0\x0ecomplete-batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\
+\x06\x01B\x11\x01q\x04\x06denied\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05\
+other\x01s\0\x04\0\x08kv-error\x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\
+\x03keys\0\x04\x04\0\x03get\x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\
+\0\x06\x04\0\x03set\x01\x07\x01j\x01\x7f\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06\
+delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\x01@\x02\x06prefixs\x05limity\0\x0b\x04\
+\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/kv@0.1.0\x05\x07\x02\x03\0\x01\x06signal\
+\x02\x03\0\x01\x08artefact\x02\x03\0\x01\x04task\x02\x03\0\x01\x07context\x02\x03\
+\0\x01\x05about\x01BA\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\0\x02\x03\x02\x01\
+\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x08\x04\0\x06signal\x03\0\x04\x02\
+\x03\x02\x01\x09\x04\0\x08artefact\x03\0\x06\x02\x03\x02\x01\x0a\x04\0\x04task\x03\
+\0\x08\x02\x03\x02\x01\x0b\x04\0\x07context\x03\0\x0a\x02\x03\x02\x01\x0c\x04\0\x05\
+about\x03\0\x0c\x02\x03\x02\x01\x05\x04\0\x0aattributes\x03\0\x0e\x01q\x05\x0cun\
+known-task\x01s\0\x10invalid-snapshot\x01s\0\x0bunsupported\x01s\0\x0einvalid-op\
+tion\x01s\0\x05other\x01s\0\x04\0\x09env-error\x03\0\x10\x01r\x03\x04names\x05ta\
+sksw\x05extra\x0f\x04\0\x05split\x03\0\x12\x01p\x13\x01r\x03\x05about\x0d\x06spl\
+its\x14\x05extra\x0f\x04\0\x0bdescription\x03\0\x15\x01r\x04\x04task\x09\x07cont\
+ext\x0b\x09max-turnsy\x05extra\x0f\x04\0\x06params\x03\0\x17\x01p\x01\x01p\x03\x01\
+p\x07\x01ks\x01r\x05\x0bobservation\x19\x05tools\x1a\x09artefacts\x1b\x0bsystem-\
+hint\x1c\x05extra\x0f\x04\0\x07opening\x03\0\x1d\x01r\x03\x07message\x01\x0ctool\
+-results\x19\x05extra\x0f\x04\0\x06action\x03\0\x1f\x01q\x04\x07running\0\0\x0at\
+erminated\0\0\x09truncated\x01s\0\x05other\x01s\0\x04\0\x06status\x03\0!\x01p\x05\
+\x01r\x05\x0bobservation\x19\x06status\"\x07signals#\x09artefacts\x1b\x05extra\x0f\
+\x04\0\x0bstep-result\x03\0$\x04\0\x07episode\x03\x01\x01i&\x01o\x02'\x1e\x01j\x01\
+(\x01\x11\x01@\x01\x06params\x18\0)\x04\0\x15[static]episode.start\x01*\x01p}\x01\
+j\x01'\x01\x11\x01@\x02\x06params\x18\x05state+\0,\x04\0\x17[static]episode.rest\
+ore\x01-\x01h&\x01j\x01%\x01\x11\x01@\x02\x04self.\x06action\x20\0/\x04\0\x14[me\
+thod]episode.step\x010\x01j\x01+\x01\x11\x01@\x01\x04self.\01\x04\0\x18[method]e\
+pisode.snapshot\x012\x01j\x01\x16\x01\x11\x01@\0\03\x04\0\x08describe\x014\x01j\0\
+\x01\x11\x01@\x01\x07options\x0f\05\x04\0\x05check\x016\x01p\x09\x01j\x017\x01\x11\
+\x01@\x04\x07context\x0b\x05splits\x06offsetw\x05limity\08\x04\0\x05tasks\x019\x04\
+\0&clawhost:environment/environment@0.1.0\x05\x0d\x04\0(clawhost:worlds/environm\
+ent-plugin@0.1.0\x04\0\x0b\x18\x01\0\x12environment-plugin\x03\0\0\0G\x09produce\
+rs\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.\
+61.1";
         };
     };
 }
@@ -5339,48 +6121,48 @@ pub use __export_environment_plugin_impl as __export_environment_plugin;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1795] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xda\x0c\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1828] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfb\x0c\x01A\x02\x01\
 A\x0c\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05leve\
 l\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16c\
 lawhost:log/log@0.1.0\x05\0\x01B%\x01m\x04\x06system\x04user\x09assistant\x04too\
 l\x04\0\x04role\x03\0\0\x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04use\
 r\x04host\x04\0\x06origin\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\
-\x05\x01r\x03\x06digests\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\
-\x04text\x01s\0\x04json\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\
-\x02ids\x04names\x09argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01\
-ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06or\
-igin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptio\
-ns\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05\
-valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokens\
-w\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05\
-splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\
-\x01r\x02\x04seedw\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07\
-summarys\x0ddefault-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01\
-r\x06\x04names\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\
-\x04\0\x05about\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\
-\x08artefact\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\x01\x02\x03\0\x01\x07\
-message\x02\x03\0\x01\x09tool-spec\x02\x03\0\x01\x05usage\x02\x03\0\x01\x0aattri\
-butes\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\0\x02\x03\x02\x01\x03\x04\
-\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x04\x04\0\x05usage\x03\0\x04\x02\x03\x02\
-\x01\x05\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06denied\x01s\0\x10budget-exhau\
-sted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01s\0\x05other\x01s\0\x04\0\
-\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kw\x01ps\x01r\x08\x05aliass\x08mess\
-ages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperaturev\x04seed\x0c\x04stop\x0d\x05\
-extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07message\x01\x05usage\x05\x06fin\
-ishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01j\x01\x11\x01\x09\x01@\x01\x07r\
-equest\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\x01p\x12\x01j\x01\x15\x01\x09\
-\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-batch\x01\x17\x03\0\x16clawhos\
-t:llm/llm@0.1.0\x05\x06\x01B\x11\x01q\x04\x06denied\x01s\0\x05quota\x01s\0\x0bin\
-valid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\x03\0\0\x01p}\x01k\x02\x01j\x01\
-\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\x01\x05\x01j\0\x01\x01\x01@\x02\
-\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\x01j\x01\x7f\x01\x01\x01@\x01\x03\
-keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\x01@\x02\x06prefix\
-s\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/kv@0.1.0\x05\x07\x04\
-\0Hclawhost:worlds/environment-plugin-with-all-of-its-exports-removed@0.1.0\x04\0\
-\x0b8\x01\02environment-plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09pro\
-ducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x06\
-0.61.1";
+\x05\x01r\x03\x06digests\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\
+\x04text\x01s\0\x04json\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\
+\0\x09\x01r\x04\x02ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\
+\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\
+\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\
+\x04names\x0bdescriptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\
+\x12\x01r\x02\x04names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-to\
+kensw\x11completion-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\
+\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\
+\x06\x04\0\x04task\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\
+\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\
+\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summar\
+ys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01\
+r\x04\x04names\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\
+\0\x1aclawhost:types/types@0.1.0\x05\x01\x02\x03\0\x01\x07message\x02\x03\0\x01\x09\
+tool-spec\x02\x03\0\x01\x05usage\x02\x03\0\x01\x0aattributes\x01B\x1b\x02\x03\x02\
+\x01\x02\x04\0\x07message\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\
+\x02\x03\x02\x01\x04\x04\0\x05usage\x03\0\x04\x02\x03\x02\x01\x05\x04\0\x0aattri\
+butes\x03\0\x06\x01q\x05\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-\
+request\x01s\0\x0bunavailable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\
+\x01p\x01\x01p\x03\x01kv\x01kw\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\
+\x0b\x0amax-tokensy\x0btemperature\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\
+\x07request\x03\0\x0f\x01r\x04\x07message\x01\x05usage\x05\x06finishs\x05extra\x07\
+\x04\0\x08response\x03\0\x11\x01j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\
+\0\x08complete\x01\x14\x01p\x10\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08reques\
+ts\x15\0\x17\x04\0\x0ecomplete-batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\
+\x06\x01B\x11\x01q\x04\x06denied\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05\
+other\x01s\0\x04\0\x08kv-error\x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\
+\x03keys\0\x04\x04\0\x03get\x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\
+\0\x06\x04\0\x03set\x01\x07\x01j\x01\x7f\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06\
+delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\x01@\x02\x06prefixs\x05limity\0\x0b\x04\
+\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/kv@0.1.0\x05\x07\x04\0Hclawhost:worlds/e\
+nvironment-plugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b8\x01\02environ\
+ment-plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cproce\
+ssed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -66,9 +66,11 @@ pub mod clawhost {
                 pub observation: _rt::Vec<Message>,
                 /// The policy's message, with every tool it called.
                 pub action: Message,
-                /// One answer to each tool call of the action, in the order of the calls. Those of origin `host` were given by the
-                /// host, because the call was faulty or the environment gave no answer.
+                /// One answer to each tool call of the action, in the order of the calls. Those of origin `host` say why a call could
+                /// not be run; an empty one stands where the environment gave no answer.
                 pub tool_results: _rt::Vec<Message>,
+                /// Why the model stopped: `stop`, `length`, `tool_calls`, or the model's own word.
+                pub finish: _rt::String,
                 /// The environment's signals for this turn.
                 pub signals: _rt::Vec<Signal>,
                 /// What the model call cost.
@@ -86,6 +88,7 @@ pub mod clawhost {
                         .field("observation", &self.observation)
                         .field("action", &self.action)
                         .field("tool-results", &self.tool_results)
+                        .field("finish", &self.finish)
                         .field("signals", &self.signals)
                         .field("usage", &self.usage)
                         .field("extra", &self.extra)
@@ -214,7 +217,8 @@ pub mod clawhost {
             }
             impl EpisodeView {
                 #[allow(unused_unsafe, clippy::all)]
-                /// The task as published before the episode began. `reference` is present for rewards only.
+                /// The task as published before the episode began. `reference` and `extra` are
+                /// present for rewards only.
                 #[allow(async_fn_in_trait)]
                 pub fn task(&self) -> Task {
                     unsafe {
@@ -619,13 +623,13 @@ pub mod clawhost {
                         let l3 = *ptr0
                             .add(::core::mem::size_of::<*const u8>())
                             .cast::<usize>();
-                        let base174 = l2;
-                        let len174 = l3;
-                        let mut result174 = _rt::Vec::with_capacity(len174);
-                        for i in 0..len174 {
-                            let base = base174
-                                .add(i * (24 + 22 * ::core::mem::size_of::<*const u8>()));
-                            let e174 = {
+                        let base213 = l2;
+                        let len213 = l3;
+                        let mut result213 = _rt::Vec::with_capacity(len213);
+                        for i in 0..len213 {
+                            let base = base213
+                                .add(i * (24 + 24 * ::core::mem::size_of::<*const u8>()));
+                            let e213 = {
                                 let l4 = *base.add(0).cast::<i32>();
                                 let l5 = *base
                                     .add(::core::mem::size_of::<*const u8>())
@@ -633,13 +637,13 @@ pub mod clawhost {
                                 let l6 = *base
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base52 = l5;
-                                let len52 = l6;
-                                let mut result52 = _rt::Vec::with_capacity(len52);
-                                for i in 0..len52 {
-                                    let base = base52
+                                let base64 = l5;
+                                let len64 = l6;
+                                let mut result64 = _rt::Vec::with_capacity(len64);
+                                for i in 0..len64 {
+                                    let base = base64
                                         .add(i * (11 * ::core::mem::size_of::<*const u8>()));
-                                    let e52 = {
+                                    let e64 = {
                                         let l7 = i32::from(*base.add(0).cast::<u8>());
                                         let l8 = *base
                                             .add(::core::mem::size_of::<*const u8>())
@@ -647,18 +651,18 @@ pub mod clawhost {
                                         let l9 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base25 = l8;
-                                        let len25 = l9;
-                                        let mut result25 = _rt::Vec::with_capacity(len25);
-                                        for i in 0..len25 {
-                                            let base = base25
+                                        let base28 = l8;
+                                        let len28 = l9;
+                                        let mut result28 = _rt::Vec::with_capacity(len28);
+                                        for i in 0..len28 {
+                                            let base = base28
                                                 .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                            let e25 = {
+                                            let e28 = {
                                                 let l10 = i32::from(*base.add(0).cast::<u8>());
-                                                use super::super::super::clawhost::types::types::Part as V24;
-                                                let v24 = match l10 {
+                                                use super::super::super::clawhost::types::types::Part as V27;
+                                                let v27 = match l10 {
                                                     0 => {
-                                                        let e24 = {
+                                                        let e27 = {
                                                             let l11 = *base.add(8).cast::<*mut u8>();
                                                             let l12 = *base
                                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -671,10 +675,10 @@ pub mod clawhost {
                                                             );
                                                             _rt::string_lift(bytes13)
                                                         };
-                                                        V24::Text(e24)
+                                                        V27::Text(e27)
                                                     }
                                                     1 => {
-                                                        let e24 = {
+                                                        let e27 = {
                                                             let l14 = *base.add(8).cast::<*mut u8>();
                                                             let l15 = *base
                                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -687,11 +691,10 @@ pub mod clawhost {
                                                             );
                                                             _rt::string_lift(bytes16)
                                                         };
-                                                        V24::Json(e24)
+                                                        V27::Json(e27)
                                                     }
-                                                    n => {
-                                                        debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                        let e24 = {
+                                                    2 => {
+                                                        let e27 = {
                                                             let l17 = *base.add(8).cast::<*mut u8>();
                                                             let l18 = *base
                                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -723,46 +726,51 @@ pub mod clawhost {
                                                                 size: l23 as u64,
                                                             }
                                                         };
-                                                        V24::Blob(e24)
+                                                        V27::Blob(e27)
+                                                    }
+                                                    n => {
+                                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                        let e27 = {
+                                                            let l24 = *base.add(8).cast::<*mut u8>();
+                                                            let l25 = *base
+                                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len26 = l25;
+                                                            let bytes26 = _rt::Vec::from_raw_parts(
+                                                                l24.cast(),
+                                                                len26,
+                                                                len26,
+                                                            );
+                                                            _rt::string_lift(bytes26)
+                                                        };
+                                                        V27::Other(e27)
                                                     }
                                                 };
-                                                v24
+                                                v27
                                             };
-                                            result25.push(e25);
+                                            result28.push(e28);
                                         }
                                         _rt::cabi_dealloc(
-                                            base25,
-                                            len25 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                            base28,
+                                            len28 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                             8,
                                         );
-                                        let l26 = *base
+                                        let l29 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l27 = *base
+                                        let l30 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base37 = l26;
-                                        let len37 = l27;
-                                        let mut result37 = _rt::Vec::with_capacity(len37);
-                                        for i in 0..len37 {
-                                            let base = base37
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                            let e37 = {
-                                                let l28 = *base.add(0).cast::<*mut u8>();
-                                                let l29 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let len30 = l29;
-                                                let bytes30 = _rt::Vec::from_raw_parts(
-                                                    l28.cast(),
-                                                    len30,
-                                                    len30,
-                                                );
-                                                let l31 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
+                                        let base49 = l29;
+                                        let len49 = l30;
+                                        let mut result49 = _rt::Vec::with_capacity(len49);
+                                        for i in 0..len49 {
+                                            let base = base49
+                                                .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                            let e49 = {
+                                                let l31 = *base.add(0).cast::<*mut u8>();
                                                 let l32 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 let len33 = l32;
                                                 let bytes33 = _rt::Vec::from_raw_parts(
@@ -771,10 +779,10 @@ pub mod clawhost {
                                                     len33,
                                                 );
                                                 let l34 = *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l35 = *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 let len36 = l35;
                                                 let bytes36 = _rt::Vec::from_raw_parts(
@@ -782,781 +790,973 @@ pub mod clawhost {
                                                     len36,
                                                     len36,
                                                 );
+                                                let l37 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l38 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len39 = l38;
+                                                let bytes39 = _rt::Vec::from_raw_parts(
+                                                    l37.cast(),
+                                                    len39,
+                                                    len39,
+                                                );
+                                                let l40 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l41 = *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base48 = l40;
+                                                let len48 = l41;
+                                                let mut result48 = _rt::Vec::with_capacity(len48);
+                                                for i in 0..len48 {
+                                                    let base = base48
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    let e48 = {
+                                                        let l42 = *base.add(0).cast::<*mut u8>();
+                                                        let l43 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len44 = l43;
+                                                        let bytes44 = _rt::Vec::from_raw_parts(
+                                                            l42.cast(),
+                                                            len44,
+                                                            len44,
+                                                        );
+                                                        let l45 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l46 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len47 = l46;
+                                                        let bytes47 = _rt::Vec::from_raw_parts(
+                                                            l45.cast(),
+                                                            len47,
+                                                            len47,
+                                                        );
+                                                        (_rt::string_lift(bytes44), _rt::string_lift(bytes47))
+                                                    };
+                                                    result48.push(e48);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base48,
+                                                    len48 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
                                                 super::super::super::clawhost::types::types::ToolCall {
-                                                    id: _rt::string_lift(bytes30),
-                                                    name: _rt::string_lift(bytes33),
-                                                    arguments: _rt::string_lift(bytes36),
+                                                    id: _rt::string_lift(bytes33),
+                                                    name: _rt::string_lift(bytes36),
+                                                    arguments: _rt::string_lift(bytes39),
+                                                    extra: result48,
                                                 }
                                             };
-                                            result37.push(e37);
+                                            result49.push(e49);
                                         }
                                         _rt::cabi_dealloc(
-                                            base37,
-                                            len37 * (6 * ::core::mem::size_of::<*const u8>()),
+                                            base49,
+                                            len49 * (8 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
-                                        let l38 = i32::from(
+                                        let l50 = i32::from(
                                             *base
                                                 .add(5 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
-                                        let l42 = i32::from(
+                                        let l54 = i32::from(
                                             *base
                                                 .add(8 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
-                                        let l43 = *base
+                                        let l55 = *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l44 = *base
+                                        let l56 = *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base51 = l43;
-                                        let len51 = l44;
-                                        let mut result51 = _rt::Vec::with_capacity(len51);
-                                        for i in 0..len51 {
-                                            let base = base51
+                                        let base63 = l55;
+                                        let len63 = l56;
+                                        let mut result63 = _rt::Vec::with_capacity(len63);
+                                        for i in 0..len63 {
+                                            let base = base63
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            let e51 = {
-                                                let l45 = *base.add(0).cast::<*mut u8>();
-                                                let l46 = *base
+                                            let e63 = {
+                                                let l57 = *base.add(0).cast::<*mut u8>();
+                                                let l58 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len47 = l46;
-                                                let bytes47 = _rt::Vec::from_raw_parts(
-                                                    l45.cast(),
-                                                    len47,
-                                                    len47,
+                                                let len59 = l58;
+                                                let bytes59 = _rt::Vec::from_raw_parts(
+                                                    l57.cast(),
+                                                    len59,
+                                                    len59,
                                                 );
-                                                let l48 = *base
+                                                let l60 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l49 = *base
+                                                let l61 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len50 = l49;
-                                                let bytes50 = _rt::Vec::from_raw_parts(
-                                                    l48.cast(),
-                                                    len50,
-                                                    len50,
+                                                let len62 = l61;
+                                                let bytes62 = _rt::Vec::from_raw_parts(
+                                                    l60.cast(),
+                                                    len62,
+                                                    len62,
                                                 );
-                                                (_rt::string_lift(bytes47), _rt::string_lift(bytes50))
+                                                (_rt::string_lift(bytes59), _rt::string_lift(bytes62))
                                             };
-                                            result51.push(e51);
+                                            result63.push(e63);
                                         }
                                         _rt::cabi_dealloc(
-                                            base51,
-                                            len51 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base63,
+                                            len63 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                         super::super::super::clawhost::types::types::Message {
                                             role: super::super::super::clawhost::types::types::Role::_lift(
                                                 l7 as u8,
                                             ),
-                                            parts: result25,
-                                            tool_calls: result37,
-                                            tool_call_id: match l38 {
+                                            parts: result28,
+                                            tool_calls: result49,
+                                            tool_call_id: match l50 {
                                                 0 => None,
                                                 1 => {
                                                     let e = {
-                                                        let l39 = *base
+                                                        let l51 = *base
                                                             .add(6 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l40 = *base
+                                                        let l52 = *base
                                                             .add(7 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len41 = l40;
-                                                        let bytes41 = _rt::Vec::from_raw_parts(
-                                                            l39.cast(),
-                                                            len41,
-                                                            len41,
+                                                        let len53 = l52;
+                                                        let bytes53 = _rt::Vec::from_raw_parts(
+                                                            l51.cast(),
+                                                            len53,
+                                                            len53,
                                                         );
-                                                        _rt::string_lift(bytes41)
+                                                        _rt::string_lift(bytes53)
                                                     };
                                                     Some(e)
                                                 }
                                                 _ => _rt::invalid_enum_discriminant(),
                                             },
                                             origin: super::super::super::clawhost::types::types::Origin::_lift(
-                                                l42 as u8,
+                                                l54 as u8,
                                             ),
-                                            extra: result51,
+                                            extra: result63,
                                         }
                                     };
-                                    result52.push(e52);
+                                    result64.push(e64);
                                 }
                                 _rt::cabi_dealloc(
-                                    base52,
-                                    len52 * (11 * ::core::mem::size_of::<*const u8>()),
+                                    base64,
+                                    len64 * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l53 = i32::from(
+                                let l65 = i32::from(
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l54 = *base
+                                let l66 = *base
                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l55 = *base
+                                let l67 = *base
                                     .add(5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base71 = l54;
-                                let len71 = l55;
-                                let mut result71 = _rt::Vec::with_capacity(len71);
-                                for i in 0..len71 {
-                                    let base = base71
+                                let base86 = l66;
+                                let len86 = l67;
+                                let mut result86 = _rt::Vec::with_capacity(len86);
+                                for i in 0..len86 {
+                                    let base = base86
                                         .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                    let e71 = {
-                                        let l56 = i32::from(*base.add(0).cast::<u8>());
-                                        use super::super::super::clawhost::types::types::Part as V70;
-                                        let v70 = match l56 {
+                                    let e86 = {
+                                        let l68 = i32::from(*base.add(0).cast::<u8>());
+                                        use super::super::super::clawhost::types::types::Part as V85;
+                                        let v85 = match l68 {
                                             0 => {
-                                                let e70 = {
-                                                    let l57 = *base.add(8).cast::<*mut u8>();
-                                                    let l58 = *base
+                                                let e85 = {
+                                                    let l69 = *base.add(8).cast::<*mut u8>();
+                                                    let l70 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len59 = l58;
-                                                    let bytes59 = _rt::Vec::from_raw_parts(
-                                                        l57.cast(),
-                                                        len59,
-                                                        len59,
+                                                    let len71 = l70;
+                                                    let bytes71 = _rt::Vec::from_raw_parts(
+                                                        l69.cast(),
+                                                        len71,
+                                                        len71,
                                                     );
-                                                    _rt::string_lift(bytes59)
+                                                    _rt::string_lift(bytes71)
                                                 };
-                                                V70::Text(e70)
+                                                V85::Text(e85)
                                             }
                                             1 => {
-                                                let e70 = {
-                                                    let l60 = *base.add(8).cast::<*mut u8>();
-                                                    let l61 = *base
+                                                let e85 = {
+                                                    let l72 = *base.add(8).cast::<*mut u8>();
+                                                    let l73 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len62 = l61;
-                                                    let bytes62 = _rt::Vec::from_raw_parts(
-                                                        l60.cast(),
-                                                        len62,
-                                                        len62,
+                                                    let len74 = l73;
+                                                    let bytes74 = _rt::Vec::from_raw_parts(
+                                                        l72.cast(),
+                                                        len74,
+                                                        len74,
                                                     );
-                                                    _rt::string_lift(bytes62)
+                                                    _rt::string_lift(bytes74)
                                                 };
-                                                V70::Json(e70)
+                                                V85::Json(e85)
                                             }
-                                            n => {
-                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                let e70 = {
-                                                    let l63 = *base.add(8).cast::<*mut u8>();
-                                                    let l64 = *base
+                                            2 => {
+                                                let e85 = {
+                                                    let l75 = *base.add(8).cast::<*mut u8>();
+                                                    let l76 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len65 = l64;
-                                                    let bytes65 = _rt::Vec::from_raw_parts(
-                                                        l63.cast(),
-                                                        len65,
-                                                        len65,
+                                                    let len77 = l76;
+                                                    let bytes77 = _rt::Vec::from_raw_parts(
+                                                        l75.cast(),
+                                                        len77,
+                                                        len77,
                                                     );
-                                                    let l66 = *base
+                                                    let l78 = *base
                                                         .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l67 = *base
+                                                    let l79 = *base
                                                         .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len68 = l67;
-                                                    let bytes68 = _rt::Vec::from_raw_parts(
-                                                        l66.cast(),
-                                                        len68,
-                                                        len68,
+                                                    let len80 = l79;
+                                                    let bytes80 = _rt::Vec::from_raw_parts(
+                                                        l78.cast(),
+                                                        len80,
+                                                        len80,
                                                     );
-                                                    let l69 = *base
+                                                    let l81 = *base
                                                         .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>();
                                                     super::super::super::clawhost::types::types::Blob {
-                                                        digest: _rt::string_lift(bytes65),
-                                                        media_type: _rt::string_lift(bytes68),
-                                                        size: l69 as u64,
+                                                        digest: _rt::string_lift(bytes77),
+                                                        media_type: _rt::string_lift(bytes80),
+                                                        size: l81 as u64,
                                                     }
                                                 };
-                                                V70::Blob(e70)
+                                                V85::Blob(e85)
+                                            }
+                                            n => {
+                                                debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                let e85 = {
+                                                    let l82 = *base.add(8).cast::<*mut u8>();
+                                                    let l83 = *base
+                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len84 = l83;
+                                                    let bytes84 = _rt::Vec::from_raw_parts(
+                                                        l82.cast(),
+                                                        len84,
+                                                        len84,
+                                                    );
+                                                    _rt::string_lift(bytes84)
+                                                };
+                                                V85::Other(e85)
                                             }
                                         };
-                                        v70
+                                        v85
                                     };
-                                    result71.push(e71);
+                                    result86.push(e86);
                                 }
                                 _rt::cabi_dealloc(
-                                    base71,
-                                    len71 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                    base86,
+                                    len86 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                let l72 = *base
+                                let l87 = *base
                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l73 = *base
+                                let l88 = *base
                                     .add(7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base83 = l72;
-                                let len83 = l73;
-                                let mut result83 = _rt::Vec::with_capacity(len83);
-                                for i in 0..len83 {
-                                    let base = base83
-                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                    let e83 = {
-                                        let l74 = *base.add(0).cast::<*mut u8>();
-                                        let l75 = *base
+                                let base107 = l87;
+                                let len107 = l88;
+                                let mut result107 = _rt::Vec::with_capacity(len107);
+                                for i in 0..len107 {
+                                    let base = base107
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    let e107 = {
+                                        let l89 = *base.add(0).cast::<*mut u8>();
+                                        let l90 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len76 = l75;
-                                        let bytes76 = _rt::Vec::from_raw_parts(
-                                            l74.cast(),
-                                            len76,
-                                            len76,
+                                        let len91 = l90;
+                                        let bytes91 = _rt::Vec::from_raw_parts(
+                                            l89.cast(),
+                                            len91,
+                                            len91,
                                         );
-                                        let l77 = *base
+                                        let l92 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l78 = *base
+                                        let l93 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len79 = l78;
-                                        let bytes79 = _rt::Vec::from_raw_parts(
-                                            l77.cast(),
-                                            len79,
-                                            len79,
+                                        let len94 = l93;
+                                        let bytes94 = _rt::Vec::from_raw_parts(
+                                            l92.cast(),
+                                            len94,
+                                            len94,
                                         );
-                                        let l80 = *base
+                                        let l95 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l81 = *base
+                                        let l96 = *base
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len82 = l81;
-                                        let bytes82 = _rt::Vec::from_raw_parts(
-                                            l80.cast(),
-                                            len82,
-                                            len82,
+                                        let len97 = l96;
+                                        let bytes97 = _rt::Vec::from_raw_parts(
+                                            l95.cast(),
+                                            len97,
+                                            len97,
+                                        );
+                                        let l98 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l99 = *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base106 = l98;
+                                        let len106 = l99;
+                                        let mut result106 = _rt::Vec::with_capacity(len106);
+                                        for i in 0..len106 {
+                                            let base = base106
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            let e106 = {
+                                                let l100 = *base.add(0).cast::<*mut u8>();
+                                                let l101 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len102 = l101;
+                                                let bytes102 = _rt::Vec::from_raw_parts(
+                                                    l100.cast(),
+                                                    len102,
+                                                    len102,
+                                                );
+                                                let l103 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l104 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len105 = l104;
+                                                let bytes105 = _rt::Vec::from_raw_parts(
+                                                    l103.cast(),
+                                                    len105,
+                                                    len105,
+                                                );
+                                                (_rt::string_lift(bytes102), _rt::string_lift(bytes105))
+                                            };
+                                            result106.push(e106);
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base106,
+                                            len106 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
                                         );
                                         super::super::super::clawhost::types::types::ToolCall {
-                                            id: _rt::string_lift(bytes76),
-                                            name: _rt::string_lift(bytes79),
-                                            arguments: _rt::string_lift(bytes82),
+                                            id: _rt::string_lift(bytes91),
+                                            name: _rt::string_lift(bytes94),
+                                            arguments: _rt::string_lift(bytes97),
+                                            extra: result106,
                                         }
                                     };
-                                    result83.push(e83);
+                                    result107.push(e107);
                                 }
                                 _rt::cabi_dealloc(
-                                    base83,
-                                    len83 * (6 * ::core::mem::size_of::<*const u8>()),
+                                    base107,
+                                    len107 * (8 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l84 = i32::from(
+                                let l108 = i32::from(
                                     *base
                                         .add(8 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l88 = i32::from(
+                                let l112 = i32::from(
                                     *base
                                         .add(11 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l89 = *base
+                                let l113 = *base
                                     .add(12 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l90 = *base
+                                let l114 = *base
                                     .add(13 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base97 = l89;
-                                let len97 = l90;
-                                let mut result97 = _rt::Vec::with_capacity(len97);
-                                for i in 0..len97 {
-                                    let base = base97
+                                let base121 = l113;
+                                let len121 = l114;
+                                let mut result121 = _rt::Vec::with_capacity(len121);
+                                for i in 0..len121 {
+                                    let base = base121
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e97 = {
-                                        let l91 = *base.add(0).cast::<*mut u8>();
-                                        let l92 = *base
+                                    let e121 = {
+                                        let l115 = *base.add(0).cast::<*mut u8>();
+                                        let l116 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len93 = l92;
-                                        let bytes93 = _rt::Vec::from_raw_parts(
-                                            l91.cast(),
-                                            len93,
-                                            len93,
+                                        let len117 = l116;
+                                        let bytes117 = _rt::Vec::from_raw_parts(
+                                            l115.cast(),
+                                            len117,
+                                            len117,
                                         );
-                                        let l94 = *base
+                                        let l118 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l95 = *base
+                                        let l119 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len96 = l95;
-                                        let bytes96 = _rt::Vec::from_raw_parts(
-                                            l94.cast(),
-                                            len96,
-                                            len96,
+                                        let len120 = l119;
+                                        let bytes120 = _rt::Vec::from_raw_parts(
+                                            l118.cast(),
+                                            len120,
+                                            len120,
                                         );
-                                        (_rt::string_lift(bytes93), _rt::string_lift(bytes96))
+                                        (_rt::string_lift(bytes117), _rt::string_lift(bytes120))
                                     };
-                                    result97.push(e97);
+                                    result121.push(e121);
                                 }
                                 _rt::cabi_dealloc(
-                                    base97,
-                                    len97 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base121,
+                                    len121 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l98 = *base
+                                let l122 = *base
                                     .add(14 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l99 = *base
+                                let l123 = *base
                                     .add(15 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base145 = l98;
-                                let len145 = l99;
-                                let mut result145 = _rt::Vec::with_capacity(len145);
-                                for i in 0..len145 {
-                                    let base = base145
+                                let base181 = l122;
+                                let len181 = l123;
+                                let mut result181 = _rt::Vec::with_capacity(len181);
+                                for i in 0..len181 {
+                                    let base = base181
                                         .add(i * (11 * ::core::mem::size_of::<*const u8>()));
-                                    let e145 = {
-                                        let l100 = i32::from(*base.add(0).cast::<u8>());
-                                        let l101 = *base
+                                    let e181 = {
+                                        let l124 = i32::from(*base.add(0).cast::<u8>());
+                                        let l125 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l102 = *base
+                                        let l126 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base118 = l101;
-                                        let len118 = l102;
-                                        let mut result118 = _rt::Vec::with_capacity(len118);
-                                        for i in 0..len118 {
-                                            let base = base118
+                                        let base145 = l125;
+                                        let len145 = l126;
+                                        let mut result145 = _rt::Vec::with_capacity(len145);
+                                        for i in 0..len145 {
+                                            let base = base145
                                                 .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                            let e118 = {
-                                                let l103 = i32::from(*base.add(0).cast::<u8>());
-                                                use super::super::super::clawhost::types::types::Part as V117;
-                                                let v117 = match l103 {
+                                            let e145 = {
+                                                let l127 = i32::from(*base.add(0).cast::<u8>());
+                                                use super::super::super::clawhost::types::types::Part as V144;
+                                                let v144 = match l127 {
                                                     0 => {
-                                                        let e117 = {
-                                                            let l104 = *base.add(8).cast::<*mut u8>();
-                                                            let l105 = *base
+                                                        let e144 = {
+                                                            let l128 = *base.add(8).cast::<*mut u8>();
+                                                            let l129 = *base
                                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len106 = l105;
-                                                            let bytes106 = _rt::Vec::from_raw_parts(
-                                                                l104.cast(),
-                                                                len106,
-                                                                len106,
+                                                            let len130 = l129;
+                                                            let bytes130 = _rt::Vec::from_raw_parts(
+                                                                l128.cast(),
+                                                                len130,
+                                                                len130,
                                                             );
-                                                            _rt::string_lift(bytes106)
+                                                            _rt::string_lift(bytes130)
                                                         };
-                                                        V117::Text(e117)
+                                                        V144::Text(e144)
                                                     }
                                                     1 => {
-                                                        let e117 = {
-                                                            let l107 = *base.add(8).cast::<*mut u8>();
-                                                            let l108 = *base
+                                                        let e144 = {
+                                                            let l131 = *base.add(8).cast::<*mut u8>();
+                                                            let l132 = *base
                                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len109 = l108;
-                                                            let bytes109 = _rt::Vec::from_raw_parts(
-                                                                l107.cast(),
-                                                                len109,
-                                                                len109,
+                                                            let len133 = l132;
+                                                            let bytes133 = _rt::Vec::from_raw_parts(
+                                                                l131.cast(),
+                                                                len133,
+                                                                len133,
                                                             );
-                                                            _rt::string_lift(bytes109)
+                                                            _rt::string_lift(bytes133)
                                                         };
-                                                        V117::Json(e117)
+                                                        V144::Json(e144)
                                                     }
-                                                    n => {
-                                                        debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                        let e117 = {
-                                                            let l110 = *base.add(8).cast::<*mut u8>();
-                                                            let l111 = *base
+                                                    2 => {
+                                                        let e144 = {
+                                                            let l134 = *base.add(8).cast::<*mut u8>();
+                                                            let l135 = *base
                                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len112 = l111;
-                                                            let bytes112 = _rt::Vec::from_raw_parts(
-                                                                l110.cast(),
-                                                                len112,
-                                                                len112,
+                                                            let len136 = l135;
+                                                            let bytes136 = _rt::Vec::from_raw_parts(
+                                                                l134.cast(),
+                                                                len136,
+                                                                len136,
                                                             );
-                                                            let l113 = *base
+                                                            let l137 = *base
                                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<*mut u8>();
-                                                            let l114 = *base
+                                                            let l138 = *base
                                                                 .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len115 = l114;
-                                                            let bytes115 = _rt::Vec::from_raw_parts(
-                                                                l113.cast(),
-                                                                len115,
-                                                                len115,
+                                                            let len139 = l138;
+                                                            let bytes139 = _rt::Vec::from_raw_parts(
+                                                                l137.cast(),
+                                                                len139,
+                                                                len139,
                                                             );
-                                                            let l116 = *base
+                                                            let l140 = *base
                                                                 .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<i64>();
                                                             super::super::super::clawhost::types::types::Blob {
-                                                                digest: _rt::string_lift(bytes112),
-                                                                media_type: _rt::string_lift(bytes115),
-                                                                size: l116 as u64,
+                                                                digest: _rt::string_lift(bytes136),
+                                                                media_type: _rt::string_lift(bytes139),
+                                                                size: l140 as u64,
                                                             }
                                                         };
-                                                        V117::Blob(e117)
+                                                        V144::Blob(e144)
+                                                    }
+                                                    n => {
+                                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                        let e144 = {
+                                                            let l141 = *base.add(8).cast::<*mut u8>();
+                                                            let l142 = *base
+                                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len143 = l142;
+                                                            let bytes143 = _rt::Vec::from_raw_parts(
+                                                                l141.cast(),
+                                                                len143,
+                                                                len143,
+                                                            );
+                                                            _rt::string_lift(bytes143)
+                                                        };
+                                                        V144::Other(e144)
                                                     }
                                                 };
-                                                v117
+                                                v144
                                             };
-                                            result118.push(e118);
+                                            result145.push(e145);
                                         }
                                         _rt::cabi_dealloc(
-                                            base118,
-                                            len118 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                            base145,
+                                            len145 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                             8,
                                         );
-                                        let l119 = *base
+                                        let l146 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l120 = *base
+                                        let l147 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base130 = l119;
-                                        let len130 = l120;
-                                        let mut result130 = _rt::Vec::with_capacity(len130);
-                                        for i in 0..len130 {
-                                            let base = base130
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                            let e130 = {
-                                                let l121 = *base.add(0).cast::<*mut u8>();
-                                                let l122 = *base
+                                        let base166 = l146;
+                                        let len166 = l147;
+                                        let mut result166 = _rt::Vec::with_capacity(len166);
+                                        for i in 0..len166 {
+                                            let base = base166
+                                                .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                            let e166 = {
+                                                let l148 = *base.add(0).cast::<*mut u8>();
+                                                let l149 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len123 = l122;
-                                                let bytes123 = _rt::Vec::from_raw_parts(
-                                                    l121.cast(),
-                                                    len123,
-                                                    len123,
+                                                let len150 = l149;
+                                                let bytes150 = _rt::Vec::from_raw_parts(
+                                                    l148.cast(),
+                                                    len150,
+                                                    len150,
                                                 );
-                                                let l124 = *base
+                                                let l151 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l125 = *base
+                                                let l152 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len126 = l125;
-                                                let bytes126 = _rt::Vec::from_raw_parts(
-                                                    l124.cast(),
-                                                    len126,
-                                                    len126,
+                                                let len153 = l152;
+                                                let bytes153 = _rt::Vec::from_raw_parts(
+                                                    l151.cast(),
+                                                    len153,
+                                                    len153,
                                                 );
-                                                let l127 = *base
+                                                let l154 = *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l128 = *base
+                                                let l155 = *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len129 = l128;
-                                                let bytes129 = _rt::Vec::from_raw_parts(
-                                                    l127.cast(),
-                                                    len129,
-                                                    len129,
+                                                let len156 = l155;
+                                                let bytes156 = _rt::Vec::from_raw_parts(
+                                                    l154.cast(),
+                                                    len156,
+                                                    len156,
+                                                );
+                                                let l157 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l158 = *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base165 = l157;
+                                                let len165 = l158;
+                                                let mut result165 = _rt::Vec::with_capacity(len165);
+                                                for i in 0..len165 {
+                                                    let base = base165
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    let e165 = {
+                                                        let l159 = *base.add(0).cast::<*mut u8>();
+                                                        let l160 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len161 = l160;
+                                                        let bytes161 = _rt::Vec::from_raw_parts(
+                                                            l159.cast(),
+                                                            len161,
+                                                            len161,
+                                                        );
+                                                        let l162 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l163 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len164 = l163;
+                                                        let bytes164 = _rt::Vec::from_raw_parts(
+                                                            l162.cast(),
+                                                            len164,
+                                                            len164,
+                                                        );
+                                                        (_rt::string_lift(bytes161), _rt::string_lift(bytes164))
+                                                    };
+                                                    result165.push(e165);
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base165,
+                                                    len165 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
                                                 );
                                                 super::super::super::clawhost::types::types::ToolCall {
-                                                    id: _rt::string_lift(bytes123),
-                                                    name: _rt::string_lift(bytes126),
-                                                    arguments: _rt::string_lift(bytes129),
+                                                    id: _rt::string_lift(bytes150),
+                                                    name: _rt::string_lift(bytes153),
+                                                    arguments: _rt::string_lift(bytes156),
+                                                    extra: result165,
                                                 }
                                             };
-                                            result130.push(e130);
+                                            result166.push(e166);
                                         }
                                         _rt::cabi_dealloc(
-                                            base130,
-                                            len130 * (6 * ::core::mem::size_of::<*const u8>()),
+                                            base166,
+                                            len166 * (8 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
-                                        let l131 = i32::from(
+                                        let l167 = i32::from(
                                             *base
                                                 .add(5 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
-                                        let l135 = i32::from(
+                                        let l171 = i32::from(
                                             *base
                                                 .add(8 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
-                                        let l136 = *base
+                                        let l172 = *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l137 = *base
+                                        let l173 = *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base144 = l136;
-                                        let len144 = l137;
-                                        let mut result144 = _rt::Vec::with_capacity(len144);
-                                        for i in 0..len144 {
-                                            let base = base144
+                                        let base180 = l172;
+                                        let len180 = l173;
+                                        let mut result180 = _rt::Vec::with_capacity(len180);
+                                        for i in 0..len180 {
+                                            let base = base180
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            let e144 = {
-                                                let l138 = *base.add(0).cast::<*mut u8>();
-                                                let l139 = *base
+                                            let e180 = {
+                                                let l174 = *base.add(0).cast::<*mut u8>();
+                                                let l175 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len140 = l139;
-                                                let bytes140 = _rt::Vec::from_raw_parts(
-                                                    l138.cast(),
-                                                    len140,
-                                                    len140,
+                                                let len176 = l175;
+                                                let bytes176 = _rt::Vec::from_raw_parts(
+                                                    l174.cast(),
+                                                    len176,
+                                                    len176,
                                                 );
-                                                let l141 = *base
+                                                let l177 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l142 = *base
+                                                let l178 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len143 = l142;
-                                                let bytes143 = _rt::Vec::from_raw_parts(
-                                                    l141.cast(),
-                                                    len143,
-                                                    len143,
+                                                let len179 = l178;
+                                                let bytes179 = _rt::Vec::from_raw_parts(
+                                                    l177.cast(),
+                                                    len179,
+                                                    len179,
                                                 );
-                                                (_rt::string_lift(bytes140), _rt::string_lift(bytes143))
+                                                (_rt::string_lift(bytes176), _rt::string_lift(bytes179))
                                             };
-                                            result144.push(e144);
+                                            result180.push(e180);
                                         }
                                         _rt::cabi_dealloc(
-                                            base144,
-                                            len144 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base180,
+                                            len180 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                         super::super::super::clawhost::types::types::Message {
                                             role: super::super::super::clawhost::types::types::Role::_lift(
-                                                l100 as u8,
+                                                l124 as u8,
                                             ),
-                                            parts: result118,
-                                            tool_calls: result130,
-                                            tool_call_id: match l131 {
+                                            parts: result145,
+                                            tool_calls: result166,
+                                            tool_call_id: match l167 {
                                                 0 => None,
                                                 1 => {
                                                     let e = {
-                                                        let l132 = *base
+                                                        let l168 = *base
                                                             .add(6 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l133 = *base
+                                                        let l169 = *base
                                                             .add(7 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len134 = l133;
-                                                        let bytes134 = _rt::Vec::from_raw_parts(
-                                                            l132.cast(),
-                                                            len134,
-                                                            len134,
+                                                        let len170 = l169;
+                                                        let bytes170 = _rt::Vec::from_raw_parts(
+                                                            l168.cast(),
+                                                            len170,
+                                                            len170,
                                                         );
-                                                        _rt::string_lift(bytes134)
+                                                        _rt::string_lift(bytes170)
                                                     };
                                                     Some(e)
                                                 }
                                                 _ => _rt::invalid_enum_discriminant(),
                                             },
                                             origin: super::super::super::clawhost::types::types::Origin::_lift(
-                                                l135 as u8,
+                                                l171 as u8,
                                             ),
-                                            extra: result144,
+                                            extra: result180,
                                         }
                                     };
-                                    result145.push(e145);
+                                    result181.push(e181);
                                 }
                                 _rt::cabi_dealloc(
-                                    base145,
-                                    len145 * (11 * ::core::mem::size_of::<*const u8>()),
+                                    base181,
+                                    len181 * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l146 = *base
+                                let l182 = *base
                                     .add(16 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l147 = *base
+                                let l183 = *base
                                     .add(17 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base152 = l146;
-                                let len152 = l147;
-                                let mut result152 = _rt::Vec::with_capacity(len152);
-                                for i in 0..len152 {
-                                    let base = base152
+                                let len184 = l183;
+                                let bytes184 = _rt::Vec::from_raw_parts(
+                                    l182.cast(),
+                                    len184,
+                                    len184,
+                                );
+                                let l185 = *base
+                                    .add(18 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l186 = *base
+                                    .add(19 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base191 = l185;
+                                let len191 = l186;
+                                let mut result191 = _rt::Vec::with_capacity(len191);
+                                for i in 0..len191 {
+                                    let base = base191
                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
-                                    let e152 = {
-                                        let l148 = *base.add(0).cast::<*mut u8>();
-                                        let l149 = *base
+                                    let e191 = {
+                                        let l187 = *base.add(0).cast::<*mut u8>();
+                                        let l188 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len150 = l149;
-                                        let bytes150 = _rt::Vec::from_raw_parts(
-                                            l148.cast(),
-                                            len150,
-                                            len150,
+                                        let len189 = l188;
+                                        let bytes189 = _rt::Vec::from_raw_parts(
+                                            l187.cast(),
+                                            len189,
+                                            len189,
                                         );
-                                        let l151 = *base
+                                        let l190 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
                                         super::super::super::clawhost::types::types::Signal {
-                                            name: _rt::string_lift(bytes150),
-                                            value: l151,
+                                            name: _rt::string_lift(bytes189),
+                                            value: l190,
                                         }
                                     };
-                                    result152.push(e152);
+                                    result191.push(e191);
                                 }
                                 _rt::cabi_dealloc(
-                                    base152,
-                                    len152 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                    base191,
+                                    len191 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                let l153 = *base
-                                    .add(18 * ::core::mem::size_of::<*const u8>())
+                                let l192 = *base
+                                    .add(20 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i64>();
-                                let l154 = *base
-                                    .add(8 + 18 * ::core::mem::size_of::<*const u8>())
+                                let l193 = *base
+                                    .add(8 + 20 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i64>();
-                                let l155 = *base
-                                    .add(16 + 18 * ::core::mem::size_of::<*const u8>())
+                                let l194 = *base
+                                    .add(16 + 20 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i64>();
-                                let l156 = *base
-                                    .add(24 + 18 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l157 = *base
-                                    .add(24 + 19 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base164 = l156;
-                                let len164 = l157;
-                                let mut result164 = _rt::Vec::with_capacity(len164);
-                                for i in 0..len164 {
-                                    let base = base164
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e164 = {
-                                        let l158 = *base.add(0).cast::<*mut u8>();
-                                        let l159 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len160 = l159;
-                                        let bytes160 = _rt::Vec::from_raw_parts(
-                                            l158.cast(),
-                                            len160,
-                                            len160,
-                                        );
-                                        let l161 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l162 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len163 = l162;
-                                        let bytes163 = _rt::Vec::from_raw_parts(
-                                            l161.cast(),
-                                            len163,
-                                            len163,
-                                        );
-                                        (_rt::string_lift(bytes160), _rt::string_lift(bytes163))
-                                    };
-                                    result164.push(e164);
-                                }
-                                _rt::cabi_dealloc(
-                                    base164,
-                                    len164 * (4 * ::core::mem::size_of::<*const u8>()),
-                                    ::core::mem::size_of::<*const u8>(),
-                                );
-                                let l165 = *base
+                                let l195 = *base
                                     .add(24 + 20 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l166 = *base
+                                let l196 = *base
                                     .add(24 + 21 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base173 = l165;
-                                let len173 = l166;
-                                let mut result173 = _rt::Vec::with_capacity(len173);
-                                for i in 0..len173 {
-                                    let base = base173
+                                let base203 = l195;
+                                let len203 = l196;
+                                let mut result203 = _rt::Vec::with_capacity(len203);
+                                for i in 0..len203 {
+                                    let base = base203
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e173 = {
-                                        let l167 = *base.add(0).cast::<*mut u8>();
-                                        let l168 = *base
+                                    let e203 = {
+                                        let l197 = *base.add(0).cast::<*mut u8>();
+                                        let l198 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len169 = l168;
-                                        let bytes169 = _rt::Vec::from_raw_parts(
-                                            l167.cast(),
-                                            len169,
-                                            len169,
+                                        let len199 = l198;
+                                        let bytes199 = _rt::Vec::from_raw_parts(
+                                            l197.cast(),
+                                            len199,
+                                            len199,
                                         );
-                                        let l170 = *base
+                                        let l200 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l171 = *base
+                                        let l201 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len172 = l171;
-                                        let bytes172 = _rt::Vec::from_raw_parts(
-                                            l170.cast(),
-                                            len172,
-                                            len172,
+                                        let len202 = l201;
+                                        let bytes202 = _rt::Vec::from_raw_parts(
+                                            l200.cast(),
+                                            len202,
+                                            len202,
                                         );
-                                        (_rt::string_lift(bytes169), _rt::string_lift(bytes172))
+                                        (_rt::string_lift(bytes199), _rt::string_lift(bytes202))
                                     };
-                                    result173.push(e173);
+                                    result203.push(e203);
                                 }
                                 _rt::cabi_dealloc(
-                                    base173,
-                                    len173 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base203,
+                                    len203 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l204 = *base
+                                    .add(24 + 22 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l205 = *base
+                                    .add(24 + 23 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base212 = l204;
+                                let len212 = l205;
+                                let mut result212 = _rt::Vec::with_capacity(len212);
+                                for i in 0..len212 {
+                                    let base = base212
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    let e212 = {
+                                        let l206 = *base.add(0).cast::<*mut u8>();
+                                        let l207 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len208 = l207;
+                                        let bytes208 = _rt::Vec::from_raw_parts(
+                                            l206.cast(),
+                                            len208,
+                                            len208,
+                                        );
+                                        let l209 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l210 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len211 = l210;
+                                        let bytes211 = _rt::Vec::from_raw_parts(
+                                            l209.cast(),
+                                            len211,
+                                            len211,
+                                        );
+                                        (_rt::string_lift(bytes208), _rt::string_lift(bytes211))
+                                    };
+                                    result212.push(e212);
+                                }
+                                _rt::cabi_dealloc(
+                                    base212,
+                                    len212 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                                 Turn {
                                     index: l4 as u32,
-                                    observation: result52,
+                                    observation: result64,
                                     action: super::super::super::clawhost::types::types::Message {
                                         role: super::super::super::clawhost::types::types::Role::_lift(
-                                            l53 as u8,
+                                            l65 as u8,
                                         ),
-                                        parts: result71,
-                                        tool_calls: result83,
-                                        tool_call_id: match l84 {
+                                        parts: result86,
+                                        tool_calls: result107,
+                                        tool_call_id: match l108 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l85 = *base
+                                                    let l109 = *base
                                                         .add(9 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l86 = *base
+                                                    let l110 = *base
                                                         .add(10 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len87 = l86;
-                                                    let bytes87 = _rt::Vec::from_raw_parts(
-                                                        l85.cast(),
-                                                        len87,
-                                                        len87,
+                                                    let len111 = l110;
+                                                    let bytes111 = _rt::Vec::from_raw_parts(
+                                                        l109.cast(),
+                                                        len111,
+                                                        len111,
                                                     );
-                                                    _rt::string_lift(bytes87)
+                                                    _rt::string_lift(bytes111)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
                                         origin: super::super::super::clawhost::types::types::Origin::_lift(
-                                            l88 as u8,
+                                            l112 as u8,
                                         ),
-                                        extra: result97,
+                                        extra: result121,
                                     },
-                                    tool_results: result145,
-                                    signals: result152,
+                                    tool_results: result181,
+                                    finish: _rt::string_lift(bytes184),
+                                    signals: result191,
                                     usage: super::super::super::clawhost::types::types::Usage {
-                                        prompt_tokens: l153 as u64,
-                                        completion_tokens: l154 as u64,
-                                        cached_tokens: l155 as u64,
-                                        extra: result164,
+                                        prompt_tokens: l192 as u64,
+                                        completion_tokens: l193 as u64,
+                                        cached_tokens: l194 as u64,
+                                        extra: result203,
                                     },
-                                    extra: result173,
+                                    extra: result212,
                                 }
                             };
-                            result174.push(e174);
+                            result213.push(e213);
                         }
                         _rt::cabi_dealloc(
-                            base174,
-                            len174 * (24 + 22 * ::core::mem::size_of::<*const u8>()),
+                            base213,
+                            len213 * (24 + 24 * ::core::mem::size_of::<*const u8>()),
                             8,
                         );
-                        let result175 = result174;
-                        result175
+                        let result214 = result213;
+                        result214
                     }
                 }
             }
@@ -1593,13 +1793,13 @@ pub mod clawhost {
                         let l3 = *ptr0
                             .add(::core::mem::size_of::<*const u8>())
                             .cast::<usize>();
-                        let base49 = l2;
-                        let len49 = l3;
-                        let mut result49 = _rt::Vec::with_capacity(len49);
-                        for i in 0..len49 {
-                            let base = base49
+                        let base61 = l2;
+                        let len61 = l3;
+                        let mut result61 = _rt::Vec::with_capacity(len61);
+                        for i in 0..len61 {
+                            let base = base61
                                 .add(i * (11 * ::core::mem::size_of::<*const u8>()));
-                            let e49 = {
+                            let e61 = {
                                 let l4 = i32::from(*base.add(0).cast::<u8>());
                                 let l5 = *base
                                     .add(::core::mem::size_of::<*const u8>())
@@ -1607,18 +1807,18 @@ pub mod clawhost {
                                 let l6 = *base
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base22 = l5;
-                                let len22 = l6;
-                                let mut result22 = _rt::Vec::with_capacity(len22);
-                                for i in 0..len22 {
-                                    let base = base22
+                                let base25 = l5;
+                                let len25 = l6;
+                                let mut result25 = _rt::Vec::with_capacity(len25);
+                                for i in 0..len25 {
+                                    let base = base25
                                         .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                    let e22 = {
+                                    let e25 = {
                                         let l7 = i32::from(*base.add(0).cast::<u8>());
-                                        use super::super::super::clawhost::types::types::Part as V21;
-                                        let v21 = match l7 {
+                                        use super::super::super::clawhost::types::types::Part as V24;
+                                        let v24 = match l7 {
                                             0 => {
-                                                let e21 = {
+                                                let e24 = {
                                                     let l8 = *base.add(8).cast::<*mut u8>();
                                                     let l9 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -1631,10 +1831,10 @@ pub mod clawhost {
                                                     );
                                                     _rt::string_lift(bytes10)
                                                 };
-                                                V21::Text(e21)
+                                                V24::Text(e24)
                                             }
                                             1 => {
-                                                let e21 = {
+                                                let e24 = {
                                                     let l11 = *base.add(8).cast::<*mut u8>();
                                                     let l12 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -1647,11 +1847,10 @@ pub mod clawhost {
                                                     );
                                                     _rt::string_lift(bytes13)
                                                 };
-                                                V21::Json(e21)
+                                                V24::Json(e24)
                                             }
-                                            n => {
-                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                let e21 = {
+                                            2 => {
+                                                let e24 = {
                                                     let l14 = *base.add(8).cast::<*mut u8>();
                                                     let l15 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -1683,46 +1882,51 @@ pub mod clawhost {
                                                         size: l20 as u64,
                                                     }
                                                 };
-                                                V21::Blob(e21)
+                                                V24::Blob(e24)
+                                            }
+                                            n => {
+                                                debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                let e24 = {
+                                                    let l21 = *base.add(8).cast::<*mut u8>();
+                                                    let l22 = *base
+                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len23 = l22;
+                                                    let bytes23 = _rt::Vec::from_raw_parts(
+                                                        l21.cast(),
+                                                        len23,
+                                                        len23,
+                                                    );
+                                                    _rt::string_lift(bytes23)
+                                                };
+                                                V24::Other(e24)
                                             }
                                         };
-                                        v21
+                                        v24
                                     };
-                                    result22.push(e22);
+                                    result25.push(e25);
                                 }
                                 _rt::cabi_dealloc(
-                                    base22,
-                                    len22 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                    base25,
+                                    len25 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                let l23 = *base
+                                let l26 = *base
                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l24 = *base
+                                let l27 = *base
                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base34 = l23;
-                                let len34 = l24;
-                                let mut result34 = _rt::Vec::with_capacity(len34);
-                                for i in 0..len34 {
-                                    let base = base34
-                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                    let e34 = {
-                                        let l25 = *base.add(0).cast::<*mut u8>();
-                                        let l26 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len27 = l26;
-                                        let bytes27 = _rt::Vec::from_raw_parts(
-                                            l25.cast(),
-                                            len27,
-                                            len27,
-                                        );
-                                        let l28 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
+                                let base46 = l26;
+                                let len46 = l27;
+                                let mut result46 = _rt::Vec::with_capacity(len46);
+                                for i in 0..len46 {
+                                    let base = base46
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    let e46 = {
+                                        let l28 = *base.add(0).cast::<*mut u8>();
                                         let l29 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         let len30 = l29;
                                         let bytes30 = _rt::Vec::from_raw_parts(
@@ -1731,10 +1935,10 @@ pub mod clawhost {
                                             len30,
                                         );
                                         let l31 = *base
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
                                         let l32 = *base
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         let len33 = l32;
                                         let bytes33 = _rt::Vec::from_raw_parts(
@@ -1742,116 +1946,173 @@ pub mod clawhost {
                                             len33,
                                             len33,
                                         );
+                                        let l34 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l35 = *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len36 = l35;
+                                        let bytes36 = _rt::Vec::from_raw_parts(
+                                            l34.cast(),
+                                            len36,
+                                            len36,
+                                        );
+                                        let l37 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l38 = *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base45 = l37;
+                                        let len45 = l38;
+                                        let mut result45 = _rt::Vec::with_capacity(len45);
+                                        for i in 0..len45 {
+                                            let base = base45
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            let e45 = {
+                                                let l39 = *base.add(0).cast::<*mut u8>();
+                                                let l40 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len41 = l40;
+                                                let bytes41 = _rt::Vec::from_raw_parts(
+                                                    l39.cast(),
+                                                    len41,
+                                                    len41,
+                                                );
+                                                let l42 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l43 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len44 = l43;
+                                                let bytes44 = _rt::Vec::from_raw_parts(
+                                                    l42.cast(),
+                                                    len44,
+                                                    len44,
+                                                );
+                                                (_rt::string_lift(bytes41), _rt::string_lift(bytes44))
+                                            };
+                                            result45.push(e45);
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base45,
+                                            len45 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
                                         super::super::super::clawhost::types::types::ToolCall {
-                                            id: _rt::string_lift(bytes27),
-                                            name: _rt::string_lift(bytes30),
-                                            arguments: _rt::string_lift(bytes33),
+                                            id: _rt::string_lift(bytes30),
+                                            name: _rt::string_lift(bytes33),
+                                            arguments: _rt::string_lift(bytes36),
+                                            extra: result45,
                                         }
                                     };
-                                    result34.push(e34);
+                                    result46.push(e46);
                                 }
                                 _rt::cabi_dealloc(
-                                    base34,
-                                    len34 * (6 * ::core::mem::size_of::<*const u8>()),
+                                    base46,
+                                    len46 * (8 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l35 = i32::from(
+                                let l47 = i32::from(
                                     *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l39 = i32::from(
+                                let l51 = i32::from(
                                     *base
                                         .add(8 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l40 = *base
+                                let l52 = *base
                                     .add(9 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l41 = *base
+                                let l53 = *base
                                     .add(10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base48 = l40;
-                                let len48 = l41;
-                                let mut result48 = _rt::Vec::with_capacity(len48);
-                                for i in 0..len48 {
-                                    let base = base48
+                                let base60 = l52;
+                                let len60 = l53;
+                                let mut result60 = _rt::Vec::with_capacity(len60);
+                                for i in 0..len60 {
+                                    let base = base60
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e48 = {
-                                        let l42 = *base.add(0).cast::<*mut u8>();
-                                        let l43 = *base
+                                    let e60 = {
+                                        let l54 = *base.add(0).cast::<*mut u8>();
+                                        let l55 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len44 = l43;
-                                        let bytes44 = _rt::Vec::from_raw_parts(
-                                            l42.cast(),
-                                            len44,
-                                            len44,
+                                        let len56 = l55;
+                                        let bytes56 = _rt::Vec::from_raw_parts(
+                                            l54.cast(),
+                                            len56,
+                                            len56,
                                         );
-                                        let l45 = *base
+                                        let l57 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l46 = *base
+                                        let l58 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len47 = l46;
-                                        let bytes47 = _rt::Vec::from_raw_parts(
-                                            l45.cast(),
-                                            len47,
-                                            len47,
+                                        let len59 = l58;
+                                        let bytes59 = _rt::Vec::from_raw_parts(
+                                            l57.cast(),
+                                            len59,
+                                            len59,
                                         );
-                                        (_rt::string_lift(bytes44), _rt::string_lift(bytes47))
+                                        (_rt::string_lift(bytes56), _rt::string_lift(bytes59))
                                     };
-                                    result48.push(e48);
+                                    result60.push(e60);
                                 }
                                 _rt::cabi_dealloc(
-                                    base48,
-                                    len48 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base60,
+                                    len60 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                                 super::super::super::clawhost::types::types::Message {
                                     role: super::super::super::clawhost::types::types::Role::_lift(
                                         l4 as u8,
                                     ),
-                                    parts: result22,
-                                    tool_calls: result34,
-                                    tool_call_id: match l35 {
+                                    parts: result25,
+                                    tool_calls: result46,
+                                    tool_call_id: match l47 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l36 = *base
+                                                let l48 = *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l37 = *base
+                                                let l49 = *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len38 = l37;
-                                                let bytes38 = _rt::Vec::from_raw_parts(
-                                                    l36.cast(),
-                                                    len38,
-                                                    len38,
+                                                let len50 = l49;
+                                                let bytes50 = _rt::Vec::from_raw_parts(
+                                                    l48.cast(),
+                                                    len50,
+                                                    len50,
                                                 );
-                                                _rt::string_lift(bytes38)
+                                                _rt::string_lift(bytes50)
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
                                     origin: super::super::super::clawhost::types::types::Origin::_lift(
-                                        l39 as u8,
+                                        l51 as u8,
                                     ),
-                                    extra: result48,
+                                    extra: result60,
                                 }
                             };
-                            result49.push(e49);
+                            result61.push(e61);
                         }
                         _rt::cabi_dealloc(
-                            base49,
-                            len49 * (11 * ::core::mem::size_of::<*const u8>()),
+                            base61,
+                            len61 * (11 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         );
-                        let result50 = result49;
-                        result50
+                        let result62 = result61;
+                        result62
                     }
                 }
             }
@@ -2029,10 +2290,10 @@ pub mod clawhost {
                         struct RetArea(
                             [::core::mem::MaybeUninit<
                                 u8,
-                            >; 7 * ::core::mem::size_of::<*const u8>()],
+                            >; 9 * ::core::mem::size_of::<*const u8>()],
                         );
                         let mut ret_area = RetArea(
-                            [::core::mem::MaybeUninit::uninit(); 7
+                            [::core::mem::MaybeUninit::uninit(); 9
                                 * ::core::mem::size_of::<*const u8>()],
                         );
                         let vec0 = name;
@@ -2056,7 +2317,7 @@ pub mod clawhost {
                         }
                         wit_import2((self).handle() as i32, ptr0.cast_mut(), len0, ptr1);
                         let l3 = i32::from(*ptr1.add(0).cast::<u8>());
-                        let result13 = match l3 {
+                        let result22 = match l3 {
                             0 => None,
                             1 => {
                                 let e = {
@@ -2091,19 +2352,66 @@ pub mod clawhost {
                                         .add(6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
                                     let len12 = l11;
+                                    let l13 = *ptr1
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l14 = *ptr1
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base21 = l13;
+                                    let len21 = l14;
+                                    let mut result21 = _rt::Vec::with_capacity(len21);
+                                    for i in 0..len21 {
+                                        let base = base21
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        let e21 = {
+                                            let l15 = *base.add(0).cast::<*mut u8>();
+                                            let l16 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len17 = l16;
+                                            let bytes17 = _rt::Vec::from_raw_parts(
+                                                l15.cast(),
+                                                len17,
+                                                len17,
+                                            );
+                                            let l18 = *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l19 = *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len20 = l19;
+                                            let bytes20 = _rt::Vec::from_raw_parts(
+                                                l18.cast(),
+                                                len20,
+                                                len20,
+                                            );
+                                            (_rt::string_lift(bytes17), _rt::string_lift(bytes20))
+                                        };
+                                        result21.push(e21);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base21,
+                                        len21 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
                                     super::super::super::clawhost::types::types::Artefact {
                                         name: _rt::string_lift(bytes6),
                                         media_type: _rt::string_lift(bytes9),
                                         bytes: <_ as From<
                                             _rt::Vec<_>,
-                                        >>::from(_rt::Vec::from_raw_parts(l10.cast(), len12, len12)),
+                                        >>::from(
+                                            _rt::Vec::from_raw_parts(l10.cast(), len12, len12),
+                                        ),
+                                        extra: result21,
                                     }
                                 };
                                 Some(e)
                             }
                             _ => _rt::invalid_enum_discriminant(),
                         };
-                        result13
+                        result22
                     }
                 }
             }
@@ -2869,8 +3177,8 @@ pub mod clawhost {
                 pub tools: _rt::Vec<ToolSpec>,
                 /// Most tokens to write.
                 pub max_tokens: u32,
-                /// 0 to 2. Recorded.
-                pub temperature: f32,
+                /// 0 to 2; none: the model's own, which some models insist on. Recorded.
+                pub temperature: ::core::option::Option<f32>,
                 /// Passed on where the model takes one. Recorded.
                 pub seed: ::core::option::Option<u64>,
                 /// Texts that end the answer. At most 16.
@@ -2951,18 +3259,18 @@ pub mod clawhost {
                     let vec1 = alias0;
                     let ptr1 = vec1.as_ptr().cast::<u8>();
                     let len1 = vec1.len();
-                    let vec20 = messages0;
-                    let len20 = vec20.len();
-                    let layout20 = _rt::alloc::Layout::from_size_align(
-                            vec20.len() * (11 * ::core::mem::size_of::<*const u8>()),
+                    let vec25 = messages0;
+                    let len25 = vec25.len();
+                    let layout25 = _rt::alloc::Layout::from_size_align(
+                            vec25.len() * (11 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result20, _cleanup20) = ::wit_bindgen::rt::Cleanup::new(
-                        layout20,
+                    let (result25, _cleanup25) = ::wit_bindgen::rt::Cleanup::new(
+                        layout25,
                     );
-                    for (i, e) in vec20.into_iter().enumerate() {
-                        let base = result20
+                    for (i, e) in vec25.into_iter().enumerate() {
+                        let base = result25
                             .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                         {
                             let super::super::super::clawhost::types::types::Message {
@@ -2974,24 +3282,25 @@ pub mod clawhost {
                                 extra: extra2,
                             } = e;
                             *base.add(0).cast::<u8>() = (role2.clone() as i32) as u8;
-                            let vec9 = parts2;
-                            let len9 = vec9.len();
-                            let layout9 = _rt::alloc::Layout::from_size_align(
-                                    vec9.len() * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                            let vec10 = parts2;
+                            let len10 = vec10.len();
+                            let layout10 = _rt::alloc::Layout::from_size_align(
+                                    vec10.len()
+                                        * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 )
                                 .unwrap();
-                            let (result9, _cleanup9) = ::wit_bindgen::rt::Cleanup::new(
-                                layout9,
+                            let (result10, _cleanup10) = ::wit_bindgen::rt::Cleanup::new(
+                                layout10,
                             );
-                            cleanup_list.extend(_cleanup9);
-                            for (i, e) in vec9.into_iter().enumerate() {
-                                let base = result9
+                            cleanup_list.extend(_cleanup10);
+                            for (i, e) in vec10.into_iter().enumerate() {
+                                let base = result10
                                     .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
                                 {
-                                    use super::super::super::clawhost::types::types::Part as V8;
+                                    use super::super::super::clawhost::types::types::Part as V9;
                                     match e {
-                                        V8::Text(e) => {
+                                        V9::Text(e) => {
                                             *base.add(0).cast::<u8>() = (0i32) as u8;
                                             let vec3 = e;
                                             let ptr3 = vec3.as_ptr().cast::<u8>();
@@ -3001,7 +3310,7 @@ pub mod clawhost {
                                                 .cast::<usize>() = len3;
                                             *base.add(8).cast::<*mut u8>() = ptr3.cast_mut();
                                         }
-                                        V8::Json(e) => {
+                                        V9::Json(e) => {
                                             *base.add(0).cast::<u8>() = (1i32) as u8;
                                             let vec4 = e;
                                             let ptr4 = vec4.as_ptr().cast::<u8>();
@@ -3011,7 +3320,7 @@ pub mod clawhost {
                                                 .cast::<usize>() = len4;
                                             *base.add(8).cast::<*mut u8>() = ptr4.cast_mut();
                                         }
-                                        V8::Blob(e) => {
+                                        V9::Blob(e) => {
                                             *base.add(0).cast::<u8>() = (2i32) as u8;
                                             let super::super::super::clawhost::types::types::Blob {
                                                 digest: digest5,
@@ -3038,82 +3347,133 @@ pub mod clawhost {
                                                 .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<i64>() = _rt::as_i64(size5);
                                         }
+                                        V9::Other(e) => {
+                                            *base.add(0).cast::<u8>() = (3i32) as u8;
+                                            let vec8 = e;
+                                            let ptr8 = vec8.as_ptr().cast::<u8>();
+                                            let len8 = vec8.len();
+                                            *base
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len8;
+                                            *base.add(8).cast::<*mut u8>() = ptr8.cast_mut();
+                                        }
                                     }
                                 }
                             }
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len9;
+                                .cast::<usize>() = len10;
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result9;
-                            let vec14 = tool_calls2;
-                            let len14 = vec14.len();
-                            let layout14 = _rt::alloc::Layout::from_size_align(
-                                    vec14.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                .cast::<*mut u8>() = result10;
+                            let vec19 = tool_calls2;
+                            let len19 = vec19.len();
+                            let layout19 = _rt::alloc::Layout::from_size_align(
+                                    vec19.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result14, _cleanup14) = ::wit_bindgen::rt::Cleanup::new(
-                                layout14,
+                            let (result19, _cleanup19) = ::wit_bindgen::rt::Cleanup::new(
+                                layout19,
                             );
-                            cleanup_list.extend(_cleanup14);
-                            for (i, e) in vec14.into_iter().enumerate() {
-                                let base = result14
-                                    .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                            cleanup_list.extend(_cleanup19);
+                            for (i, e) in vec19.into_iter().enumerate() {
+                                let base = result19
+                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::clawhost::types::types::ToolCall {
-                                        id: id10,
-                                        name: name10,
-                                        arguments: arguments10,
+                                        id: id11,
+                                        name: name11,
+                                        arguments: arguments11,
+                                        extra: extra11,
                                     } = e;
-                                    let vec11 = id10;
-                                    let ptr11 = vec11.as_ptr().cast::<u8>();
-                                    let len11 = vec11.len();
-                                    *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len11;
-                                    *base.add(0).cast::<*mut u8>() = ptr11.cast_mut();
-                                    let vec12 = name10;
+                                    let vec12 = id11;
                                     let ptr12 = vec12.as_ptr().cast::<u8>();
                                     let len12 = vec12.len();
                                     *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>() = len12;
-                                    *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr12.cast_mut();
-                                    let vec13 = arguments10;
+                                    *base.add(0).cast::<*mut u8>() = ptr12.cast_mut();
+                                    let vec13 = name11;
                                     let ptr13 = vec13.as_ptr().cast::<u8>();
                                     let len13 = vec13.len();
                                     *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>() = len13;
                                     *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr13.cast_mut();
+                                    let vec14 = arguments11;
+                                    let ptr14 = vec14.as_ptr().cast::<u8>();
+                                    let len14 = vec14.len();
+                                    *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len14;
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr14.cast_mut();
+                                    let vec18 = extra11;
+                                    let len18 = vec18.len();
+                                    let layout18 = _rt::alloc::Layout::from_size_align(
+                                            vec18.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result18, _cleanup18) = ::wit_bindgen::rt::Cleanup::new(
+                                        layout18,
+                                    );
+                                    cleanup_list.extend(_cleanup18);
+                                    for (i, e) in vec18.into_iter().enumerate() {
+                                        let base = result18
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            let (t15_0, t15_1) = e;
+                                            let vec16 = t15_0;
+                                            let ptr16 = vec16.as_ptr().cast::<u8>();
+                                            let len16 = vec16.len();
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len16;
+                                            *base.add(0).cast::<*mut u8>() = ptr16.cast_mut();
+                                            let vec17 = t15_1;
+                                            let ptr17 = vec17.as_ptr().cast::<u8>();
+                                            let len17 = vec17.len();
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len17;
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr17.cast_mut();
+                                        }
+                                    }
+                                    *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len18;
+                                    *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = result18;
                                 }
                             }
                             *base
                                 .add(4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len14;
+                                .cast::<usize>() = len19;
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result14;
+                                .cast::<*mut u8>() = result19;
                             match tool_call_id2 {
                                 Some(e) => {
                                     *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (1i32) as u8;
-                                    let vec15 = e;
-                                    let ptr15 = vec15.as_ptr().cast::<u8>();
-                                    let len15 = vec15.len();
+                                    let vec20 = e;
+                                    let ptr20 = vec20.as_ptr().cast::<u8>();
+                                    let len20 = vec20.len();
                                     *base
                                         .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len15;
+                                        .cast::<usize>() = len20;
                                     *base
                                         .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr15.cast_mut();
+                                        .cast::<*mut u8>() = ptr20.cast_mut();
                                 }
                                 None => {
                                     *base
@@ -3124,207 +3484,212 @@ pub mod clawhost {
                             *base
                                 .add(8 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (origin2.clone() as i32) as u8;
-                            let vec19 = extra2;
-                            let len19 = vec19.len();
-                            let layout19 = _rt::alloc::Layout::from_size_align(
-                                    vec19.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            let vec24 = extra2;
+                            let len24 = vec24.len();
+                            let layout24 = _rt::alloc::Layout::from_size_align(
+                                    vec24.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result19, _cleanup19) = ::wit_bindgen::rt::Cleanup::new(
-                                layout19,
+                            let (result24, _cleanup24) = ::wit_bindgen::rt::Cleanup::new(
+                                layout24,
                             );
-                            cleanup_list.extend(_cleanup19);
-                            for (i, e) in vec19.into_iter().enumerate() {
-                                let base = result19
+                            cleanup_list.extend(_cleanup24);
+                            for (i, e) in vec24.into_iter().enumerate() {
+                                let base = result24
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
-                                    let (t16_0, t16_1) = e;
-                                    let vec17 = t16_0;
-                                    let ptr17 = vec17.as_ptr().cast::<u8>();
-                                    let len17 = vec17.len();
+                                    let (t21_0, t21_1) = e;
+                                    let vec22 = t21_0;
+                                    let ptr22 = vec22.as_ptr().cast::<u8>();
+                                    let len22 = vec22.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len17;
-                                    *base.add(0).cast::<*mut u8>() = ptr17.cast_mut();
-                                    let vec18 = t16_1;
-                                    let ptr18 = vec18.as_ptr().cast::<u8>();
-                                    let len18 = vec18.len();
+                                        .cast::<usize>() = len22;
+                                    *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
+                                    let vec23 = t21_1;
+                                    let ptr23 = vec23.as_ptr().cast::<u8>();
+                                    let len23 = vec23.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len18;
+                                        .cast::<usize>() = len23;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr18.cast_mut();
+                                        .cast::<*mut u8>() = ptr23.cast_mut();
                                 }
                             }
                             *base
                                 .add(10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len19;
+                                .cast::<usize>() = len24;
                             *base
                                 .add(9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result19;
+                                .cast::<*mut u8>() = result24;
                         }
                     }
-                    let vec29 = tools0;
-                    let len29 = vec29.len();
-                    let layout29 = _rt::alloc::Layout::from_size_align(
-                            vec29.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                    let vec34 = tools0;
+                    let len34 = vec34.len();
+                    let layout34 = _rt::alloc::Layout::from_size_align(
+                            vec34.len() * (8 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result29, _cleanup29) = ::wit_bindgen::rt::Cleanup::new(
-                        layout29,
+                    let (result34, _cleanup34) = ::wit_bindgen::rt::Cleanup::new(
+                        layout34,
                     );
-                    for (i, e) in vec29.into_iter().enumerate() {
-                        let base = result29
+                    for (i, e) in vec34.into_iter().enumerate() {
+                        let base = result34
                             .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                         {
                             let super::super::super::clawhost::types::types::ToolSpec {
-                                name: name21,
-                                description: description21,
-                                input_schema: input_schema21,
-                                extra: extra21,
+                                name: name26,
+                                description: description26,
+                                input_schema: input_schema26,
+                                extra: extra26,
                             } = e;
-                            let vec22 = name21;
-                            let ptr22 = vec22.as_ptr().cast::<u8>();
-                            let len22 = vec22.len();
+                            let vec27 = name26;
+                            let ptr27 = vec27.as_ptr().cast::<u8>();
+                            let len27 = vec27.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len22;
-                            *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
-                            let vec23 = description21;
-                            let ptr23 = vec23.as_ptr().cast::<u8>();
-                            let len23 = vec23.len();
+                                .cast::<usize>() = len27;
+                            *base.add(0).cast::<*mut u8>() = ptr27.cast_mut();
+                            let vec28 = description26;
+                            let ptr28 = vec28.as_ptr().cast::<u8>();
+                            let len28 = vec28.len();
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len23;
+                                .cast::<usize>() = len28;
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr23.cast_mut();
-                            let vec24 = input_schema21;
-                            let ptr24 = vec24.as_ptr().cast::<u8>();
-                            let len24 = vec24.len();
+                                .cast::<*mut u8>() = ptr28.cast_mut();
+                            let vec29 = input_schema26;
+                            let ptr29 = vec29.as_ptr().cast::<u8>();
+                            let len29 = vec29.len();
                             *base
                                 .add(5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len24;
+                                .cast::<usize>() = len29;
                             *base
                                 .add(4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr24.cast_mut();
-                            let vec28 = extra21;
-                            let len28 = vec28.len();
-                            let layout28 = _rt::alloc::Layout::from_size_align(
-                                    vec28.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                .cast::<*mut u8>() = ptr29.cast_mut();
+                            let vec33 = extra26;
+                            let len33 = vec33.len();
+                            let layout33 = _rt::alloc::Layout::from_size_align(
+                                    vec33.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result28, _cleanup28) = ::wit_bindgen::rt::Cleanup::new(
-                                layout28,
+                            let (result33, _cleanup33) = ::wit_bindgen::rt::Cleanup::new(
+                                layout33,
                             );
-                            cleanup_list.extend(_cleanup28);
-                            for (i, e) in vec28.into_iter().enumerate() {
-                                let base = result28
+                            cleanup_list.extend(_cleanup33);
+                            for (i, e) in vec33.into_iter().enumerate() {
+                                let base = result33
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
-                                    let (t25_0, t25_1) = e;
-                                    let vec26 = t25_0;
-                                    let ptr26 = vec26.as_ptr().cast::<u8>();
-                                    let len26 = vec26.len();
+                                    let (t30_0, t30_1) = e;
+                                    let vec31 = t30_0;
+                                    let ptr31 = vec31.as_ptr().cast::<u8>();
+                                    let len31 = vec31.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len26;
-                                    *base.add(0).cast::<*mut u8>() = ptr26.cast_mut();
-                                    let vec27 = t25_1;
-                                    let ptr27 = vec27.as_ptr().cast::<u8>();
-                                    let len27 = vec27.len();
+                                        .cast::<usize>() = len31;
+                                    *base.add(0).cast::<*mut u8>() = ptr31.cast_mut();
+                                    let vec32 = t30_1;
+                                    let ptr32 = vec32.as_ptr().cast::<u8>();
+                                    let len32 = vec32.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len27;
+                                        .cast::<usize>() = len32;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr27.cast_mut();
+                                        .cast::<*mut u8>() = ptr32.cast_mut();
                                 }
                             }
                             *base
                                 .add(7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len28;
+                                .cast::<usize>() = len33;
                             *base
                                 .add(6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result28;
+                                .cast::<*mut u8>() = result33;
                         }
                     }
-                    let (result30_0, result30_1) = match seed0 {
+                    let (result35_0, result35_1) = match temperature0 {
+                        Some(e) => (1i32, _rt::as_f32(e)),
+                        None => (0i32, 0.0f32),
+                    };
+                    let (result36_0, result36_1) = match seed0 {
                         Some(e) => (1i32, _rt::as_i64(e)),
                         None => (0i32, 0i64),
                     };
-                    let vec32 = stop0;
-                    let len32 = vec32.len();
-                    let layout32 = _rt::alloc::Layout::from_size_align(
-                            vec32.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                    let vec38 = stop0;
+                    let len38 = vec38.len();
+                    let layout38 = _rt::alloc::Layout::from_size_align(
+                            vec38.len() * (2 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result32, _cleanup32) = ::wit_bindgen::rt::Cleanup::new(
-                        layout32,
+                    let (result38, _cleanup38) = ::wit_bindgen::rt::Cleanup::new(
+                        layout38,
                     );
-                    for (i, e) in vec32.into_iter().enumerate() {
-                        let base = result32
+                    for (i, e) in vec38.into_iter().enumerate() {
+                        let base = result38
                             .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                         {
-                            let vec31 = e;
-                            let ptr31 = vec31.as_ptr().cast::<u8>();
-                            let len31 = vec31.len();
+                            let vec37 = e;
+                            let ptr37 = vec37.as_ptr().cast::<u8>();
+                            let len37 = vec37.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len31;
-                            *base.add(0).cast::<*mut u8>() = ptr31.cast_mut();
+                                .cast::<usize>() = len37;
+                            *base.add(0).cast::<*mut u8>() = ptr37.cast_mut();
                         }
                     }
-                    let vec36 = extra0;
-                    let len36 = vec36.len();
-                    let layout36 = _rt::alloc::Layout::from_size_align(
-                            vec36.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                    let vec42 = extra0;
+                    let len42 = vec42.len();
+                    let layout42 = _rt::alloc::Layout::from_size_align(
+                            vec42.len() * (4 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result36, _cleanup36) = ::wit_bindgen::rt::Cleanup::new(
-                        layout36,
+                    let (result42, _cleanup42) = ::wit_bindgen::rt::Cleanup::new(
+                        layout42,
                     );
-                    for (i, e) in vec36.into_iter().enumerate() {
-                        let base = result36
+                    for (i, e) in vec42.into_iter().enumerate() {
+                        let base = result42
                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                         {
-                            let (t33_0, t33_1) = e;
-                            let vec34 = t33_0;
-                            let ptr34 = vec34.as_ptr().cast::<u8>();
-                            let len34 = vec34.len();
+                            let (t39_0, t39_1) = e;
+                            let vec40 = t39_0;
+                            let ptr40 = vec40.as_ptr().cast::<u8>();
+                            let len40 = vec40.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len34;
-                            *base.add(0).cast::<*mut u8>() = ptr34.cast_mut();
-                            let vec35 = t33_1;
-                            let ptr35 = vec35.as_ptr().cast::<u8>();
-                            let len35 = vec35.len();
+                                .cast::<usize>() = len40;
+                            *base.add(0).cast::<*mut u8>() = ptr40.cast_mut();
+                            let vec41 = t39_1;
+                            let ptr41 = vec41.as_ptr().cast::<u8>();
+                            let len41 = vec41.len();
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len35;
+                                .cast::<usize>() = len41;
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr35.cast_mut();
+                                .cast::<*mut u8>() = ptr41.cast_mut();
                         }
                     }
-                    let ptr37 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    let ptr43 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "clawhost:llm/llm@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "complete"]
-                        fn wit_import38(
+                        fn wit_import44(
                             _: *mut u8,
                             _: usize,
                             _: *mut u8,
                             _: usize,
                             _: *mut u8,
                             _: usize,
+                            _: i32,
                             _: i32,
                             _: f32,
                             _: i32,
@@ -3337,13 +3702,14 @@ pub mod clawhost {
                         );
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import38(
+                    unsafe extern "C" fn wit_import44(
                         _: *mut u8,
                         _: usize,
                         _: *mut u8,
                         _: usize,
                         _: *mut u8,
                         _: usize,
+                        _: i32,
                         _: i32,
                         _: f32,
                         _: i32,
@@ -3356,79 +3722,47 @@ pub mod clawhost {
                     ) {
                         unreachable!()
                     }
-                    wit_import38(
+                    wit_import44(
                         ptr1.cast_mut(),
                         len1,
-                        result20,
-                        len20,
-                        result29,
-                        len29,
+                        result25,
+                        len25,
+                        result34,
+                        len34,
                         _rt::as_i32(max_tokens0),
-                        _rt::as_f32(temperature0),
-                        result30_0,
-                        result30_1,
-                        result32,
-                        len32,
-                        result36,
-                        len36,
-                        ptr37,
+                        result35_0,
+                        result35_1,
+                        result36_0,
+                        result36_1,
+                        result38,
+                        len38,
+                        result42,
+                        len42,
+                        ptr43,
                     );
-                    let l39 = i32::from(*ptr37.add(0).cast::<u8>());
-                    let result126 = match l39 {
+                    let l45 = i32::from(*ptr43.add(0).cast::<u8>());
+                    let result144 = match l45 {
                         0 => {
                             let e = {
-                                let l40 = i32::from(*ptr37.add(8).cast::<u8>());
-                                let l41 = *ptr37
+                                let l46 = i32::from(*ptr43.add(8).cast::<u8>());
+                                let l47 = *ptr43
                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l42 = *ptr37
+                                let l48 = *ptr43
                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base58 = l41;
-                                let len58 = l42;
-                                let mut result58 = _rt::Vec::with_capacity(len58);
-                                for i in 0..len58 {
-                                    let base = base58
+                                let base67 = l47;
+                                let len67 = l48;
+                                let mut result67 = _rt::Vec::with_capacity(len67);
+                                for i in 0..len67 {
+                                    let base = base67
                                         .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                    let e58 = {
-                                        let l43 = i32::from(*base.add(0).cast::<u8>());
-                                        use super::super::super::clawhost::types::types::Part as V57;
-                                        let v57 = match l43 {
+                                    let e67 = {
+                                        let l49 = i32::from(*base.add(0).cast::<u8>());
+                                        use super::super::super::clawhost::types::types::Part as V66;
+                                        let v66 = match l49 {
                                             0 => {
-                                                let e57 = {
-                                                    let l44 = *base.add(8).cast::<*mut u8>();
-                                                    let l45 = *base
-                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<usize>();
-                                                    let len46 = l45;
-                                                    let bytes46 = _rt::Vec::from_raw_parts(
-                                                        l44.cast(),
-                                                        len46,
-                                                        len46,
-                                                    );
-                                                    _rt::string_lift(bytes46)
-                                                };
-                                                V57::Text(e57)
-                                            }
-                                            1 => {
-                                                let e57 = {
-                                                    let l47 = *base.add(8).cast::<*mut u8>();
-                                                    let l48 = *base
-                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<usize>();
-                                                    let len49 = l48;
-                                                    let bytes49 = _rt::Vec::from_raw_parts(
-                                                        l47.cast(),
-                                                        len49,
-                                                        len49,
-                                                    );
-                                                    _rt::string_lift(bytes49)
-                                                };
-                                                V57::Json(e57)
-                                            }
-                                            n => {
-                                                debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                let e57 = {
+                                                let e66 = {
                                                     let l50 = *base.add(8).cast::<*mut u8>();
                                                     let l51 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -3439,11 +3773,15 @@ pub mod clawhost {
                                                         len52,
                                                         len52,
                                                     );
-                                                    let l53 = *base
-                                                        .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<*mut u8>();
+                                                    _rt::string_lift(bytes52)
+                                                };
+                                                V66::Text(e66)
+                                            }
+                                            1 => {
+                                                let e66 = {
+                                                    let l53 = *base.add(8).cast::<*mut u8>();
                                                     let l54 = *base
-                                                        .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
                                                     let len55 = l54;
                                                     let bytes55 = _rt::Vec::from_raw_parts(
@@ -3451,399 +3789,489 @@ pub mod clawhost {
                                                         len55,
                                                         len55,
                                                     );
-                                                    let l56 = *base
+                                                    _rt::string_lift(bytes55)
+                                                };
+                                                V66::Json(e66)
+                                            }
+                                            2 => {
+                                                let e66 = {
+                                                    let l56 = *base.add(8).cast::<*mut u8>();
+                                                    let l57 = *base
+                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len58 = l57;
+                                                    let bytes58 = _rt::Vec::from_raw_parts(
+                                                        l56.cast(),
+                                                        len58,
+                                                        len58,
+                                                    );
+                                                    let l59 = *base
+                                                        .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l60 = *base
+                                                        .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len61 = l60;
+                                                    let bytes61 = _rt::Vec::from_raw_parts(
+                                                        l59.cast(),
+                                                        len61,
+                                                        len61,
+                                                    );
+                                                    let l62 = *base
                                                         .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>();
                                                     super::super::super::clawhost::types::types::Blob {
-                                                        digest: _rt::string_lift(bytes52),
-                                                        media_type: _rt::string_lift(bytes55),
-                                                        size: l56 as u64,
+                                                        digest: _rt::string_lift(bytes58),
+                                                        media_type: _rt::string_lift(bytes61),
+                                                        size: l62 as u64,
                                                     }
                                                 };
-                                                V57::Blob(e57)
+                                                V66::Blob(e66)
+                                            }
+                                            n => {
+                                                debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                let e66 = {
+                                                    let l63 = *base.add(8).cast::<*mut u8>();
+                                                    let l64 = *base
+                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len65 = l64;
+                                                    let bytes65 = _rt::Vec::from_raw_parts(
+                                                        l63.cast(),
+                                                        len65,
+                                                        len65,
+                                                    );
+                                                    _rt::string_lift(bytes65)
+                                                };
+                                                V66::Other(e66)
                                             }
                                         };
-                                        v57
+                                        v66
                                     };
-                                    result58.push(e58);
+                                    result67.push(e67);
                                 }
                                 _rt::cabi_dealloc(
-                                    base58,
-                                    len58 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                    base67,
+                                    len67 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                let l59 = *ptr37
+                                let l68 = *ptr43
                                     .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l60 = *ptr37
+                                let l69 = *ptr43
                                     .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base70 = l59;
-                                let len70 = l60;
-                                let mut result70 = _rt::Vec::with_capacity(len70);
-                                for i in 0..len70 {
-                                    let base = base70
-                                        .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                    let e70 = {
-                                        let l61 = *base.add(0).cast::<*mut u8>();
-                                        let l62 = *base
+                                let base88 = l68;
+                                let len88 = l69;
+                                let mut result88 = _rt::Vec::with_capacity(len88);
+                                for i in 0..len88 {
+                                    let base = base88
+                                        .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                    let e88 = {
+                                        let l70 = *base.add(0).cast::<*mut u8>();
+                                        let l71 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len63 = l62;
-                                        let bytes63 = _rt::Vec::from_raw_parts(
-                                            l61.cast(),
-                                            len63,
-                                            len63,
+                                        let len72 = l71;
+                                        let bytes72 = _rt::Vec::from_raw_parts(
+                                            l70.cast(),
+                                            len72,
+                                            len72,
                                         );
-                                        let l64 = *base
+                                        let l73 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l65 = *base
+                                        let l74 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len66 = l65;
-                                        let bytes66 = _rt::Vec::from_raw_parts(
-                                            l64.cast(),
-                                            len66,
-                                            len66,
+                                        let len75 = l74;
+                                        let bytes75 = _rt::Vec::from_raw_parts(
+                                            l73.cast(),
+                                            len75,
+                                            len75,
                                         );
-                                        let l67 = *base
+                                        let l76 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l68 = *base
+                                        let l77 = *base
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len69 = l68;
-                                        let bytes69 = _rt::Vec::from_raw_parts(
-                                            l67.cast(),
-                                            len69,
-                                            len69,
+                                        let len78 = l77;
+                                        let bytes78 = _rt::Vec::from_raw_parts(
+                                            l76.cast(),
+                                            len78,
+                                            len78,
+                                        );
+                                        let l79 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l80 = *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base87 = l79;
+                                        let len87 = l80;
+                                        let mut result87 = _rt::Vec::with_capacity(len87);
+                                        for i in 0..len87 {
+                                            let base = base87
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            let e87 = {
+                                                let l81 = *base.add(0).cast::<*mut u8>();
+                                                let l82 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len83 = l82;
+                                                let bytes83 = _rt::Vec::from_raw_parts(
+                                                    l81.cast(),
+                                                    len83,
+                                                    len83,
+                                                );
+                                                let l84 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l85 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len86 = l85;
+                                                let bytes86 = _rt::Vec::from_raw_parts(
+                                                    l84.cast(),
+                                                    len86,
+                                                    len86,
+                                                );
+                                                (_rt::string_lift(bytes83), _rt::string_lift(bytes86))
+                                            };
+                                            result87.push(e87);
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base87,
+                                            len87 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
                                         );
                                         super::super::super::clawhost::types::types::ToolCall {
-                                            id: _rt::string_lift(bytes63),
-                                            name: _rt::string_lift(bytes66),
-                                            arguments: _rt::string_lift(bytes69),
+                                            id: _rt::string_lift(bytes72),
+                                            name: _rt::string_lift(bytes75),
+                                            arguments: _rt::string_lift(bytes78),
+                                            extra: result87,
                                         }
                                     };
-                                    result70.push(e70);
+                                    result88.push(e88);
                                 }
                                 _rt::cabi_dealloc(
-                                    base70,
-                                    len70 * (6 * ::core::mem::size_of::<*const u8>()),
+                                    base88,
+                                    len88 * (8 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l71 = i32::from(
-                                    *ptr37
+                                let l89 = i32::from(
+                                    *ptr43
                                         .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l75 = i32::from(
-                                    *ptr37
+                                let l93 = i32::from(
+                                    *ptr43
                                         .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
-                                let l76 = *ptr37
+                                let l94 = *ptr43
                                     .add(8 + 9 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l77 = *ptr37
+                                let l95 = *ptr43
                                     .add(8 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base84 = l76;
-                                let len84 = l77;
-                                let mut result84 = _rt::Vec::with_capacity(len84);
-                                for i in 0..len84 {
-                                    let base = base84
+                                let base102 = l94;
+                                let len102 = l95;
+                                let mut result102 = _rt::Vec::with_capacity(len102);
+                                for i in 0..len102 {
+                                    let base = base102
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e84 = {
-                                        let l78 = *base.add(0).cast::<*mut u8>();
-                                        let l79 = *base
+                                    let e102 = {
+                                        let l96 = *base.add(0).cast::<*mut u8>();
+                                        let l97 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len80 = l79;
-                                        let bytes80 = _rt::Vec::from_raw_parts(
-                                            l78.cast(),
-                                            len80,
-                                            len80,
+                                        let len98 = l97;
+                                        let bytes98 = _rt::Vec::from_raw_parts(
+                                            l96.cast(),
+                                            len98,
+                                            len98,
                                         );
-                                        let l81 = *base
+                                        let l99 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l82 = *base
+                                        let l100 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len83 = l82;
-                                        let bytes83 = _rt::Vec::from_raw_parts(
-                                            l81.cast(),
-                                            len83,
-                                            len83,
+                                        let len101 = l100;
+                                        let bytes101 = _rt::Vec::from_raw_parts(
+                                            l99.cast(),
+                                            len101,
+                                            len101,
                                         );
-                                        (_rt::string_lift(bytes80), _rt::string_lift(bytes83))
+                                        (_rt::string_lift(bytes98), _rt::string_lift(bytes101))
                                     };
-                                    result84.push(e84);
+                                    result102.push(e102);
                                 }
                                 _rt::cabi_dealloc(
-                                    base84,
-                                    len84 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base102,
+                                    len102 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l85 = *ptr37
+                                let l103 = *ptr43
                                     .add(16 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i64>();
-                                let l86 = *ptr37
+                                let l104 = *ptr43
                                     .add(24 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i64>();
-                                let l87 = *ptr37
+                                let l105 = *ptr43
                                     .add(32 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i64>();
-                                let l88 = *ptr37
+                                let l106 = *ptr43
                                     .add(40 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l89 = *ptr37
+                                let l107 = *ptr43
                                     .add(40 + 11 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base96 = l88;
-                                let len96 = l89;
-                                let mut result96 = _rt::Vec::with_capacity(len96);
-                                for i in 0..len96 {
-                                    let base = base96
+                                let base114 = l106;
+                                let len114 = l107;
+                                let mut result114 = _rt::Vec::with_capacity(len114);
+                                for i in 0..len114 {
+                                    let base = base114
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e96 = {
-                                        let l90 = *base.add(0).cast::<*mut u8>();
-                                        let l91 = *base
+                                    let e114 = {
+                                        let l108 = *base.add(0).cast::<*mut u8>();
+                                        let l109 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len92 = l91;
-                                        let bytes92 = _rt::Vec::from_raw_parts(
-                                            l90.cast(),
-                                            len92,
-                                            len92,
+                                        let len110 = l109;
+                                        let bytes110 = _rt::Vec::from_raw_parts(
+                                            l108.cast(),
+                                            len110,
+                                            len110,
                                         );
-                                        let l93 = *base
+                                        let l111 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l94 = *base
+                                        let l112 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len95 = l94;
-                                        let bytes95 = _rt::Vec::from_raw_parts(
-                                            l93.cast(),
-                                            len95,
-                                            len95,
+                                        let len113 = l112;
+                                        let bytes113 = _rt::Vec::from_raw_parts(
+                                            l111.cast(),
+                                            len113,
+                                            len113,
                                         );
-                                        (_rt::string_lift(bytes92), _rt::string_lift(bytes95))
+                                        (_rt::string_lift(bytes110), _rt::string_lift(bytes113))
                                     };
-                                    result96.push(e96);
+                                    result114.push(e114);
                                 }
                                 _rt::cabi_dealloc(
-                                    base96,
-                                    len96 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base114,
+                                    len114 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l97 = *ptr37
+                                let l115 = *ptr43
                                     .add(40 + 12 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l98 = *ptr37
+                                let l116 = *ptr43
                                     .add(40 + 13 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len99 = l98;
-                                let bytes99 = _rt::Vec::from_raw_parts(
-                                    l97.cast(),
-                                    len99,
-                                    len99,
+                                let len117 = l116;
+                                let bytes117 = _rt::Vec::from_raw_parts(
+                                    l115.cast(),
+                                    len117,
+                                    len117,
                                 );
-                                let l100 = *ptr37
+                                let l118 = *ptr43
                                     .add(40 + 14 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l101 = *ptr37
+                                let l119 = *ptr43
                                     .add(40 + 15 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base108 = l100;
-                                let len108 = l101;
-                                let mut result108 = _rt::Vec::with_capacity(len108);
-                                for i in 0..len108 {
-                                    let base = base108
+                                let base126 = l118;
+                                let len126 = l119;
+                                let mut result126 = _rt::Vec::with_capacity(len126);
+                                for i in 0..len126 {
+                                    let base = base126
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e108 = {
-                                        let l102 = *base.add(0).cast::<*mut u8>();
-                                        let l103 = *base
+                                    let e126 = {
+                                        let l120 = *base.add(0).cast::<*mut u8>();
+                                        let l121 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len104 = l103;
-                                        let bytes104 = _rt::Vec::from_raw_parts(
-                                            l102.cast(),
-                                            len104,
-                                            len104,
+                                        let len122 = l121;
+                                        let bytes122 = _rt::Vec::from_raw_parts(
+                                            l120.cast(),
+                                            len122,
+                                            len122,
                                         );
-                                        let l105 = *base
+                                        let l123 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l106 = *base
+                                        let l124 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len107 = l106;
-                                        let bytes107 = _rt::Vec::from_raw_parts(
-                                            l105.cast(),
-                                            len107,
-                                            len107,
+                                        let len125 = l124;
+                                        let bytes125 = _rt::Vec::from_raw_parts(
+                                            l123.cast(),
+                                            len125,
+                                            len125,
                                         );
-                                        (_rt::string_lift(bytes104), _rt::string_lift(bytes107))
+                                        (_rt::string_lift(bytes122), _rt::string_lift(bytes125))
                                     };
-                                    result108.push(e108);
+                                    result126.push(e126);
                                 }
                                 _rt::cabi_dealloc(
-                                    base108,
-                                    len108 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base126,
+                                    len126 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                                 Response {
                                     message: super::super::super::clawhost::types::types::Message {
                                         role: super::super::super::clawhost::types::types::Role::_lift(
-                                            l40 as u8,
+                                            l46 as u8,
                                         ),
-                                        parts: result58,
-                                        tool_calls: result70,
-                                        tool_call_id: match l71 {
+                                        parts: result67,
+                                        tool_calls: result88,
+                                        tool_call_id: match l89 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l72 = *ptr37
+                                                    let l90 = *ptr43
                                                         .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l73 = *ptr37
+                                                    let l91 = *ptr43
                                                         .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len74 = l73;
-                                                    let bytes74 = _rt::Vec::from_raw_parts(
-                                                        l72.cast(),
-                                                        len74,
-                                                        len74,
+                                                    let len92 = l91;
+                                                    let bytes92 = _rt::Vec::from_raw_parts(
+                                                        l90.cast(),
+                                                        len92,
+                                                        len92,
                                                     );
-                                                    _rt::string_lift(bytes74)
+                                                    _rt::string_lift(bytes92)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
                                         origin: super::super::super::clawhost::types::types::Origin::_lift(
-                                            l75 as u8,
+                                            l93 as u8,
                                         ),
-                                        extra: result84,
+                                        extra: result102,
                                     },
                                     usage: super::super::super::clawhost::types::types::Usage {
-                                        prompt_tokens: l85 as u64,
-                                        completion_tokens: l86 as u64,
-                                        cached_tokens: l87 as u64,
-                                        extra: result96,
+                                        prompt_tokens: l103 as u64,
+                                        completion_tokens: l104 as u64,
+                                        cached_tokens: l105 as u64,
+                                        extra: result114,
                                     },
-                                    finish: _rt::string_lift(bytes99),
-                                    extra: result108,
+                                    finish: _rt::string_lift(bytes117),
+                                    extra: result126,
                                 }
                             };
                             Ok(e)
                         }
                         1 => {
                             let e = {
-                                let l109 = i32::from(*ptr37.add(8).cast::<u8>());
-                                let v125 = match l109 {
+                                let l127 = i32::from(*ptr43.add(8).cast::<u8>());
+                                let v143 = match l127 {
                                     0 => {
-                                        let e125 = {
-                                            let l110 = *ptr37
+                                        let e143 = {
+                                            let l128 = *ptr43
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l111 = *ptr37
+                                            let l129 = *ptr43
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len112 = l111;
-                                            let bytes112 = _rt::Vec::from_raw_parts(
-                                                l110.cast(),
-                                                len112,
-                                                len112,
+                                            let len130 = l129;
+                                            let bytes130 = _rt::Vec::from_raw_parts(
+                                                l128.cast(),
+                                                len130,
+                                                len130,
                                             );
-                                            _rt::string_lift(bytes112)
+                                            _rt::string_lift(bytes130)
                                         };
-                                        LlmError::Denied(e125)
+                                        LlmError::Denied(e143)
                                     }
                                     1 => {
-                                        let e125 = {
-                                            let l113 = *ptr37
+                                        let e143 = {
+                                            let l131 = *ptr43
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l114 = *ptr37
+                                            let l132 = *ptr43
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len115 = l114;
-                                            let bytes115 = _rt::Vec::from_raw_parts(
-                                                l113.cast(),
-                                                len115,
-                                                len115,
+                                            let len133 = l132;
+                                            let bytes133 = _rt::Vec::from_raw_parts(
+                                                l131.cast(),
+                                                len133,
+                                                len133,
                                             );
-                                            _rt::string_lift(bytes115)
+                                            _rt::string_lift(bytes133)
                                         };
-                                        LlmError::BudgetExhausted(e125)
+                                        LlmError::BudgetExhausted(e143)
                                     }
                                     2 => {
-                                        let e125 = {
-                                            let l116 = *ptr37
+                                        let e143 = {
+                                            let l134 = *ptr43
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l117 = *ptr37
+                                            let l135 = *ptr43
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len118 = l117;
-                                            let bytes118 = _rt::Vec::from_raw_parts(
-                                                l116.cast(),
-                                                len118,
-                                                len118,
+                                            let len136 = l135;
+                                            let bytes136 = _rt::Vec::from_raw_parts(
+                                                l134.cast(),
+                                                len136,
+                                                len136,
                                             );
-                                            _rt::string_lift(bytes118)
+                                            _rt::string_lift(bytes136)
                                         };
-                                        LlmError::InvalidRequest(e125)
+                                        LlmError::InvalidRequest(e143)
                                     }
                                     3 => {
-                                        let e125 = {
-                                            let l119 = *ptr37
+                                        let e143 = {
+                                            let l137 = *ptr43
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l120 = *ptr37
+                                            let l138 = *ptr43
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len121 = l120;
-                                            let bytes121 = _rt::Vec::from_raw_parts(
-                                                l119.cast(),
-                                                len121,
-                                                len121,
+                                            let len139 = l138;
+                                            let bytes139 = _rt::Vec::from_raw_parts(
+                                                l137.cast(),
+                                                len139,
+                                                len139,
                                             );
-                                            _rt::string_lift(bytes121)
+                                            _rt::string_lift(bytes139)
                                         };
-                                        LlmError::Unavailable(e125)
+                                        LlmError::Unavailable(e143)
                                     }
                                     n => {
                                         debug_assert_eq!(n, 4, "invalid enum discriminant");
-                                        let e125 = {
-                                            let l122 = *ptr37
+                                        let e143 = {
+                                            let l140 = *ptr43
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l123 = *ptr37
+                                            let l141 = *ptr43
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len124 = l123;
-                                            let bytes124 = _rt::Vec::from_raw_parts(
-                                                l122.cast(),
-                                                len124,
-                                                len124,
+                                            let len142 = l141;
+                                            let bytes142 = _rt::Vec::from_raw_parts(
+                                                l140.cast(),
+                                                len142,
+                                                len142,
                                             );
-                                            _rt::string_lift(bytes124)
+                                            _rt::string_lift(bytes142)
                                         };
-                                        LlmError::Other(e125)
+                                        LlmError::Other(e143)
                                     }
                                 };
-                                v125
+                                v143
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result126
+                    result144
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -3868,20 +4296,20 @@ pub mod clawhost {
                         [::core::mem::MaybeUninit::uninit(); 4
                             * ::core::mem::size_of::<*const u8>()],
                     );
-                    let vec36 = requests;
-                    let len36 = vec36.len();
-                    let layout36 = _rt::alloc::Layout::from_size_align(
-                            vec36.len()
-                                * (24 + 10 * ::core::mem::size_of::<*const u8>()),
+                    let vec41 = requests;
+                    let len41 = vec41.len();
+                    let layout41 = _rt::alloc::Layout::from_size_align(
+                            vec41.len()
+                                * (32 + 10 * ::core::mem::size_of::<*const u8>()),
                             8,
                         )
                         .unwrap();
-                    let (result36, _cleanup36) = ::wit_bindgen::rt::Cleanup::new(
-                        layout36,
+                    let (result41, _cleanup41) = ::wit_bindgen::rt::Cleanup::new(
+                        layout41,
                     );
-                    for (i, e) in vec36.into_iter().enumerate() {
-                        let base = result36
-                            .add(i * (24 + 10 * ::core::mem::size_of::<*const u8>()));
+                    for (i, e) in vec41.into_iter().enumerate() {
+                        let base = result41
+                            .add(i * (32 + 10 * ::core::mem::size_of::<*const u8>()));
                         {
                             let Request {
                                 alias: alias0,
@@ -3900,19 +4328,19 @@ pub mod clawhost {
                                 .add(::core::mem::size_of::<*const u8>())
                                 .cast::<usize>() = len1;
                             *base.add(0).cast::<*mut u8>() = ptr1.cast_mut();
-                            let vec20 = messages0;
-                            let len20 = vec20.len();
-                            let layout20 = _rt::alloc::Layout::from_size_align(
-                                    vec20.len() * (11 * ::core::mem::size_of::<*const u8>()),
+                            let vec25 = messages0;
+                            let len25 = vec25.len();
+                            let layout25 = _rt::alloc::Layout::from_size_align(
+                                    vec25.len() * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result20, _cleanup20) = ::wit_bindgen::rt::Cleanup::new(
-                                layout20,
+                            let (result25, _cleanup25) = ::wit_bindgen::rt::Cleanup::new(
+                                layout25,
                             );
-                            cleanup_list.extend(_cleanup20);
-                            for (i, e) in vec20.into_iter().enumerate() {
-                                let base = result20
+                            cleanup_list.extend(_cleanup25);
+                            for (i, e) in vec25.into_iter().enumerate() {
+                                let base = result25
                                     .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::clawhost::types::types::Message {
@@ -3924,24 +4352,25 @@ pub mod clawhost {
                                         extra: extra2,
                                     } = e;
                                     *base.add(0).cast::<u8>() = (role2.clone() as i32) as u8;
-                                    let vec9 = parts2;
-                                    let len9 = vec9.len();
-                                    let layout9 = _rt::alloc::Layout::from_size_align(
-                                            vec9.len() * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                    let vec10 = parts2;
+                                    let len10 = vec10.len();
+                                    let layout10 = _rt::alloc::Layout::from_size_align(
+                                            vec10.len()
+                                                * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                             8,
                                         )
                                         .unwrap();
-                                    let (result9, _cleanup9) = ::wit_bindgen::rt::Cleanup::new(
-                                        layout9,
+                                    let (result10, _cleanup10) = ::wit_bindgen::rt::Cleanup::new(
+                                        layout10,
                                     );
-                                    cleanup_list.extend(_cleanup9);
-                                    for (i, e) in vec9.into_iter().enumerate() {
-                                        let base = result9
+                                    cleanup_list.extend(_cleanup10);
+                                    for (i, e) in vec10.into_iter().enumerate() {
+                                        let base = result10
                                             .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
                                         {
-                                            use super::super::super::clawhost::types::types::Part as V8;
+                                            use super::super::super::clawhost::types::types::Part as V9;
                                             match e {
-                                                V8::Text(e) => {
+                                                V9::Text(e) => {
                                                     *base.add(0).cast::<u8>() = (0i32) as u8;
                                                     let vec3 = e;
                                                     let ptr3 = vec3.as_ptr().cast::<u8>();
@@ -3951,7 +4380,7 @@ pub mod clawhost {
                                                         .cast::<usize>() = len3;
                                                     *base.add(8).cast::<*mut u8>() = ptr3.cast_mut();
                                                 }
-                                                V8::Json(e) => {
+                                                V9::Json(e) => {
                                                     *base.add(0).cast::<u8>() = (1i32) as u8;
                                                     let vec4 = e;
                                                     let ptr4 = vec4.as_ptr().cast::<u8>();
@@ -3961,7 +4390,7 @@ pub mod clawhost {
                                                         .cast::<usize>() = len4;
                                                     *base.add(8).cast::<*mut u8>() = ptr4.cast_mut();
                                                 }
-                                                V8::Blob(e) => {
+                                                V9::Blob(e) => {
                                                     *base.add(0).cast::<u8>() = (2i32) as u8;
                                                     let super::super::super::clawhost::types::types::Blob {
                                                         digest: digest5,
@@ -3988,82 +4417,133 @@ pub mod clawhost {
                                                         .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>() = _rt::as_i64(size5);
                                                 }
+                                                V9::Other(e) => {
+                                                    *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                    let vec8 = e;
+                                                    let ptr8 = vec8.as_ptr().cast::<u8>();
+                                                    let len8 = vec8.len();
+                                                    *base
+                                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len8;
+                                                    *base.add(8).cast::<*mut u8>() = ptr8.cast_mut();
+                                                }
                                             }
                                         }
                                     }
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len9;
+                                        .cast::<usize>() = len10;
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result9;
-                                    let vec14 = tool_calls2;
-                                    let len14 = vec14.len();
-                                    let layout14 = _rt::alloc::Layout::from_size_align(
-                                            vec14.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                        .cast::<*mut u8>() = result10;
+                                    let vec19 = tool_calls2;
+                                    let len19 = vec19.len();
+                                    let layout19 = _rt::alloc::Layout::from_size_align(
+                                            vec19.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         )
                                         .unwrap();
-                                    let (result14, _cleanup14) = ::wit_bindgen::rt::Cleanup::new(
-                                        layout14,
+                                    let (result19, _cleanup19) = ::wit_bindgen::rt::Cleanup::new(
+                                        layout19,
                                     );
-                                    cleanup_list.extend(_cleanup14);
-                                    for (i, e) in vec14.into_iter().enumerate() {
-                                        let base = result14
-                                            .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                    cleanup_list.extend(_cleanup19);
+                                    for (i, e) in vec19.into_iter().enumerate() {
+                                        let base = result19
+                                            .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                         {
                                             let super::super::super::clawhost::types::types::ToolCall {
-                                                id: id10,
-                                                name: name10,
-                                                arguments: arguments10,
+                                                id: id11,
+                                                name: name11,
+                                                arguments: arguments11,
+                                                extra: extra11,
                                             } = e;
-                                            let vec11 = id10;
-                                            let ptr11 = vec11.as_ptr().cast::<u8>();
-                                            let len11 = vec11.len();
-                                            *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len11;
-                                            *base.add(0).cast::<*mut u8>() = ptr11.cast_mut();
-                                            let vec12 = name10;
+                                            let vec12 = id11;
                                             let ptr12 = vec12.as_ptr().cast::<u8>();
                                             let len12 = vec12.len();
                                             *base
-                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>() = len12;
-                                            *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr12.cast_mut();
-                                            let vec13 = arguments10;
+                                            *base.add(0).cast::<*mut u8>() = ptr12.cast_mut();
+                                            let vec13 = name11;
                                             let ptr13 = vec13.as_ptr().cast::<u8>();
                                             let len13 = vec13.len();
                                             *base
-                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>() = len13;
                                             *base
-                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr13.cast_mut();
+                                            let vec14 = arguments11;
+                                            let ptr14 = vec14.as_ptr().cast::<u8>();
+                                            let len14 = vec14.len();
+                                            *base
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len14;
+                                            *base
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr14.cast_mut();
+                                            let vec18 = extra11;
+                                            let len18 = vec18.len();
+                                            let layout18 = _rt::alloc::Layout::from_size_align(
+                                                    vec18.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                )
+                                                .unwrap();
+                                            let (result18, _cleanup18) = ::wit_bindgen::rt::Cleanup::new(
+                                                layout18,
+                                            );
+                                            cleanup_list.extend(_cleanup18);
+                                            for (i, e) in vec18.into_iter().enumerate() {
+                                                let base = result18
+                                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                {
+                                                    let (t15_0, t15_1) = e;
+                                                    let vec16 = t15_0;
+                                                    let ptr16 = vec16.as_ptr().cast::<u8>();
+                                                    let len16 = vec16.len();
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len16;
+                                                    *base.add(0).cast::<*mut u8>() = ptr16.cast_mut();
+                                                    let vec17 = t15_1;
+                                                    let ptr17 = vec17.as_ptr().cast::<u8>();
+                                                    let len17 = vec17.len();
+                                                    *base
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len17;
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr17.cast_mut();
+                                                }
+                                            }
+                                            *base
+                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len18;
+                                            *base
+                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = result18;
                                         }
                                     }
                                     *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len14;
+                                        .cast::<usize>() = len19;
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result14;
+                                        .cast::<*mut u8>() = result19;
                                     match tool_call_id2 {
                                         Some(e) => {
                                             *base
                                                 .add(5 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>() = (1i32) as u8;
-                                            let vec15 = e;
-                                            let ptr15 = vec15.as_ptr().cast::<u8>();
-                                            let len15 = vec15.len();
+                                            let vec20 = e;
+                                            let ptr20 = vec20.as_ptr().cast::<u8>();
+                                            let len20 = vec20.len();
                                             *base
                                                 .add(7 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len15;
+                                                .cast::<usize>() = len20;
                                             *base
                                                 .add(6 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr15.cast_mut();
+                                                .cast::<*mut u8>() = ptr20.cast_mut();
                                         }
                                         None => {
                                             *base
@@ -4074,857 +4554,930 @@ pub mod clawhost {
                                     *base
                                         .add(8 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (origin2.clone() as i32) as u8;
-                                    let vec19 = extra2;
-                                    let len19 = vec19.len();
-                                    let layout19 = _rt::alloc::Layout::from_size_align(
-                                            vec19.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    let vec24 = extra2;
+                                    let len24 = vec24.len();
+                                    let layout24 = _rt::alloc::Layout::from_size_align(
+                                            vec24.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         )
                                         .unwrap();
-                                    let (result19, _cleanup19) = ::wit_bindgen::rt::Cleanup::new(
-                                        layout19,
+                                    let (result24, _cleanup24) = ::wit_bindgen::rt::Cleanup::new(
+                                        layout24,
                                     );
-                                    cleanup_list.extend(_cleanup19);
-                                    for (i, e) in vec19.into_iter().enumerate() {
-                                        let base = result19
+                                    cleanup_list.extend(_cleanup24);
+                                    for (i, e) in vec24.into_iter().enumerate() {
+                                        let base = result24
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                         {
-                                            let (t16_0, t16_1) = e;
-                                            let vec17 = t16_0;
-                                            let ptr17 = vec17.as_ptr().cast::<u8>();
-                                            let len17 = vec17.len();
+                                            let (t21_0, t21_1) = e;
+                                            let vec22 = t21_0;
+                                            let ptr22 = vec22.as_ptr().cast::<u8>();
+                                            let len22 = vec22.len();
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len17;
-                                            *base.add(0).cast::<*mut u8>() = ptr17.cast_mut();
-                                            let vec18 = t16_1;
-                                            let ptr18 = vec18.as_ptr().cast::<u8>();
-                                            let len18 = vec18.len();
+                                                .cast::<usize>() = len22;
+                                            *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
+                                            let vec23 = t21_1;
+                                            let ptr23 = vec23.as_ptr().cast::<u8>();
+                                            let len23 = vec23.len();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len18;
+                                                .cast::<usize>() = len23;
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr18.cast_mut();
+                                                .cast::<*mut u8>() = ptr23.cast_mut();
                                         }
                                     }
                                     *base
                                         .add(10 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len19;
+                                        .cast::<usize>() = len24;
                                     *base
                                         .add(9 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result19;
+                                        .cast::<*mut u8>() = result24;
                                 }
                             }
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len20;
+                                .cast::<usize>() = len25;
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result20;
-                            let vec29 = tools0;
-                            let len29 = vec29.len();
-                            let layout29 = _rt::alloc::Layout::from_size_align(
-                                    vec29.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                                .cast::<*mut u8>() = result25;
+                            let vec34 = tools0;
+                            let len34 = vec34.len();
+                            let layout34 = _rt::alloc::Layout::from_size_align(
+                                    vec34.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result29, _cleanup29) = ::wit_bindgen::rt::Cleanup::new(
-                                layout29,
+                            let (result34, _cleanup34) = ::wit_bindgen::rt::Cleanup::new(
+                                layout34,
                             );
-                            cleanup_list.extend(_cleanup29);
-                            for (i, e) in vec29.into_iter().enumerate() {
-                                let base = result29
+                            cleanup_list.extend(_cleanup34);
+                            for (i, e) in vec34.into_iter().enumerate() {
+                                let base = result34
                                     .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::clawhost::types::types::ToolSpec {
-                                        name: name21,
-                                        description: description21,
-                                        input_schema: input_schema21,
-                                        extra: extra21,
+                                        name: name26,
+                                        description: description26,
+                                        input_schema: input_schema26,
+                                        extra: extra26,
                                     } = e;
-                                    let vec22 = name21;
-                                    let ptr22 = vec22.as_ptr().cast::<u8>();
-                                    let len22 = vec22.len();
+                                    let vec27 = name26;
+                                    let ptr27 = vec27.as_ptr().cast::<u8>();
+                                    let len27 = vec27.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len22;
-                                    *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
-                                    let vec23 = description21;
-                                    let ptr23 = vec23.as_ptr().cast::<u8>();
-                                    let len23 = vec23.len();
+                                        .cast::<usize>() = len27;
+                                    *base.add(0).cast::<*mut u8>() = ptr27.cast_mut();
+                                    let vec28 = description26;
+                                    let ptr28 = vec28.as_ptr().cast::<u8>();
+                                    let len28 = vec28.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len23;
+                                        .cast::<usize>() = len28;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr23.cast_mut();
-                                    let vec24 = input_schema21;
-                                    let ptr24 = vec24.as_ptr().cast::<u8>();
-                                    let len24 = vec24.len();
+                                        .cast::<*mut u8>() = ptr28.cast_mut();
+                                    let vec29 = input_schema26;
+                                    let ptr29 = vec29.as_ptr().cast::<u8>();
+                                    let len29 = vec29.len();
                                     *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len24;
+                                        .cast::<usize>() = len29;
                                     *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr24.cast_mut();
-                                    let vec28 = extra21;
-                                    let len28 = vec28.len();
-                                    let layout28 = _rt::alloc::Layout::from_size_align(
-                                            vec28.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        .cast::<*mut u8>() = ptr29.cast_mut();
+                                    let vec33 = extra26;
+                                    let len33 = vec33.len();
+                                    let layout33 = _rt::alloc::Layout::from_size_align(
+                                            vec33.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         )
                                         .unwrap();
-                                    let (result28, _cleanup28) = ::wit_bindgen::rt::Cleanup::new(
-                                        layout28,
+                                    let (result33, _cleanup33) = ::wit_bindgen::rt::Cleanup::new(
+                                        layout33,
                                     );
-                                    cleanup_list.extend(_cleanup28);
-                                    for (i, e) in vec28.into_iter().enumerate() {
-                                        let base = result28
+                                    cleanup_list.extend(_cleanup33);
+                                    for (i, e) in vec33.into_iter().enumerate() {
+                                        let base = result33
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                         {
-                                            let (t25_0, t25_1) = e;
-                                            let vec26 = t25_0;
-                                            let ptr26 = vec26.as_ptr().cast::<u8>();
-                                            let len26 = vec26.len();
+                                            let (t30_0, t30_1) = e;
+                                            let vec31 = t30_0;
+                                            let ptr31 = vec31.as_ptr().cast::<u8>();
+                                            let len31 = vec31.len();
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len26;
-                                            *base.add(0).cast::<*mut u8>() = ptr26.cast_mut();
-                                            let vec27 = t25_1;
-                                            let ptr27 = vec27.as_ptr().cast::<u8>();
-                                            let len27 = vec27.len();
+                                                .cast::<usize>() = len31;
+                                            *base.add(0).cast::<*mut u8>() = ptr31.cast_mut();
+                                            let vec32 = t30_1;
+                                            let ptr32 = vec32.as_ptr().cast::<u8>();
+                                            let len32 = vec32.len();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len27;
+                                                .cast::<usize>() = len32;
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr27.cast_mut();
+                                                .cast::<*mut u8>() = ptr32.cast_mut();
                                         }
                                     }
                                     *base
                                         .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len28;
+                                        .cast::<usize>() = len33;
                                     *base
                                         .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result28;
+                                        .cast::<*mut u8>() = result33;
                                 }
                             }
                             *base
                                 .add(5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len29;
+                                .cast::<usize>() = len34;
                             *base
                                 .add(4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result29;
+                                .cast::<*mut u8>() = result34;
                             *base
                                 .add(6 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>() = _rt::as_i32(max_tokens0);
-                            *base
-                                .add(4 + 6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<f32>() = _rt::as_f32(temperature0);
+                            match temperature0 {
+                                Some(e) => {
+                                    *base
+                                        .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (1i32) as u8;
+                                    *base
+                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<f32>() = _rt::as_f32(e);
+                                }
+                                None => {
+                                    *base
+                                        .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (0i32) as u8;
+                                }
+                            };
                             match seed0 {
                                 Some(e) => {
                                     *base
-                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .add(16 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (1i32) as u8;
                                     *base
-                                        .add(16 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .add(24 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i64>() = _rt::as_i64(e);
                                 }
                                 None => {
                                     *base
-                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .add(16 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
                                 }
                             };
-                            let vec31 = stop0;
-                            let len31 = vec31.len();
-                            let layout31 = _rt::alloc::Layout::from_size_align(
-                                    vec31.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                            let vec36 = stop0;
+                            let len36 = vec36.len();
+                            let layout36 = _rt::alloc::Layout::from_size_align(
+                                    vec36.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result31, _cleanup31) = ::wit_bindgen::rt::Cleanup::new(
-                                layout31,
+                            let (result36, _cleanup36) = ::wit_bindgen::rt::Cleanup::new(
+                                layout36,
                             );
-                            cleanup_list.extend(_cleanup31);
-                            for (i, e) in vec31.into_iter().enumerate() {
-                                let base = result31
+                            cleanup_list.extend(_cleanup36);
+                            for (i, e) in vec36.into_iter().enumerate() {
+                                let base = result36
                                     .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                 {
-                                    let vec30 = e;
-                                    let ptr30 = vec30.as_ptr().cast::<u8>();
-                                    let len30 = vec30.len();
+                                    let vec35 = e;
+                                    let ptr35 = vec35.as_ptr().cast::<u8>();
+                                    let len35 = vec35.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len30;
-                                    *base.add(0).cast::<*mut u8>() = ptr30.cast_mut();
+                                        .cast::<usize>() = len35;
+                                    *base.add(0).cast::<*mut u8>() = ptr35.cast_mut();
                                 }
                             }
                             *base
-                                .add(24 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len31;
+                                .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len36;
                             *base
-                                .add(24 + 6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result31;
-                            let vec35 = extra0;
-                            let len35 = vec35.len();
-                            let layout35 = _rt::alloc::Layout::from_size_align(
-                                    vec35.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result36;
+                            let vec40 = extra0;
+                            let len40 = vec40.len();
+                            let layout40 = _rt::alloc::Layout::from_size_align(
+                                    vec40.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result35, _cleanup35) = ::wit_bindgen::rt::Cleanup::new(
-                                layout35,
+                            let (result40, _cleanup40) = ::wit_bindgen::rt::Cleanup::new(
+                                layout40,
                             );
-                            cleanup_list.extend(_cleanup35);
-                            for (i, e) in vec35.into_iter().enumerate() {
-                                let base = result35
+                            cleanup_list.extend(_cleanup40);
+                            for (i, e) in vec40.into_iter().enumerate() {
+                                let base = result40
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
-                                    let (t32_0, t32_1) = e;
-                                    let vec33 = t32_0;
-                                    let ptr33 = vec33.as_ptr().cast::<u8>();
-                                    let len33 = vec33.len();
+                                    let (t37_0, t37_1) = e;
+                                    let vec38 = t37_0;
+                                    let ptr38 = vec38.as_ptr().cast::<u8>();
+                                    let len38 = vec38.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len33;
-                                    *base.add(0).cast::<*mut u8>() = ptr33.cast_mut();
-                                    let vec34 = t32_1;
-                                    let ptr34 = vec34.as_ptr().cast::<u8>();
-                                    let len34 = vec34.len();
+                                        .cast::<usize>() = len38;
+                                    *base.add(0).cast::<*mut u8>() = ptr38.cast_mut();
+                                    let vec39 = t37_1;
+                                    let ptr39 = vec39.as_ptr().cast::<u8>();
+                                    let len39 = vec39.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len34;
+                                        .cast::<usize>() = len39;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr34.cast_mut();
+                                        .cast::<*mut u8>() = ptr39.cast_mut();
                                 }
                             }
                             *base
-                                .add(24 + 9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len35;
+                                .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len40;
                             *base
-                                .add(24 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result35;
+                                .add(32 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result40;
                         }
                     }
-                    let ptr37 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    let ptr42 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "clawhost:llm/llm@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "complete-batch"]
-                        fn wit_import38(_: *mut u8, _: usize, _: *mut u8);
+                        fn wit_import43(_: *mut u8, _: usize, _: *mut u8);
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import38(_: *mut u8, _: usize, _: *mut u8) {
+                    unsafe extern "C" fn wit_import43(_: *mut u8, _: usize, _: *mut u8) {
                         unreachable!()
                     }
-                    wit_import38(result36, len36, ptr37);
-                    let l39 = i32::from(*ptr37.add(0).cast::<u8>());
-                    let result147 = match l39 {
+                    wit_import43(result41, len41, ptr42);
+                    let l44 = i32::from(*ptr42.add(0).cast::<u8>());
+                    let result164 = match l44 {
                         0 => {
                             let e = {
-                                let l40 = *ptr37
+                                let l45 = *ptr42
                                     .add(::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l41 = *ptr37
+                                let l46 = *ptr42
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base129 = l40;
-                                let len129 = l41;
-                                let mut result129 = _rt::Vec::with_capacity(len129);
-                                for i in 0..len129 {
-                                    let base = base129
+                                let base146 = l45;
+                                let len146 = l46;
+                                let mut result146 = _rt::Vec::with_capacity(len146);
+                                for i in 0..len146 {
+                                    let base = base146
                                         .add(i * (40 + 16 * ::core::mem::size_of::<*const u8>()));
-                                    let e129 = {
-                                        let l42 = i32::from(*base.add(0).cast::<u8>());
-                                        match l42 {
+                                    let e146 = {
+                                        let l47 = i32::from(*base.add(0).cast::<u8>());
+                                        match l47 {
                                             0 => {
                                                 let e = {
-                                                    let l43 = i32::from(*base.add(8).cast::<u8>());
-                                                    let l44 = *base
+                                                    let l48 = i32::from(*base.add(8).cast::<u8>());
+                                                    let l49 = *base
                                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l45 = *base
+                                                    let l50 = *base
                                                         .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let base61 = l44;
-                                                    let len61 = l45;
-                                                    let mut result61 = _rt::Vec::with_capacity(len61);
-                                                    for i in 0..len61 {
-                                                        let base = base61
+                                                    let base69 = l49;
+                                                    let len69 = l50;
+                                                    let mut result69 = _rt::Vec::with_capacity(len69);
+                                                    for i in 0..len69 {
+                                                        let base = base69
                                                             .add(i * (16 + 4 * ::core::mem::size_of::<*const u8>()));
-                                                        let e61 = {
-                                                            let l46 = i32::from(*base.add(0).cast::<u8>());
-                                                            use super::super::super::clawhost::types::types::Part as V60;
-                                                            let v60 = match l46 {
+                                                        let e69 = {
+                                                            let l51 = i32::from(*base.add(0).cast::<u8>());
+                                                            use super::super::super::clawhost::types::types::Part as V68;
+                                                            let v68 = match l51 {
                                                                 0 => {
-                                                                    let e60 = {
-                                                                        let l47 = *base.add(8).cast::<*mut u8>();
-                                                                        let l48 = *base
+                                                                    let e68 = {
+                                                                        let l52 = *base.add(8).cast::<*mut u8>();
+                                                                        let l53 = *base
                                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                             .cast::<usize>();
-                                                                        let len49 = l48;
-                                                                        let bytes49 = _rt::Vec::from_raw_parts(
-                                                                            l47.cast(),
-                                                                            len49,
-                                                                            len49,
+                                                                        let len54 = l53;
+                                                                        let bytes54 = _rt::Vec::from_raw_parts(
+                                                                            l52.cast(),
+                                                                            len54,
+                                                                            len54,
                                                                         );
-                                                                        _rt::string_lift(bytes49)
+                                                                        _rt::string_lift(bytes54)
                                                                     };
-                                                                    V60::Text(e60)
+                                                                    V68::Text(e68)
                                                                 }
                                                                 1 => {
-                                                                    let e60 = {
-                                                                        let l50 = *base.add(8).cast::<*mut u8>();
-                                                                        let l51 = *base
-                                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                                            .cast::<usize>();
-                                                                        let len52 = l51;
-                                                                        let bytes52 = _rt::Vec::from_raw_parts(
-                                                                            l50.cast(),
-                                                                            len52,
-                                                                            len52,
-                                                                        );
-                                                                        _rt::string_lift(bytes52)
-                                                                    };
-                                                                    V60::Json(e60)
-                                                                }
-                                                                n => {
-                                                                    debug_assert_eq!(n, 2, "invalid enum discriminant");
-                                                                    let e60 = {
-                                                                        let l53 = *base.add(8).cast::<*mut u8>();
-                                                                        let l54 = *base
-                                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                                            .cast::<usize>();
-                                                                        let len55 = l54;
-                                                                        let bytes55 = _rt::Vec::from_raw_parts(
-                                                                            l53.cast(),
-                                                                            len55,
-                                                                            len55,
-                                                                        );
+                                                                    let e68 = {
+                                                                        let l55 = *base.add(8).cast::<*mut u8>();
                                                                         let l56 = *base
+                                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<usize>();
+                                                                        let len57 = l56;
+                                                                        let bytes57 = _rt::Vec::from_raw_parts(
+                                                                            l55.cast(),
+                                                                            len57,
+                                                                            len57,
+                                                                        );
+                                                                        _rt::string_lift(bytes57)
+                                                                    };
+                                                                    V68::Json(e68)
+                                                                }
+                                                                2 => {
+                                                                    let e68 = {
+                                                                        let l58 = *base.add(8).cast::<*mut u8>();
+                                                                        let l59 = *base
+                                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<usize>();
+                                                                        let len60 = l59;
+                                                                        let bytes60 = _rt::Vec::from_raw_parts(
+                                                                            l58.cast(),
+                                                                            len60,
+                                                                            len60,
+                                                                        );
+                                                                        let l61 = *base
                                                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                             .cast::<*mut u8>();
-                                                                        let l57 = *base
+                                                                        let l62 = *base
                                                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                                                             .cast::<usize>();
-                                                                        let len58 = l57;
-                                                                        let bytes58 = _rt::Vec::from_raw_parts(
-                                                                            l56.cast(),
-                                                                            len58,
-                                                                            len58,
+                                                                        let len63 = l62;
+                                                                        let bytes63 = _rt::Vec::from_raw_parts(
+                                                                            l61.cast(),
+                                                                            len63,
+                                                                            len63,
                                                                         );
-                                                                        let l59 = *base
+                                                                        let l64 = *base
                                                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                                             .cast::<i64>();
                                                                         super::super::super::clawhost::types::types::Blob {
-                                                                            digest: _rt::string_lift(bytes55),
-                                                                            media_type: _rt::string_lift(bytes58),
-                                                                            size: l59 as u64,
+                                                                            digest: _rt::string_lift(bytes60),
+                                                                            media_type: _rt::string_lift(bytes63),
+                                                                            size: l64 as u64,
                                                                         }
                                                                     };
-                                                                    V60::Blob(e60)
+                                                                    V68::Blob(e68)
+                                                                }
+                                                                n => {
+                                                                    debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                                                    let e68 = {
+                                                                        let l65 = *base.add(8).cast::<*mut u8>();
+                                                                        let l66 = *base
+                                                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                                            .cast::<usize>();
+                                                                        let len67 = l66;
+                                                                        let bytes67 = _rt::Vec::from_raw_parts(
+                                                                            l65.cast(),
+                                                                            len67,
+                                                                            len67,
+                                                                        );
+                                                                        _rt::string_lift(bytes67)
+                                                                    };
+                                                                    V68::Other(e68)
                                                                 }
                                                             };
-                                                            v60
+                                                            v68
                                                         };
-                                                        result61.push(e61);
+                                                        result69.push(e69);
                                                     }
                                                     _rt::cabi_dealloc(
-                                                        base61,
-                                                        len61 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
+                                                        base69,
+                                                        len69 * (16 + 4 * ::core::mem::size_of::<*const u8>()),
                                                         8,
                                                     );
-                                                    let l62 = *base
+                                                    let l70 = *base
                                                         .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l63 = *base
+                                                    let l71 = *base
                                                         .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let base73 = l62;
-                                                    let len73 = l63;
-                                                    let mut result73 = _rt::Vec::with_capacity(len73);
-                                                    for i in 0..len73 {
-                                                        let base = base73
-                                                            .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                                        let e73 = {
-                                                            let l64 = *base.add(0).cast::<*mut u8>();
-                                                            let l65 = *base
+                                                    let base90 = l70;
+                                                    let len90 = l71;
+                                                    let mut result90 = _rt::Vec::with_capacity(len90);
+                                                    for i in 0..len90 {
+                                                        let base = base90
+                                                            .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                                                        let e90 = {
+                                                            let l72 = *base.add(0).cast::<*mut u8>();
+                                                            let l73 = *base
                                                                 .add(::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len66 = l65;
-                                                            let bytes66 = _rt::Vec::from_raw_parts(
-                                                                l64.cast(),
-                                                                len66,
-                                                                len66,
+                                                            let len74 = l73;
+                                                            let bytes74 = _rt::Vec::from_raw_parts(
+                                                                l72.cast(),
+                                                                len74,
+                                                                len74,
                                                             );
-                                                            let l67 = *base
+                                                            let l75 = *base
                                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<*mut u8>();
-                                                            let l68 = *base
+                                                            let l76 = *base
                                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len69 = l68;
-                                                            let bytes69 = _rt::Vec::from_raw_parts(
-                                                                l67.cast(),
-                                                                len69,
-                                                                len69,
+                                                            let len77 = l76;
+                                                            let bytes77 = _rt::Vec::from_raw_parts(
+                                                                l75.cast(),
+                                                                len77,
+                                                                len77,
                                                             );
-                                                            let l70 = *base
+                                                            let l78 = *base
                                                                 .add(4 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<*mut u8>();
-                                                            let l71 = *base
+                                                            let l79 = *base
                                                                 .add(5 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len72 = l71;
-                                                            let bytes72 = _rt::Vec::from_raw_parts(
-                                                                l70.cast(),
-                                                                len72,
-                                                                len72,
+                                                            let len80 = l79;
+                                                            let bytes80 = _rt::Vec::from_raw_parts(
+                                                                l78.cast(),
+                                                                len80,
+                                                                len80,
+                                                            );
+                                                            let l81 = *base
+                                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l82 = *base
+                                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let base89 = l81;
+                                                            let len89 = l82;
+                                                            let mut result89 = _rt::Vec::with_capacity(len89);
+                                                            for i in 0..len89 {
+                                                                let base = base89
+                                                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                                let e89 = {
+                                                                    let l83 = *base.add(0).cast::<*mut u8>();
+                                                                    let l84 = *base
+                                                                        .add(::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len85 = l84;
+                                                                    let bytes85 = _rt::Vec::from_raw_parts(
+                                                                        l83.cast(),
+                                                                        len85,
+                                                                        len85,
+                                                                    );
+                                                                    let l86 = *base
+                                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<*mut u8>();
+                                                                    let l87 = *base
+                                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                                        .cast::<usize>();
+                                                                    let len88 = l87;
+                                                                    let bytes88 = _rt::Vec::from_raw_parts(
+                                                                        l86.cast(),
+                                                                        len88,
+                                                                        len88,
+                                                                    );
+                                                                    (_rt::string_lift(bytes85), _rt::string_lift(bytes88))
+                                                                };
+                                                                result89.push(e89);
+                                                            }
+                                                            _rt::cabi_dealloc(
+                                                                base89,
+                                                                len89 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                                ::core::mem::size_of::<*const u8>(),
                                                             );
                                                             super::super::super::clawhost::types::types::ToolCall {
-                                                                id: _rt::string_lift(bytes66),
-                                                                name: _rt::string_lift(bytes69),
-                                                                arguments: _rt::string_lift(bytes72),
+                                                                id: _rt::string_lift(bytes74),
+                                                                name: _rt::string_lift(bytes77),
+                                                                arguments: _rt::string_lift(bytes80),
+                                                                extra: result89,
                                                             }
                                                         };
-                                                        result73.push(e73);
+                                                        result90.push(e90);
                                                     }
                                                     _rt::cabi_dealloc(
-                                                        base73,
-                                                        len73 * (6 * ::core::mem::size_of::<*const u8>()),
+                                                        base90,
+                                                        len90 * (8 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     );
-                                                    let l74 = i32::from(
+                                                    let l91 = i32::from(
                                                         *base
                                                             .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>(),
                                                     );
-                                                    let l78 = i32::from(
+                                                    let l95 = i32::from(
                                                         *base
                                                             .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>(),
                                                     );
-                                                    let l79 = *base
+                                                    let l96 = *base
                                                         .add(8 + 9 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l80 = *base
+                                                    let l97 = *base
                                                         .add(8 + 10 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let base87 = l79;
-                                                    let len87 = l80;
-                                                    let mut result87 = _rt::Vec::with_capacity(len87);
-                                                    for i in 0..len87 {
-                                                        let base = base87
+                                                    let base104 = l96;
+                                                    let len104 = l97;
+                                                    let mut result104 = _rt::Vec::with_capacity(len104);
+                                                    for i in 0..len104 {
+                                                        let base = base104
                                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                                        let e87 = {
-                                                            let l81 = *base.add(0).cast::<*mut u8>();
-                                                            let l82 = *base
+                                                        let e104 = {
+                                                            let l98 = *base.add(0).cast::<*mut u8>();
+                                                            let l99 = *base
                                                                 .add(::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len83 = l82;
-                                                            let bytes83 = _rt::Vec::from_raw_parts(
-                                                                l81.cast(),
-                                                                len83,
-                                                                len83,
+                                                            let len100 = l99;
+                                                            let bytes100 = _rt::Vec::from_raw_parts(
+                                                                l98.cast(),
+                                                                len100,
+                                                                len100,
                                                             );
-                                                            let l84 = *base
+                                                            let l101 = *base
                                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<*mut u8>();
-                                                            let l85 = *base
+                                                            let l102 = *base
                                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len86 = l85;
-                                                            let bytes86 = _rt::Vec::from_raw_parts(
-                                                                l84.cast(),
-                                                                len86,
-                                                                len86,
+                                                            let len103 = l102;
+                                                            let bytes103 = _rt::Vec::from_raw_parts(
+                                                                l101.cast(),
+                                                                len103,
+                                                                len103,
                                                             );
-                                                            (_rt::string_lift(bytes83), _rt::string_lift(bytes86))
+                                                            (_rt::string_lift(bytes100), _rt::string_lift(bytes103))
                                                         };
-                                                        result87.push(e87);
+                                                        result104.push(e104);
                                                     }
                                                     _rt::cabi_dealloc(
-                                                        base87,
-                                                        len87 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        base104,
+                                                        len104 * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     );
-                                                    let l88 = *base
+                                                    let l105 = *base
                                                         .add(16 + 10 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>();
-                                                    let l89 = *base
+                                                    let l106 = *base
                                                         .add(24 + 10 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>();
-                                                    let l90 = *base
+                                                    let l107 = *base
                                                         .add(32 + 10 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>();
-                                                    let l91 = *base
+                                                    let l108 = *base
                                                         .add(40 + 10 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l92 = *base
+                                                    let l109 = *base
                                                         .add(40 + 11 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let base99 = l91;
-                                                    let len99 = l92;
-                                                    let mut result99 = _rt::Vec::with_capacity(len99);
-                                                    for i in 0..len99 {
-                                                        let base = base99
+                                                    let base116 = l108;
+                                                    let len116 = l109;
+                                                    let mut result116 = _rt::Vec::with_capacity(len116);
+                                                    for i in 0..len116 {
+                                                        let base = base116
                                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                                        let e99 = {
-                                                            let l93 = *base.add(0).cast::<*mut u8>();
-                                                            let l94 = *base
+                                                        let e116 = {
+                                                            let l110 = *base.add(0).cast::<*mut u8>();
+                                                            let l111 = *base
                                                                 .add(::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len95 = l94;
-                                                            let bytes95 = _rt::Vec::from_raw_parts(
-                                                                l93.cast(),
-                                                                len95,
-                                                                len95,
+                                                            let len112 = l111;
+                                                            let bytes112 = _rt::Vec::from_raw_parts(
+                                                                l110.cast(),
+                                                                len112,
+                                                                len112,
                                                             );
-                                                            let l96 = *base
+                                                            let l113 = *base
                                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<*mut u8>();
-                                                            let l97 = *base
+                                                            let l114 = *base
                                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len98 = l97;
-                                                            let bytes98 = _rt::Vec::from_raw_parts(
-                                                                l96.cast(),
-                                                                len98,
-                                                                len98,
+                                                            let len115 = l114;
+                                                            let bytes115 = _rt::Vec::from_raw_parts(
+                                                                l113.cast(),
+                                                                len115,
+                                                                len115,
                                                             );
-                                                            (_rt::string_lift(bytes95), _rt::string_lift(bytes98))
+                                                            (_rt::string_lift(bytes112), _rt::string_lift(bytes115))
                                                         };
-                                                        result99.push(e99);
+                                                        result116.push(e116);
                                                     }
                                                     _rt::cabi_dealloc(
-                                                        base99,
-                                                        len99 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        base116,
+                                                        len116 * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     );
-                                                    let l100 = *base
+                                                    let l117 = *base
                                                         .add(40 + 12 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l101 = *base
+                                                    let l118 = *base
                                                         .add(40 + 13 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len102 = l101;
-                                                    let bytes102 = _rt::Vec::from_raw_parts(
-                                                        l100.cast(),
-                                                        len102,
-                                                        len102,
+                                                    let len119 = l118;
+                                                    let bytes119 = _rt::Vec::from_raw_parts(
+                                                        l117.cast(),
+                                                        len119,
+                                                        len119,
                                                     );
-                                                    let l103 = *base
+                                                    let l120 = *base
                                                         .add(40 + 14 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l104 = *base
+                                                    let l121 = *base
                                                         .add(40 + 15 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let base111 = l103;
-                                                    let len111 = l104;
-                                                    let mut result111 = _rt::Vec::with_capacity(len111);
-                                                    for i in 0..len111 {
-                                                        let base = base111
+                                                    let base128 = l120;
+                                                    let len128 = l121;
+                                                    let mut result128 = _rt::Vec::with_capacity(len128);
+                                                    for i in 0..len128 {
+                                                        let base = base128
                                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                                        let e111 = {
-                                                            let l105 = *base.add(0).cast::<*mut u8>();
-                                                            let l106 = *base
+                                                        let e128 = {
+                                                            let l122 = *base.add(0).cast::<*mut u8>();
+                                                            let l123 = *base
                                                                 .add(::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len107 = l106;
-                                                            let bytes107 = _rt::Vec::from_raw_parts(
-                                                                l105.cast(),
-                                                                len107,
-                                                                len107,
+                                                            let len124 = l123;
+                                                            let bytes124 = _rt::Vec::from_raw_parts(
+                                                                l122.cast(),
+                                                                len124,
+                                                                len124,
                                                             );
-                                                            let l108 = *base
+                                                            let l125 = *base
                                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<*mut u8>();
-                                                            let l109 = *base
+                                                            let l126 = *base
                                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<usize>();
-                                                            let len110 = l109;
-                                                            let bytes110 = _rt::Vec::from_raw_parts(
-                                                                l108.cast(),
-                                                                len110,
-                                                                len110,
+                                                            let len127 = l126;
+                                                            let bytes127 = _rt::Vec::from_raw_parts(
+                                                                l125.cast(),
+                                                                len127,
+                                                                len127,
                                                             );
-                                                            (_rt::string_lift(bytes107), _rt::string_lift(bytes110))
+                                                            (_rt::string_lift(bytes124), _rt::string_lift(bytes127))
                                                         };
-                                                        result111.push(e111);
+                                                        result128.push(e128);
                                                     }
                                                     _rt::cabi_dealloc(
-                                                        base111,
-                                                        len111 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        base128,
+                                                        len128 * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     );
                                                     Response {
                                                         message: super::super::super::clawhost::types::types::Message {
                                                             role: super::super::super::clawhost::types::types::Role::_lift(
-                                                                l43 as u8,
+                                                                l48 as u8,
                                                             ),
-                                                            parts: result61,
-                                                            tool_calls: result73,
-                                                            tool_call_id: match l74 {
+                                                            parts: result69,
+                                                            tool_calls: result90,
+                                                            tool_call_id: match l91 {
                                                                 0 => None,
                                                                 1 => {
                                                                     let e = {
-                                                                        let l75 = *base
+                                                                        let l92 = *base
                                                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                                                             .cast::<*mut u8>();
-                                                                        let l76 = *base
+                                                                        let l93 = *base
                                                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                                                             .cast::<usize>();
-                                                                        let len77 = l76;
-                                                                        let bytes77 = _rt::Vec::from_raw_parts(
-                                                                            l75.cast(),
-                                                                            len77,
-                                                                            len77,
+                                                                        let len94 = l93;
+                                                                        let bytes94 = _rt::Vec::from_raw_parts(
+                                                                            l92.cast(),
+                                                                            len94,
+                                                                            len94,
                                                                         );
-                                                                        _rt::string_lift(bytes77)
+                                                                        _rt::string_lift(bytes94)
                                                                     };
                                                                     Some(e)
                                                                 }
                                                                 _ => _rt::invalid_enum_discriminant(),
                                                             },
                                                             origin: super::super::super::clawhost::types::types::Origin::_lift(
-                                                                l78 as u8,
+                                                                l95 as u8,
                                                             ),
-                                                            extra: result87,
+                                                            extra: result104,
                                                         },
                                                         usage: super::super::super::clawhost::types::types::Usage {
-                                                            prompt_tokens: l88 as u64,
-                                                            completion_tokens: l89 as u64,
-                                                            cached_tokens: l90 as u64,
-                                                            extra: result99,
+                                                            prompt_tokens: l105 as u64,
+                                                            completion_tokens: l106 as u64,
+                                                            cached_tokens: l107 as u64,
+                                                            extra: result116,
                                                         },
-                                                        finish: _rt::string_lift(bytes102),
-                                                        extra: result111,
+                                                        finish: _rt::string_lift(bytes119),
+                                                        extra: result128,
                                                     }
                                                 };
                                                 Ok(e)
                                             }
                                             1 => {
                                                 let e = {
-                                                    let l112 = i32::from(*base.add(8).cast::<u8>());
-                                                    let v128 = match l112 {
+                                                    let l129 = i32::from(*base.add(8).cast::<u8>());
+                                                    let v145 = match l129 {
                                                         0 => {
-                                                            let e128 = {
-                                                                let l113 = *base
+                                                            let e145 = {
+                                                                let l130 = *base
                                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<*mut u8>();
-                                                                let l114 = *base
+                                                                let l131 = *base
                                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<usize>();
-                                                                let len115 = l114;
-                                                                let bytes115 = _rt::Vec::from_raw_parts(
-                                                                    l113.cast(),
-                                                                    len115,
-                                                                    len115,
+                                                                let len132 = l131;
+                                                                let bytes132 = _rt::Vec::from_raw_parts(
+                                                                    l130.cast(),
+                                                                    len132,
+                                                                    len132,
                                                                 );
-                                                                _rt::string_lift(bytes115)
+                                                                _rt::string_lift(bytes132)
                                                             };
-                                                            LlmError::Denied(e128)
+                                                            LlmError::Denied(e145)
                                                         }
                                                         1 => {
-                                                            let e128 = {
-                                                                let l116 = *base
+                                                            let e145 = {
+                                                                let l133 = *base
                                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<*mut u8>();
-                                                                let l117 = *base
+                                                                let l134 = *base
                                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<usize>();
-                                                                let len118 = l117;
-                                                                let bytes118 = _rt::Vec::from_raw_parts(
-                                                                    l116.cast(),
-                                                                    len118,
-                                                                    len118,
+                                                                let len135 = l134;
+                                                                let bytes135 = _rt::Vec::from_raw_parts(
+                                                                    l133.cast(),
+                                                                    len135,
+                                                                    len135,
                                                                 );
-                                                                _rt::string_lift(bytes118)
+                                                                _rt::string_lift(bytes135)
                                                             };
-                                                            LlmError::BudgetExhausted(e128)
+                                                            LlmError::BudgetExhausted(e145)
                                                         }
                                                         2 => {
-                                                            let e128 = {
-                                                                let l119 = *base
+                                                            let e145 = {
+                                                                let l136 = *base
                                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<*mut u8>();
-                                                                let l120 = *base
+                                                                let l137 = *base
                                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<usize>();
-                                                                let len121 = l120;
-                                                                let bytes121 = _rt::Vec::from_raw_parts(
-                                                                    l119.cast(),
-                                                                    len121,
-                                                                    len121,
+                                                                let len138 = l137;
+                                                                let bytes138 = _rt::Vec::from_raw_parts(
+                                                                    l136.cast(),
+                                                                    len138,
+                                                                    len138,
                                                                 );
-                                                                _rt::string_lift(bytes121)
+                                                                _rt::string_lift(bytes138)
                                                             };
-                                                            LlmError::InvalidRequest(e128)
+                                                            LlmError::InvalidRequest(e145)
                                                         }
                                                         3 => {
-                                                            let e128 = {
-                                                                let l122 = *base
+                                                            let e145 = {
+                                                                let l139 = *base
                                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<*mut u8>();
-                                                                let l123 = *base
+                                                                let l140 = *base
                                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<usize>();
-                                                                let len124 = l123;
-                                                                let bytes124 = _rt::Vec::from_raw_parts(
-                                                                    l122.cast(),
-                                                                    len124,
-                                                                    len124,
+                                                                let len141 = l140;
+                                                                let bytes141 = _rt::Vec::from_raw_parts(
+                                                                    l139.cast(),
+                                                                    len141,
+                                                                    len141,
                                                                 );
-                                                                _rt::string_lift(bytes124)
+                                                                _rt::string_lift(bytes141)
                                                             };
-                                                            LlmError::Unavailable(e128)
+                                                            LlmError::Unavailable(e145)
                                                         }
                                                         n => {
                                                             debug_assert_eq!(n, 4, "invalid enum discriminant");
-                                                            let e128 = {
-                                                                let l125 = *base
+                                                            let e145 = {
+                                                                let l142 = *base
                                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<*mut u8>();
-                                                                let l126 = *base
+                                                                let l143 = *base
                                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                     .cast::<usize>();
-                                                                let len127 = l126;
-                                                                let bytes127 = _rt::Vec::from_raw_parts(
-                                                                    l125.cast(),
-                                                                    len127,
-                                                                    len127,
+                                                                let len144 = l143;
+                                                                let bytes144 = _rt::Vec::from_raw_parts(
+                                                                    l142.cast(),
+                                                                    len144,
+                                                                    len144,
                                                                 );
-                                                                _rt::string_lift(bytes127)
+                                                                _rt::string_lift(bytes144)
                                                             };
-                                                            LlmError::Other(e128)
+                                                            LlmError::Other(e145)
                                                         }
                                                     };
-                                                    v128
+                                                    v145
                                                 };
                                                 Err(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         }
                                     };
-                                    result129.push(e129);
+                                    result146.push(e146);
                                 }
                                 _rt::cabi_dealloc(
-                                    base129,
-                                    len129 * (40 + 16 * ::core::mem::size_of::<*const u8>()),
+                                    base146,
+                                    len146 * (40 + 16 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                result129
+                                result146
                             };
                             Ok(e)
                         }
                         1 => {
                             let e = {
-                                let l130 = i32::from(
-                                    *ptr37.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                let l147 = i32::from(
+                                    *ptr42.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                let v146 = match l130 {
+                                let v163 = match l147 {
                                     0 => {
-                                        let e146 = {
-                                            let l131 = *ptr37
+                                        let e163 = {
+                                            let l148 = *ptr42
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l132 = *ptr37
+                                            let l149 = *ptr42
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len133 = l132;
-                                            let bytes133 = _rt::Vec::from_raw_parts(
-                                                l131.cast(),
-                                                len133,
-                                                len133,
+                                            let len150 = l149;
+                                            let bytes150 = _rt::Vec::from_raw_parts(
+                                                l148.cast(),
+                                                len150,
+                                                len150,
                                             );
-                                            _rt::string_lift(bytes133)
+                                            _rt::string_lift(bytes150)
                                         };
-                                        LlmError::Denied(e146)
+                                        LlmError::Denied(e163)
                                     }
                                     1 => {
-                                        let e146 = {
-                                            let l134 = *ptr37
+                                        let e163 = {
+                                            let l151 = *ptr42
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l135 = *ptr37
+                                            let l152 = *ptr42
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len136 = l135;
-                                            let bytes136 = _rt::Vec::from_raw_parts(
-                                                l134.cast(),
-                                                len136,
-                                                len136,
+                                            let len153 = l152;
+                                            let bytes153 = _rt::Vec::from_raw_parts(
+                                                l151.cast(),
+                                                len153,
+                                                len153,
                                             );
-                                            _rt::string_lift(bytes136)
+                                            _rt::string_lift(bytes153)
                                         };
-                                        LlmError::BudgetExhausted(e146)
+                                        LlmError::BudgetExhausted(e163)
                                     }
                                     2 => {
-                                        let e146 = {
-                                            let l137 = *ptr37
+                                        let e163 = {
+                                            let l154 = *ptr42
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l138 = *ptr37
+                                            let l155 = *ptr42
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len139 = l138;
-                                            let bytes139 = _rt::Vec::from_raw_parts(
-                                                l137.cast(),
-                                                len139,
-                                                len139,
+                                            let len156 = l155;
+                                            let bytes156 = _rt::Vec::from_raw_parts(
+                                                l154.cast(),
+                                                len156,
+                                                len156,
                                             );
-                                            _rt::string_lift(bytes139)
+                                            _rt::string_lift(bytes156)
                                         };
-                                        LlmError::InvalidRequest(e146)
+                                        LlmError::InvalidRequest(e163)
                                     }
                                     3 => {
-                                        let e146 = {
-                                            let l140 = *ptr37
+                                        let e163 = {
+                                            let l157 = *ptr42
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l141 = *ptr37
+                                            let l158 = *ptr42
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len142 = l141;
-                                            let bytes142 = _rt::Vec::from_raw_parts(
-                                                l140.cast(),
-                                                len142,
-                                                len142,
+                                            let len159 = l158;
+                                            let bytes159 = _rt::Vec::from_raw_parts(
+                                                l157.cast(),
+                                                len159,
+                                                len159,
                                             );
-                                            _rt::string_lift(bytes142)
+                                            _rt::string_lift(bytes159)
                                         };
-                                        LlmError::Unavailable(e146)
+                                        LlmError::Unavailable(e163)
                                     }
                                     n => {
                                         debug_assert_eq!(n, 4, "invalid enum discriminant");
-                                        let e146 = {
-                                            let l143 = *ptr37
+                                        let e163 = {
+                                            let l160 = *ptr42
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l144 = *ptr37
+                                            let l161 = *ptr42
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len145 = l144;
-                                            let bytes145 = _rt::Vec::from_raw_parts(
-                                                l143.cast(),
-                                                len145,
-                                                len145,
+                                            let len162 = l161;
+                                            let bytes162 = _rt::Vec::from_raw_parts(
+                                                l160.cast(),
+                                                len162,
+                                                len162,
                                             );
-                                            _rt::string_lift(bytes145)
+                                            _rt::string_lift(bytes162)
                                         };
-                                        LlmError::Other(e146)
+                                        LlmError::Other(e163)
                                     }
                                 };
-                                v146
+                                v163
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result147
+                    result164
                 }
             }
         }
@@ -5141,6 +5694,8 @@ pub mod clawhost {
                 Json(_rt::String),
                 /// A reference to stored bytes.
                 Blob(Blob),
+                /// Anything else, as text. Whoever does not know it leaves it out.
+                Other(_rt::String),
             }
             impl ::core::fmt::Debug for Part {
                 fn fmt(
@@ -5151,6 +5706,7 @@ pub mod clawhost {
                         Part::Text(e) => f.debug_tuple("Part::Text").field(e).finish(),
                         Part::Json(e) => f.debug_tuple("Part::Json").field(e).finish(),
                         Part::Blob(e) => f.debug_tuple("Part::Blob").field(e).finish(),
+                        Part::Other(e) => f.debug_tuple("Part::Other").field(e).finish(),
                     }
                 }
             }
@@ -5161,8 +5717,10 @@ pub mod clawhost {
                 pub id: _rt::String,
                 /// The tool's name, as published in a `tool-spec`.
                 pub name: _rt::String,
-                /// The arguments as JSON text, exactly as the policy wrote them: they may be malformed.
+                /// The arguments as JSON text, exactly as the policy wrote them: in a recorded episode they may be malformed.
                 pub arguments: _rt::String,
+                /// Room to grow.
+                pub extra: Attributes,
             }
             impl ::core::fmt::Debug for ToolCall {
                 fn fmt(
@@ -5173,6 +5731,7 @@ pub mod clawhost {
                         .field("id", &self.id)
                         .field("name", &self.name)
                         .field("arguments", &self.arguments)
+                        .field("extra", &self.extra)
                         .finish()
                 }
             }
@@ -5292,7 +5851,8 @@ pub mod clawhost {
                 pub reference: ::core::option::Option<_rt::String>,
                 /// For grouping and retrieval.
                 pub tags: _rt::Vec<_rt::String>,
-                /// Room to grow.
+                /// Room to grow, and for what an episode needs to find its task again: shown to the environment and to rewards, never
+                /// to the policy or a reflector.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Task {
@@ -5316,8 +5876,10 @@ pub mod clawhost {
                 /// The source of all randomness. Equal seeds must give equal answers. Below 2^53, so that languages whose numbers are
                 /// doubles read it exactly.
                 pub seed: u64,
-                /// The operator's choices, checked against `about.options` beforehand.
+                /// The operator's choices, checked against `about.options` beforehand, in the order of their names.
                 pub options: Attributes,
+                /// Room to grow.
+                pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Context {
                 fn fmt(
@@ -5327,6 +5889,7 @@ pub mod clawhost {
                     f.debug_struct("Context")
                         .field("seed", &self.seed)
                         .field("options", &self.options)
+                        .field("extra", &self.extra)
                         .finish()
                 }
             }
@@ -5395,6 +5958,8 @@ pub mod clawhost {
                 pub media_type: _rt::String,
                 /// The content.
                 pub bytes: _rt::Vec<u8>,
+                /// Room to grow.
+                pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Artefact {
                 fn fmt(
@@ -5405,6 +5970,7 @@ pub mod clawhost {
                         .field("name", &self.name)
                         .field("media-type", &self.media_type)
                         .field("bytes", &self.bytes)
+                        .field("extra", &self.extra)
                         .finish()
                 }
             }
@@ -5633,59 +6199,60 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2680] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd9\x13\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2721] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x82\x14\x01A\x02\x01\
 A\x11\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
-ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x04js\
-on\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\x02ids\x04names\x09\
-argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\
-\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\
-\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptions\x0cinput-schemas\x05\
-extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05valueu\x04\0\x06sign\
-al\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokensw\x0dcached-tokensw\x05\
-extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09\
-reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\x01r\x02\x04seedw\
-\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefa\
-ult-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04name\
-s\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05a\
-bout\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\x08artefa\
-ct\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\
-\0\x07message\x02\x03\0\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08arte\
-fact\x02\x03\0\0\x05usage\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\
-\0\x04task\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\
-\x03\x04\0\x09tool-spec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\
-\x03\x02\x01\x05\x04\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\
-\0\x0a\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\
-\0\x09truncated\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\
-\x01p\x03\x01p\x07\x01r\x07\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-r\
-esults\x10\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\
-\x0cepisode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\
-\x04\0\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[m\
-ethod]episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[me\
-thod]episode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\
-\x01@\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\
-\x01@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.tu\
-rns\x01\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\
-\x1e\x01@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01\
-@\x01\x04self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01\
-@\x02\x04self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\
-\x01@\x01\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self\
-#\x05indexy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/vie\
-w@0.1.0\x05\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\
-\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\
-\0\x16clawhost:log/log@0.1.0\x05\x09\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07messa\
-ge\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\
-\0\x05usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\
-\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavai\
-lable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01k\
-w\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemper\
-aturev\x04seed\x0c\x04stop\x0d\x05extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07\
-message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01\
-j\x01\x11\x01\x09\x01@\x01\x07request\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\
-\x01p\x12\x01j\x01\x15\x01\x09\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-\
-batch\x01\x17\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
+ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\x04text\x01s\0\x04js\
+on\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\0\x09\x01r\x04\x02\
+ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01\
+p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\
+\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdesc\
+riptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04\
+names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completi\
+on-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\
+\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04t\
+ask\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\x07context\x03\
+\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\x04\0\x0bopt\
+ion-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summarys\x08feature\
+s\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01r\x04\x04nam\
+es\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\0\x1aclaw\
+host:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\0\x07message\x02\x03\0\
+\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08artefact\x02\x03\0\0\x05usa\
+ge\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
+\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x09tool-sp\
+ec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\x03\x02\x01\x05\x04\
+\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\0\x0a\x02\x03\x02\
+\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\0\x09truncated\x01\
+s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\x01p\x03\x01p\x07\
+\x01r\x08\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-results\x10\x06fini\
+shs\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\x0cep\
+isode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\x04\0\
+\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[method]\
+episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[method]e\
+pisode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\x01@\
+\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\x01\
+@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.turns\x01\
+\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\x1e\x01\
+@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01@\x01\x04\
+self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01@\x02\x04\
+self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\x01@\x01\
+\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self#\x05inde\
+xy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/view@0.1.0\x05\
+\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
+\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16cl\
+awhost:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\
+\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05\
+usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06de\
+nied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01\
+s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01\
+ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\
+\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07\
+message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01\
+j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\
+\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-\
+batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
 d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\
 \x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\
 \x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\

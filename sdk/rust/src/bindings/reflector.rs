@@ -906,11 +906,13 @@ pub mod exports {
                     arg8: usize,
                     arg9: *mut u8,
                     arg10: usize,
-                    arg11: i32,
+                    arg11: *mut u8,
+                    arg12: usize,
+                    arg13: i32,
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result44 = {
+                        let result51 = {
                             let base6 = arg1;
                             let len6 = arg2;
                             let mut result6 = _rt::Vec::with_capacity(len6);
@@ -949,167 +951,167 @@ pub mod exports {
                                 len6 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let len7 = arg4;
-                            let bytes7 = _rt::Vec::from_raw_parts(
-                                arg3.cast(),
-                                len7,
-                                len7,
-                            );
-                            let base29 = arg5;
-                            let len29 = arg6;
-                            let mut result29 = _rt::Vec::with_capacity(len29);
-                            for i in 0..len29 {
-                                let base = base29
-                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
-                                let e29 = {
-                                    let l8 = *base.add(0).cast::<*mut u8>();
-                                    let l9 = *base
+                            let base13 = arg3;
+                            let len13 = arg4;
+                            let mut result13 = _rt::Vec::with_capacity(len13);
+                            for i in 0..len13 {
+                                let base = base13
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e13 = {
+                                    let l7 = *base.add(0).cast::<*mut u8>();
+                                    let l8 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len10 = l9;
-                                    let bytes10 = _rt::Vec::from_raw_parts(
-                                        l8.cast(),
-                                        len10,
-                                        len10,
+                                    let len9 = l8;
+                                    let bytes9 = _rt::Vec::from_raw_parts(
+                                        l7.cast(),
+                                        len9,
+                                        len9,
                                     );
-                                    let l11 = *base
+                                    let l10 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l12 = *base
+                                    let l11 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len13 = l12;
-                                    let bytes13 = _rt::Vec::from_raw_parts(
-                                        l11.cast(),
-                                        len13,
-                                        len13,
+                                    let len12 = l11;
+                                    let bytes12 = _rt::Vec::from_raw_parts(
+                                        l10.cast(),
+                                        len12,
+                                        len12,
                                     );
-                                    let l14 = *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
-                                    let l15 = *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let base19 = l14;
-                                    let len19 = l15;
-                                    let mut result19 = _rt::Vec::with_capacity(len19);
-                                    for i in 0..len19 {
-                                        let base = base19
-                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                        let e19 = {
-                                            let l16 = *base.add(0).cast::<*mut u8>();
-                                            let l17 = *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len18 = l17;
-                                            let bytes18 = _rt::Vec::from_raw_parts(
-                                                l16.cast(),
-                                                len18,
-                                                len18,
-                                            );
-                                            _rt::string_lift(bytes18)
-                                        };
-                                        result19.push(e19);
-                                    }
-                                    _rt::cabi_dealloc(
-                                        base19,
-                                        len19 * (2 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    );
-                                    let l20 = *base
-                                        .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
-                                    let l21 = *base
-                                        .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let base28 = l20;
-                                    let len28 = l21;
-                                    let mut result28 = _rt::Vec::with_capacity(len28);
-                                    for i in 0..len28 {
-                                        let base = base28
-                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                        let e28 = {
-                                            let l22 = *base.add(0).cast::<*mut u8>();
-                                            let l23 = *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len24 = l23;
-                                            let bytes24 = _rt::Vec::from_raw_parts(
-                                                l22.cast(),
-                                                len24,
-                                                len24,
-                                            );
-                                            let l25 = *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l26 = *base
-                                                .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len27 = l26;
-                                            let bytes27 = _rt::Vec::from_raw_parts(
-                                                l25.cast(),
-                                                len27,
-                                                len27,
-                                            );
-                                            (_rt::string_lift(bytes24), _rt::string_lift(bytes27))
-                                        };
-                                        result28.push(e28);
-                                    }
-                                    _rt::cabi_dealloc(
-                                        base28,
-                                        len28 * (4 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    );
-                                    Entry {
-                                        id: _rt::string_lift(bytes10),
-                                        text: _rt::string_lift(bytes13),
-                                        tags: result19,
-                                        extra: result28,
-                                    }
+                                    (_rt::string_lift(bytes9), _rt::string_lift(bytes12))
                                 };
-                                result29.push(e29);
+                                result13.push(e13);
                             }
                             _rt::cabi_dealloc(
-                                base29,
-                                len29 * (8 * ::core::mem::size_of::<*const u8>()),
+                                base13,
+                                len13 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
+                            );
+                            let len14 = arg6;
+                            let bytes14 = _rt::Vec::from_raw_parts(
+                                arg5.cast(),
+                                len14,
+                                len14,
                             );
                             let base36 = arg7;
                             let len36 = arg8;
                             let mut result36 = _rt::Vec::with_capacity(len36);
                             for i in 0..len36 {
                                 let base = base36
-                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                 let e36 = {
-                                    let l30 = *base.add(0).cast::<*mut u8>();
-                                    let l31 = *base
+                                    let l15 = *base.add(0).cast::<*mut u8>();
+                                    let l16 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len32 = l31;
-                                    let bytes32 = _rt::Vec::from_raw_parts(
-                                        l30.cast(),
-                                        len32,
-                                        len32,
+                                    let len17 = l16;
+                                    let bytes17 = _rt::Vec::from_raw_parts(
+                                        l15.cast(),
+                                        len17,
+                                        len17,
                                     );
-                                    let l33 = *base
+                                    let l18 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l34 = *base
+                                    let l19 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len35 = l34;
-                                    let bytes35 = _rt::Vec::from_raw_parts(
-                                        l33.cast(),
-                                        len35,
-                                        len35,
+                                    let len20 = l19;
+                                    let bytes20 = _rt::Vec::from_raw_parts(
+                                        l18.cast(),
+                                        len20,
+                                        len20,
                                     );
-                                    (_rt::string_lift(bytes32), _rt::string_lift(bytes35))
+                                    let l21 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l22 = *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base26 = l21;
+                                    let len26 = l22;
+                                    let mut result26 = _rt::Vec::with_capacity(len26);
+                                    for i in 0..len26 {
+                                        let base = base26
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e26 = {
+                                            let l23 = *base.add(0).cast::<*mut u8>();
+                                            let l24 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len25 = l24;
+                                            let bytes25 = _rt::Vec::from_raw_parts(
+                                                l23.cast(),
+                                                len25,
+                                                len25,
+                                            );
+                                            _rt::string_lift(bytes25)
+                                        };
+                                        result26.push(e26);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base26,
+                                        len26 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l27 = *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l28 = *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base35 = l27;
+                                    let len35 = l28;
+                                    let mut result35 = _rt::Vec::with_capacity(len35);
+                                    for i in 0..len35 {
+                                        let base = base35
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        let e35 = {
+                                            let l29 = *base.add(0).cast::<*mut u8>();
+                                            let l30 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len31 = l30;
+                                            let bytes31 = _rt::Vec::from_raw_parts(
+                                                l29.cast(),
+                                                len31,
+                                                len31,
+                                            );
+                                            let l32 = *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l33 = *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len34 = l33;
+                                            let bytes34 = _rt::Vec::from_raw_parts(
+                                                l32.cast(),
+                                                len34,
+                                                len34,
+                                            );
+                                            (_rt::string_lift(bytes31), _rt::string_lift(bytes34))
+                                        };
+                                        result35.push(e35);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base35,
+                                        len35 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    Entry {
+                                        id: _rt::string_lift(bytes17),
+                                        text: _rt::string_lift(bytes20),
+                                        tags: result26,
+                                        extra: result35,
+                                    }
                                 };
                                 result36.push(e36);
                             }
                             _rt::cabi_dealloc(
                                 base36,
-                                len36 * (4 * ::core::mem::size_of::<*const u8>()),
+                                len36 * (8 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             let base43 = arg9;
@@ -1150,537 +1152,576 @@ pub mod exports {
                                 len43 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
+                            let base50 = arg11;
+                            let len50 = arg12;
+                            let mut result50 = _rt::Vec::with_capacity(len50);
+                            for i in 0..len50 {
+                                let base = base50
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e50 = {
+                                    let l44 = *base.add(0).cast::<*mut u8>();
+                                    let l45 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len46 = l45;
+                                    let bytes46 = _rt::Vec::from_raw_parts(
+                                        l44.cast(),
+                                        len46,
+                                        len46,
+                                    );
+                                    let l47 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l48 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len49 = l48;
+                                    let bytes49 = _rt::Vec::from_raw_parts(
+                                        l47.cast(),
+                                        len49,
+                                        len49,
+                                    );
+                                    (_rt::string_lift(bytes46), _rt::string_lift(bytes49))
+                                };
+                                result50.push(e50);
+                            }
+                            _rt::cabi_dealloc(
+                                base50,
+                                len50 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
                             T_::reflect(
                                 super::super::super::super::__with_name0::Context {
                                     seed: arg0 as u64,
                                     options: result6,
+                                    extra: result13,
                                 },
                                 Playbook {
-                                    version: _rt::string_lift(bytes7),
-                                    entries: result29,
-                                    sections: result36,
-                                    extra: result43,
+                                    version: _rt::string_lift(bytes14),
+                                    entries: result36,
+                                    sections: result43,
+                                    extra: result50,
                                 },
                                 super::super::super::super::__with_name1::Group::from_handle(
-                                    arg11 as u32,
+                                    arg13 as u32,
                                 ),
                             )
                         };
-                        let ptr45 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result44 {
+                        let ptr52 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result51 {
                             Ok(e) => {
-                                *ptr45.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec83 = e;
-                                let len83 = vec83.len();
-                                let layout83 = _rt::alloc::Layout::from_size_align(
-                                        vec83.len() * (15 * ::core::mem::size_of::<*const u8>()),
+                                *ptr52.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec90 = e;
+                                let len90 = vec90.len();
+                                let layout90 = _rt::alloc::Layout::from_size_align(
+                                        vec90.len() * (15 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result83, _cleanup83) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout83,
+                                let (result90, _cleanup90) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout90,
                                 );
-                                if let Some(cleanup) = _cleanup83 {
+                                if let Some(cleanup) = _cleanup90 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec83.into_iter().enumerate() {
-                                    let base = result83
+                                for (i, e) in vec90.into_iter().enumerate() {
+                                    let base = result90
                                         .add(i * (15 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let Proposal {
-                                            change: change46,
-                                            evidence: evidence46,
-                                            expected_effect: expected_effect46,
-                                            extra: extra46,
+                                            change: change53,
+                                            evidence: evidence53,
+                                            expected_effect: expected_effect53,
+                                            extra: extra53,
                                         } = e;
-                                        match change46 {
+                                        match change53 {
                                             Change::Add(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                                 let Entry {
-                                                    id: id47,
-                                                    text: text47,
-                                                    tags: tags47,
-                                                    extra: extra47,
+                                                    id: id54,
+                                                    text: text54,
+                                                    tags: tags54,
+                                                    extra: extra54,
                                                 } = e;
-                                                let vec48 = (id47.into_bytes()).into_boxed_slice();
-                                                let ptr48 = vec48.as_ptr().cast::<u8>();
-                                                let len48 = vec48.len();
-                                                ::core::mem::forget(vec48);
+                                                let vec55 = (id54.into_bytes()).into_boxed_slice();
+                                                let ptr55 = vec55.as_ptr().cast::<u8>();
+                                                let len55 = vec55.len();
+                                                ::core::mem::forget(vec55);
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len48;
+                                                    .cast::<usize>() = len55;
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr48.cast_mut();
-                                                let vec49 = (text47.into_bytes()).into_boxed_slice();
-                                                let ptr49 = vec49.as_ptr().cast::<u8>();
-                                                let len49 = vec49.len();
-                                                ::core::mem::forget(vec49);
+                                                    .cast::<*mut u8>() = ptr55.cast_mut();
+                                                let vec56 = (text54.into_bytes()).into_boxed_slice();
+                                                let ptr56 = vec56.as_ptr().cast::<u8>();
+                                                let len56 = vec56.len();
+                                                ::core::mem::forget(vec56);
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len49;
+                                                    .cast::<usize>() = len56;
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr49.cast_mut();
-                                                let vec51 = tags47;
-                                                let len51 = vec51.len();
-                                                let layout51 = _rt::alloc::Layout::from_size_align(
-                                                        vec51.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr56.cast_mut();
+                                                let vec58 = tags54;
+                                                let len58 = vec58.len();
+                                                let layout58 = _rt::alloc::Layout::from_size_align(
+                                                        vec58.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result51, _cleanup51) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout51,
+                                                let (result58, _cleanup58) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout58,
                                                 );
-                                                if let Some(cleanup) = _cleanup51 {
+                                                if let Some(cleanup) = _cleanup58 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec51.into_iter().enumerate() {
-                                                    let base = result51
+                                                for (i, e) in vec58.into_iter().enumerate() {
+                                                    let base = result58
                                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let vec50 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr50 = vec50.as_ptr().cast::<u8>();
-                                                        let len50 = vec50.len();
-                                                        ::core::mem::forget(vec50);
+                                                        let vec57 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr57 = vec57.as_ptr().cast::<u8>();
+                                                        let len57 = vec57.len();
+                                                        ::core::mem::forget(vec57);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len50;
-                                                        *base.add(0).cast::<*mut u8>() = ptr50.cast_mut();
+                                                            .cast::<usize>() = len57;
+                                                        *base.add(0).cast::<*mut u8>() = ptr57.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len51;
+                                                    .cast::<usize>() = len58;
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result51;
-                                                let vec55 = extra47;
-                                                let len55 = vec55.len();
-                                                let layout55 = _rt::alloc::Layout::from_size_align(
-                                                        vec55.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = result58;
+                                                let vec62 = extra54;
+                                                let len62 = vec62.len();
+                                                let layout62 = _rt::alloc::Layout::from_size_align(
+                                                        vec62.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result55, _cleanup55) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout55,
+                                                let (result62, _cleanup62) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout62,
                                                 );
-                                                if let Some(cleanup) = _cleanup55 {
+                                                if let Some(cleanup) = _cleanup62 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec55.into_iter().enumerate() {
-                                                    let base = result55
+                                                for (i, e) in vec62.into_iter().enumerate() {
+                                                    let base = result62
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t52_0, t52_1) = e;
-                                                        let vec53 = (t52_0.into_bytes()).into_boxed_slice();
-                                                        let ptr53 = vec53.as_ptr().cast::<u8>();
-                                                        let len53 = vec53.len();
-                                                        ::core::mem::forget(vec53);
+                                                        let (t59_0, t59_1) = e;
+                                                        let vec60 = (t59_0.into_bytes()).into_boxed_slice();
+                                                        let ptr60 = vec60.as_ptr().cast::<u8>();
+                                                        let len60 = vec60.len();
+                                                        ::core::mem::forget(vec60);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len53;
-                                                        *base.add(0).cast::<*mut u8>() = ptr53.cast_mut();
-                                                        let vec54 = (t52_1.into_bytes()).into_boxed_slice();
-                                                        let ptr54 = vec54.as_ptr().cast::<u8>();
-                                                        let len54 = vec54.len();
-                                                        ::core::mem::forget(vec54);
+                                                            .cast::<usize>() = len60;
+                                                        *base.add(0).cast::<*mut u8>() = ptr60.cast_mut();
+                                                        let vec61 = (t59_1.into_bytes()).into_boxed_slice();
+                                                        let ptr61 = vec61.as_ptr().cast::<u8>();
+                                                        let len61 = vec61.len();
+                                                        ::core::mem::forget(vec61);
                                                         *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len54;
+                                                            .cast::<usize>() = len61;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr54.cast_mut();
+                                                            .cast::<*mut u8>() = ptr61.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len55;
+                                                    .cast::<usize>() = len62;
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result55;
+                                                    .cast::<*mut u8>() = result62;
                                             }
                                             Change::Update(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                                 let Entry {
-                                                    id: id56,
-                                                    text: text56,
-                                                    tags: tags56,
-                                                    extra: extra56,
+                                                    id: id63,
+                                                    text: text63,
+                                                    tags: tags63,
+                                                    extra: extra63,
                                                 } = e;
-                                                let vec57 = (id56.into_bytes()).into_boxed_slice();
-                                                let ptr57 = vec57.as_ptr().cast::<u8>();
-                                                let len57 = vec57.len();
-                                                ::core::mem::forget(vec57);
+                                                let vec64 = (id63.into_bytes()).into_boxed_slice();
+                                                let ptr64 = vec64.as_ptr().cast::<u8>();
+                                                let len64 = vec64.len();
+                                                ::core::mem::forget(vec64);
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len57;
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr57.cast_mut();
-                                                let vec58 = (text56.into_bytes()).into_boxed_slice();
-                                                let ptr58 = vec58.as_ptr().cast::<u8>();
-                                                let len58 = vec58.len();
-                                                ::core::mem::forget(vec58);
-                                                *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len58;
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr58.cast_mut();
-                                                let vec60 = tags56;
-                                                let len60 = vec60.len();
-                                                let layout60 = _rt::alloc::Layout::from_size_align(
-                                                        vec60.len() * (2 * ::core::mem::size_of::<*const u8>()),
-                                                        ::core::mem::size_of::<*const u8>(),
-                                                    )
-                                                    .unwrap();
-                                                let (result60, _cleanup60) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout60,
-                                                );
-                                                if let Some(cleanup) = _cleanup60 {
-                                                    cleanup.forget();
-                                                }
-                                                for (i, e) in vec60.into_iter().enumerate() {
-                                                    let base = result60
-                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                                    {
-                                                        let vec59 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr59 = vec59.as_ptr().cast::<u8>();
-                                                        let len59 = vec59.len();
-                                                        ::core::mem::forget(vec59);
-                                                        *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len59;
-                                                        *base.add(0).cast::<*mut u8>() = ptr59.cast_mut();
-                                                    }
-                                                }
-                                                *base
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len60;
-                                                *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result60;
-                                                let vec64 = extra56;
-                                                let len64 = vec64.len();
-                                                let layout64 = _rt::alloc::Layout::from_size_align(
-                                                        vec64.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                        ::core::mem::size_of::<*const u8>(),
-                                                    )
-                                                    .unwrap();
-                                                let (result64, _cleanup64) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout64,
-                                                );
-                                                if let Some(cleanup) = _cleanup64 {
-                                                    cleanup.forget();
-                                                }
-                                                for (i, e) in vec64.into_iter().enumerate() {
-                                                    let base = result64
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                                    {
-                                                        let (t61_0, t61_1) = e;
-                                                        let vec62 = (t61_0.into_bytes()).into_boxed_slice();
-                                                        let ptr62 = vec62.as_ptr().cast::<u8>();
-                                                        let len62 = vec62.len();
-                                                        ::core::mem::forget(vec62);
-                                                        *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len62;
-                                                        *base.add(0).cast::<*mut u8>() = ptr62.cast_mut();
-                                                        let vec63 = (t61_1.into_bytes()).into_boxed_slice();
-                                                        let ptr63 = vec63.as_ptr().cast::<u8>();
-                                                        let len63 = vec63.len();
-                                                        ::core::mem::forget(vec63);
-                                                        *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len63;
-                                                        *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr63.cast_mut();
-                                                    }
-                                                }
-                                                *base
-                                                    .add(8 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len64;
                                                 *base
-                                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result64;
-                                            }
-                                            Change::Retire(e) => {
-                                                *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                let vec65 = (e.into_bytes()).into_boxed_slice();
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr64.cast_mut();
+                                                let vec65 = (text63.into_bytes()).into_boxed_slice();
                                                 let ptr65 = vec65.as_ptr().cast::<u8>();
                                                 let len65 = vec65.len();
                                                 ::core::mem::forget(vec65);
                                                 *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len65;
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr65.cast_mut();
-                                            }
-                                            Change::RewriteSection(e) => {
-                                                *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                let (t66_0, t66_1) = e;
-                                                let vec67 = (t66_0.into_bytes()).into_boxed_slice();
-                                                let ptr67 = vec67.as_ptr().cast::<u8>();
+                                                let vec67 = tags63;
                                                 let len67 = vec67.len();
-                                                ::core::mem::forget(vec67);
+                                                let layout67 = _rt::alloc::Layout::from_size_align(
+                                                        vec67.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result67, _cleanup67) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout67,
+                                                );
+                                                if let Some(cleanup) = _cleanup67 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec67.into_iter().enumerate() {
+                                                    let base = result67
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let vec66 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr66 = vec66.as_ptr().cast::<u8>();
+                                                        let len66 = vec66.len();
+                                                        ::core::mem::forget(vec66);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len66;
+                                                        *base.add(0).cast::<*mut u8>() = ptr66.cast_mut();
+                                                    }
+                                                }
                                                 *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len67;
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr67.cast_mut();
-                                                let vec68 = (t66_1.into_bytes()).into_boxed_slice();
-                                                let ptr68 = vec68.as_ptr().cast::<u8>();
-                                                let len68 = vec68.len();
-                                                ::core::mem::forget(vec68);
-                                                *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len68;
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr68.cast_mut();
-                                            }
-                                            Change::Other(e) => {
-                                                *base.add(0).cast::<u8>() = (4i32) as u8;
-                                                let vec69 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr69 = vec69.as_ptr().cast::<u8>();
-                                                let len69 = vec69.len();
-                                                ::core::mem::forget(vec69);
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len69;
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr69.cast_mut();
-                                            }
-                                        }
-                                        let vec77 = evidence46;
-                                        let len77 = vec77.len();
-                                        let layout77 = _rt::alloc::Layout::from_size_align(
-                                                vec77.len() * (6 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result77, _cleanup77) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout77,
-                                        );
-                                        if let Some(cleanup) = _cleanup77 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec77.into_iter().enumerate() {
-                                            let base = result77
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let Evidence {
-                                                    episode: episode70,
-                                                    turns: turns70,
-                                                    extra: extra70,
-                                                } = e;
-                                                let vec71 = (episode70.into_bytes()).into_boxed_slice();
-                                                let ptr71 = vec71.as_ptr().cast::<u8>();
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result67;
+                                                let vec71 = extra63;
                                                 let len71 = vec71.len();
-                                                ::core::mem::forget(vec71);
+                                                let layout71 = _rt::alloc::Layout::from_size_align(
+                                                        vec71.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result71, _cleanup71) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout71,
+                                                );
+                                                if let Some(cleanup) = _cleanup71 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec71.into_iter().enumerate() {
+                                                    let base = result71
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t68_0, t68_1) = e;
+                                                        let vec69 = (t68_0.into_bytes()).into_boxed_slice();
+                                                        let ptr69 = vec69.as_ptr().cast::<u8>();
+                                                        let len69 = vec69.len();
+                                                        ::core::mem::forget(vec69);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len69;
+                                                        *base.add(0).cast::<*mut u8>() = ptr69.cast_mut();
+                                                        let vec70 = (t68_1.into_bytes()).into_boxed_slice();
+                                                        let ptr70 = vec70.as_ptr().cast::<u8>();
+                                                        let len70 = vec70.len();
+                                                        ::core::mem::forget(vec70);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len70;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr70.cast_mut();
+                                                    }
+                                                }
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len71;
-                                                *base.add(0).cast::<*mut u8>() = ptr71.cast_mut();
-                                                let vec72 = <_ as Into<_rt::Vec<_>>>::into(turns70)
-                                                    .into_boxed_slice();
+                                                *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result71;
+                                            }
+                                            Change::Retire(e) => {
+                                                *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                let vec72 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr72 = vec72.as_ptr().cast::<u8>();
                                                 let len72 = vec72.len();
                                                 ::core::mem::forget(vec72);
                                                 *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len72;
                                                 *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr72.cast_mut();
-                                                let vec76 = extra70;
+                                            }
+                                            Change::RewriteSection(e) => {
+                                                *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                let (t73_0, t73_1) = e;
+                                                let vec74 = (t73_0.into_bytes()).into_boxed_slice();
+                                                let ptr74 = vec74.as_ptr().cast::<u8>();
+                                                let len74 = vec74.len();
+                                                ::core::mem::forget(vec74);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len74;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr74.cast_mut();
+                                                let vec75 = (t73_1.into_bytes()).into_boxed_slice();
+                                                let ptr75 = vec75.as_ptr().cast::<u8>();
+                                                let len75 = vec75.len();
+                                                ::core::mem::forget(vec75);
+                                                *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len75;
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr75.cast_mut();
+                                            }
+                                            Change::Other(e) => {
+                                                *base.add(0).cast::<u8>() = (4i32) as u8;
+                                                let vec76 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr76 = vec76.as_ptr().cast::<u8>();
                                                 let len76 = vec76.len();
-                                                let layout76 = _rt::alloc::Layout::from_size_align(
-                                                        vec76.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::forget(vec76);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len76;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr76.cast_mut();
+                                            }
+                                        }
+                                        let vec84 = evidence53;
+                                        let len84 = vec84.len();
+                                        let layout84 = _rt::alloc::Layout::from_size_align(
+                                                vec84.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result84, _cleanup84) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout84,
+                                        );
+                                        if let Some(cleanup) = _cleanup84 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec84.into_iter().enumerate() {
+                                            let base = result84
+                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let Evidence {
+                                                    episode: episode77,
+                                                    turns: turns77,
+                                                    extra: extra77,
+                                                } = e;
+                                                let vec78 = (episode77.into_bytes()).into_boxed_slice();
+                                                let ptr78 = vec78.as_ptr().cast::<u8>();
+                                                let len78 = vec78.len();
+                                                ::core::mem::forget(vec78);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len78;
+                                                *base.add(0).cast::<*mut u8>() = ptr78.cast_mut();
+                                                let vec79 = <_ as Into<_rt::Vec<_>>>::into(turns77)
+                                                    .into_boxed_slice();
+                                                let ptr79 = vec79.as_ptr().cast::<u8>();
+                                                let len79 = vec79.len();
+                                                ::core::mem::forget(vec79);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len79;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr79.cast_mut();
+                                                let vec83 = extra77;
+                                                let len83 = vec83.len();
+                                                let layout83 = _rt::alloc::Layout::from_size_align(
+                                                        vec83.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result76, _cleanup76) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout76,
+                                                let (result83, _cleanup83) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout83,
                                                 );
-                                                if let Some(cleanup) = _cleanup76 {
+                                                if let Some(cleanup) = _cleanup83 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec76.into_iter().enumerate() {
-                                                    let base = result76
+                                                for (i, e) in vec83.into_iter().enumerate() {
+                                                    let base = result83
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t73_0, t73_1) = e;
-                                                        let vec74 = (t73_0.into_bytes()).into_boxed_slice();
-                                                        let ptr74 = vec74.as_ptr().cast::<u8>();
-                                                        let len74 = vec74.len();
-                                                        ::core::mem::forget(vec74);
+                                                        let (t80_0, t80_1) = e;
+                                                        let vec81 = (t80_0.into_bytes()).into_boxed_slice();
+                                                        let ptr81 = vec81.as_ptr().cast::<u8>();
+                                                        let len81 = vec81.len();
+                                                        ::core::mem::forget(vec81);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len74;
-                                                        *base.add(0).cast::<*mut u8>() = ptr74.cast_mut();
-                                                        let vec75 = (t73_1.into_bytes()).into_boxed_slice();
-                                                        let ptr75 = vec75.as_ptr().cast::<u8>();
-                                                        let len75 = vec75.len();
-                                                        ::core::mem::forget(vec75);
+                                                            .cast::<usize>() = len81;
+                                                        *base.add(0).cast::<*mut u8>() = ptr81.cast_mut();
+                                                        let vec82 = (t80_1.into_bytes()).into_boxed_slice();
+                                                        let ptr82 = vec82.as_ptr().cast::<u8>();
+                                                        let len82 = vec82.len();
+                                                        ::core::mem::forget(vec82);
                                                         *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len75;
+                                                            .cast::<usize>() = len82;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr75.cast_mut();
+                                                            .cast::<*mut u8>() = ptr82.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len76;
+                                                    .cast::<usize>() = len83;
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result76;
+                                                    .cast::<*mut u8>() = result83;
                                             }
                                         }
                                         *base
                                             .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len77;
+                                            .cast::<usize>() = len84;
                                         *base
                                             .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result77;
-                                        let vec78 = (expected_effect46.into_bytes())
+                                            .cast::<*mut u8>() = result84;
+                                        let vec85 = (expected_effect53.into_bytes())
                                             .into_boxed_slice();
-                                        let ptr78 = vec78.as_ptr().cast::<u8>();
-                                        let len78 = vec78.len();
-                                        ::core::mem::forget(vec78);
+                                        let ptr85 = vec85.as_ptr().cast::<u8>();
+                                        let len85 = vec85.len();
+                                        ::core::mem::forget(vec85);
                                         *base
                                             .add(12 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len78;
+                                            .cast::<usize>() = len85;
                                         *base
                                             .add(11 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr78.cast_mut();
-                                        let vec82 = extra46;
-                                        let len82 = vec82.len();
-                                        let layout82 = _rt::alloc::Layout::from_size_align(
-                                                vec82.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<*mut u8>() = ptr85.cast_mut();
+                                        let vec89 = extra53;
+                                        let len89 = vec89.len();
+                                        let layout89 = _rt::alloc::Layout::from_size_align(
+                                                vec89.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result82, _cleanup82) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout82,
+                                        let (result89, _cleanup89) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout89,
                                         );
-                                        if let Some(cleanup) = _cleanup82 {
+                                        if let Some(cleanup) = _cleanup89 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec82.into_iter().enumerate() {
-                                            let base = result82
+                                        for (i, e) in vec89.into_iter().enumerate() {
+                                            let base = result89
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let (t79_0, t79_1) = e;
-                                                let vec80 = (t79_0.into_bytes()).into_boxed_slice();
-                                                let ptr80 = vec80.as_ptr().cast::<u8>();
-                                                let len80 = vec80.len();
-                                                ::core::mem::forget(vec80);
+                                                let (t86_0, t86_1) = e;
+                                                let vec87 = (t86_0.into_bytes()).into_boxed_slice();
+                                                let ptr87 = vec87.as_ptr().cast::<u8>();
+                                                let len87 = vec87.len();
+                                                ::core::mem::forget(vec87);
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len80;
-                                                *base.add(0).cast::<*mut u8>() = ptr80.cast_mut();
-                                                let vec81 = (t79_1.into_bytes()).into_boxed_slice();
-                                                let ptr81 = vec81.as_ptr().cast::<u8>();
-                                                let len81 = vec81.len();
-                                                ::core::mem::forget(vec81);
+                                                    .cast::<usize>() = len87;
+                                                *base.add(0).cast::<*mut u8>() = ptr87.cast_mut();
+                                                let vec88 = (t86_1.into_bytes()).into_boxed_slice();
+                                                let ptr88 = vec88.as_ptr().cast::<u8>();
+                                                let len88 = vec88.len();
+                                                ::core::mem::forget(vec88);
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len81;
+                                                    .cast::<usize>() = len88;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr81.cast_mut();
+                                                    .cast::<*mut u8>() = ptr88.cast_mut();
                                             }
                                         }
                                         *base
                                             .add(14 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len82;
+                                            .cast::<usize>() = len89;
                                         *base
                                             .add(13 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result82;
+                                            .cast::<*mut u8>() = result89;
                                     }
                                 }
-                                *ptr45
+                                *ptr52
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len83;
-                                *ptr45
+                                    .cast::<usize>() = len90;
+                                *ptr52
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result83;
+                                    .cast::<*mut u8>() = result90;
                             }
                             Err(e) => {
-                                *ptr45.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr52.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     ReflectError::InvalidInput(e) => {
-                                        *ptr45
+                                        *ptr52
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec84 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr84 = vec84.as_ptr().cast::<u8>();
-                                        let len84 = vec84.len();
-                                        ::core::mem::forget(vec84);
-                                        *ptr45
+                                        let vec91 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr91 = vec91.as_ptr().cast::<u8>();
+                                        let len91 = vec91.len();
+                                        ::core::mem::forget(vec91);
+                                        *ptr52
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len84;
-                                        *ptr45
+                                            .cast::<usize>() = len91;
+                                        *ptr52
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr84.cast_mut();
+                                            .cast::<*mut u8>() = ptr91.cast_mut();
                                     }
                                     ReflectError::Model(e) => {
-                                        *ptr45
+                                        *ptr52
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec85 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr85 = vec85.as_ptr().cast::<u8>();
-                                        let len85 = vec85.len();
-                                        ::core::mem::forget(vec85);
-                                        *ptr45
+                                        let vec92 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr92 = vec92.as_ptr().cast::<u8>();
+                                        let len92 = vec92.len();
+                                        ::core::mem::forget(vec92);
+                                        *ptr52
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len85;
-                                        *ptr45
+                                            .cast::<usize>() = len92;
+                                        *ptr52
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr85.cast_mut();
+                                            .cast::<*mut u8>() = ptr92.cast_mut();
                                     }
                                     ReflectError::InvalidOption(e) => {
-                                        *ptr45
+                                        *ptr52
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec86 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr86 = vec86.as_ptr().cast::<u8>();
-                                        let len86 = vec86.len();
-                                        ::core::mem::forget(vec86);
-                                        *ptr45
+                                        let vec93 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr93 = vec93.as_ptr().cast::<u8>();
+                                        let len93 = vec93.len();
+                                        ::core::mem::forget(vec93);
+                                        *ptr52
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len86;
-                                        *ptr45
+                                            .cast::<usize>() = len93;
+                                        *ptr52
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr86.cast_mut();
+                                            .cast::<*mut u8>() = ptr93.cast_mut();
                                     }
                                     ReflectError::Other(e) => {
-                                        *ptr45
+                                        *ptr52
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec87 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr87 = vec87.as_ptr().cast::<u8>();
-                                        let len87 = vec87.len();
-                                        ::core::mem::forget(vec87);
-                                        *ptr45
+                                        let vec94 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr94 = vec94.as_ptr().cast::<u8>();
+                                        let len94 = vec94.len();
+                                        ::core::mem::forget(vec94);
+                                        *ptr52
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len87;
-                                        *ptr45
+                                            .cast::<usize>() = len94;
+                                        *ptr52
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr87.cast_mut();
+                                            .cast::<*mut u8>() = ptr94.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr45
+                        ptr52
                     }
                 }
                 #[doc(hidden)]
@@ -2041,8 +2082,8 @@ pub mod exports {
                     /// What this reflector is. Called once per component, in an instance that is thrown away.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<About, ReflectError>;
-                    /// Whether these options make sense together: their values, for the host has checked their names. Called once per run,
-                    /// before anything is played, in an instance that is thrown away. Refuse with `invalid-option`.
+                    /// Whether these options make sense together: their values, for the host has checked their names. Called before
+                    /// anything is played or judged, in an instance that is thrown away. Refuse with `invalid-option`.
                     #[allow(async_fn_in_trait)]
                     fn check(
                         options: Attributes,
@@ -2078,10 +2119,11 @@ pub mod exports {
                         "clawhost:reflector/reflector@0.1.0#reflect")] unsafe extern "C"
                         fn export_reflect(arg0 : i64, arg1 : * mut u8, arg2 : usize, arg3
                         : * mut u8, arg4 : usize, arg5 : * mut u8, arg6 : usize, arg7 : *
-                        mut u8, arg8 : usize, arg9 : * mut u8, arg10 : usize, arg11 :
-                        i32,) -> * mut u8 { unsafe { $($path_to_types)*::
-                        _export_reflect_cabi::<$ty > (arg0, arg1, arg2, arg3, arg4, arg5,
-                        arg6, arg7, arg8, arg9, arg10, arg11) } } #[unsafe (export_name =
+                        mut u8, arg8 : usize, arg9 : * mut u8, arg10 : usize, arg11 : *
+                        mut u8, arg12 : usize, arg13 : i32,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_reflect_cabi::<$ty > (arg0, arg1,
+                        arg2, arg3, arg4, arg5, arg6, arg7, arg8, arg9, arg10, arg11,
+                        arg12, arg13) } } #[unsafe (export_name =
                         "cabi_post_clawhost:reflector/reflector@0.1.0#reflect")] unsafe
                         extern "C" fn _post_return_reflect(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_reflect::<$ty > (arg0) } } };
@@ -2164,60 +2206,61 @@ macro_rules! __export_reflector_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:reflector-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3238] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3279] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9f\x18\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc8\x18\x01A\x02\x01\
 A\x16\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
-ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x04js\
-on\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\x02ids\x04names\x09\
-argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\
-\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\
-\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptions\x0cinput-schemas\x05\
-extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05valueu\x04\0\x06sign\
-al\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokensw\x0dcached-tokensw\x05\
-extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09\
-reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\x01r\x02\x04seedw\
-\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefa\
-ult-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04name\
-s\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05a\
-bout\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\x08artefa\
-ct\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\
-\0\x07message\x02\x03\0\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08arte\
-fact\x02\x03\0\0\x05usage\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\
-\0\x04task\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\
-\x03\x04\0\x09tool-spec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\
-\x03\x02\x01\x05\x04\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\
-\0\x0a\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\
-\0\x09truncated\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\
-\x01p\x03\x01p\x07\x01r\x07\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-r\
-esults\x10\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\
-\x0cepisode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\
-\x04\0\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[m\
-ethod]episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[me\
-thod]episode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\
-\x01@\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\
-\x01@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.tu\
-rns\x01\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\
-\x1e\x01@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01\
-@\x01\x04self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01\
-@\x02\x04self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\
-\x01@\x01\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self\
-#\x05indexy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/vie\
-w@0.1.0\x05\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\
-\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\
-\0\x16clawhost:log/log@0.1.0\x05\x09\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07messa\
-ge\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\
-\0\x05usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\
-\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavai\
-lable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01k\
-w\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemper\
-aturev\x04seed\x0c\x04stop\x0d\x05extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07\
-message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01\
-j\x01\x11\x01\x09\x01@\x01\x07request\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\
-\x01p\x12\x01j\x01\x15\x01\x09\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-\
-batch\x01\x17\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
+ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\x04text\x01s\0\x04js\
+on\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\0\x09\x01r\x04\x02\
+ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01\
+p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\
+\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdesc\
+riptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04\
+names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completi\
+on-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\
+\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04t\
+ask\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\x07context\x03\
+\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\x04\0\x0bopt\
+ion-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summarys\x08feature\
+s\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01r\x04\x04nam\
+es\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\0\x1aclaw\
+host:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\0\x07message\x02\x03\0\
+\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08artefact\x02\x03\0\0\x05usa\
+ge\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
+\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x09tool-sp\
+ec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\x03\x02\x01\x05\x04\
+\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\0\x0a\x02\x03\x02\
+\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\0\x09truncated\x01\
+s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\x01p\x03\x01p\x07\
+\x01r\x08\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-results\x10\x06fini\
+shs\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\x0cep\
+isode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\x04\0\
+\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[method]\
+episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[method]e\
+pisode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\x01@\
+\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\x01\
+@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.turns\x01\
+\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\x1e\x01\
+@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01@\x01\x04\
+self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01@\x02\x04\
+self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\x01@\x01\
+\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self#\x05inde\
+xy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/view@0.1.0\x05\
+\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
+\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16cl\
+awhost:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\
+\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05\
+usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06de\
+nied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01\
+s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01\
+ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\
+\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07\
+message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01\
+j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\
+\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-\
+batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
 d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\
 \x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\
 \x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\
@@ -2253,59 +2296,60 @@ pub use __export_reflector_plugin_impl as __export_reflector_plugin;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2696] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe1\x13\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2737] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x8a\x14\x01A\x02\x01\
 A\x11\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
-ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x04js\
-on\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\x02ids\x04names\x09\
-argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\
-\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\
-\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptions\x0cinput-schemas\x05\
-extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05valueu\x04\0\x06sign\
-al\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokensw\x0dcached-tokensw\x05\
-extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09\
-reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\x01r\x02\x04seedw\
-\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefa\
-ult-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04name\
-s\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05a\
-bout\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\x08artefa\
-ct\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\
-\0\x07message\x02\x03\0\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08arte\
-fact\x02\x03\0\0\x05usage\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\
-\0\x04task\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\
-\x03\x04\0\x09tool-spec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\
-\x03\x02\x01\x05\x04\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\
-\0\x0a\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\
-\0\x09truncated\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\
-\x01p\x03\x01p\x07\x01r\x07\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-r\
-esults\x10\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\
-\x0cepisode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\
-\x04\0\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[m\
-ethod]episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[me\
-thod]episode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\
-\x01@\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\
-\x01@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.tu\
-rns\x01\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\
-\x1e\x01@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01\
-@\x01\x04self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01\
-@\x02\x04self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\
-\x01@\x01\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self\
-#\x05indexy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/vie\
-w@0.1.0\x05\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\
-\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\
-\0\x16clawhost:log/log@0.1.0\x05\x09\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07messa\
-ge\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\
-\0\x05usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\
-\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavai\
-lable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01k\
-w\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemper\
-aturev\x04seed\x0c\x04stop\x0d\x05extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07\
-message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01\
-j\x01\x11\x01\x09\x01@\x01\x07request\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\
-\x01p\x12\x01j\x01\x15\x01\x09\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-\
-batch\x01\x17\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
+ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\x04text\x01s\0\x04js\
+on\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\0\x09\x01r\x04\x02\
+ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01\
+p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\
+\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdesc\
+riptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04\
+names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completi\
+on-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\
+\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04t\
+ask\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\x07context\x03\
+\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\x04\0\x0bopt\
+ion-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summarys\x08feature\
+s\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01r\x04\x04nam\
+es\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\0\x1aclaw\
+host:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\0\x07message\x02\x03\0\
+\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08artefact\x02\x03\0\0\x05usa\
+ge\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
+\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x09tool-sp\
+ec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\x03\x02\x01\x05\x04\
+\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\0\x0a\x02\x03\x02\
+\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\0\x09truncated\x01\
+s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\x01p\x03\x01p\x07\
+\x01r\x08\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-results\x10\x06fini\
+shs\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\x0cep\
+isode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\x04\0\
+\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[method]\
+episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[method]e\
+pisode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\x01@\
+\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\x01\
+@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.turns\x01\
+\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\x1e\x01\
+@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01@\x01\x04\
+self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01@\x02\x04\
+self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\x01@\x01\
+\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self#\x05inde\
+xy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/view@0.1.0\x05\
+\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
+\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16cl\
+awhost:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\
+\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05\
+usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06de\
+nied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01\
+s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01\
+ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\
+\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07\
+message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01\
+j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\
+\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-\
+batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
 d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\
 \x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\
 \x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\

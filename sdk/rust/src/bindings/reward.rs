@@ -1049,11 +1049,13 @@ pub mod exports {
                     arg0: i64,
                     arg1: *mut u8,
                     arg2: usize,
-                    arg3: i32,
+                    arg3: *mut u8,
+                    arg4: usize,
+                    arg5: i32,
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result7 = {
+                        let result14 = {
                             let base6 = arg1;
                             let len6 = arg2;
                             let mut result6 = _rt::Vec::with_capacity(len6);
@@ -1092,265 +1094,304 @@ pub mod exports {
                                 len6 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
+                            let base13 = arg3;
+                            let len13 = arg4;
+                            let mut result13 = _rt::Vec::with_capacity(len13);
+                            for i in 0..len13 {
+                                let base = base13
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e13 = {
+                                    let l7 = *base.add(0).cast::<*mut u8>();
+                                    let l8 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len9 = l8;
+                                    let bytes9 = _rt::Vec::from_raw_parts(
+                                        l7.cast(),
+                                        len9,
+                                        len9,
+                                    );
+                                    let l10 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l11 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len12 = l11;
+                                    let bytes12 = _rt::Vec::from_raw_parts(
+                                        l10.cast(),
+                                        len12,
+                                        len12,
+                                    );
+                                    (_rt::string_lift(bytes9), _rt::string_lift(bytes12))
+                                };
+                                result13.push(e13);
+                            }
+                            _rt::cabi_dealloc(
+                                base13,
+                                len13 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
                             T_::score(
                                 super::super::super::super::__with_name0::Context {
                                     seed: arg0 as u64,
                                     options: result6,
+                                    extra: result13,
                                 },
                                 super::super::super::super::__with_name1::Group::from_handle(
-                                    arg3 as u32,
+                                    arg5 as u32,
                                 ),
                             )
                         };
-                        let ptr8 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result7 {
+                        let ptr15 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result14 {
                             Ok(e) => {
-                                *ptr8.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec22 = e;
-                                let len22 = vec22.len();
-                                let layout22 = _rt::alloc::Layout::from_size_align(
-                                        vec22.len()
+                                *ptr15.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec29 = e;
+                                let len29 = vec29.len();
+                                let layout29 = _rt::alloc::Layout::from_size_align(
+                                        vec29.len()
                                             * (24 + 8 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result22, _cleanup22) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout22,
+                                let (result29, _cleanup29) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout29,
                                 );
-                                if let Some(cleanup) = _cleanup22 {
+                                if let Some(cleanup) = _cleanup29 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec22.into_iter().enumerate() {
-                                    let base = result22
+                                for (i, e) in vec29.into_iter().enumerate() {
+                                    let base = result29
                                         .add(i * (24 + 8 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         match e {
                                             Verdict::Scored(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                                 let ScoreCard {
-                                                    value: value9,
-                                                    confidence: confidence9,
-                                                    parts: parts9,
-                                                    rationale: rationale9,
-                                                    per_turn: per_turn9,
-                                                    extra: extra9,
+                                                    value: value16,
+                                                    confidence: confidence16,
+                                                    parts: parts16,
+                                                    rationale: rationale16,
+                                                    per_turn: per_turn16,
+                                                    extra: extra16,
                                                 } = e;
-                                                *base.add(8).cast::<f64>() = _rt::as_f64(value9);
-                                                *base.add(16).cast::<f64>() = _rt::as_f64(confidence9);
-                                                let vec12 = parts9;
-                                                let len12 = vec12.len();
-                                                let layout12 = _rt::alloc::Layout::from_size_align(
-                                                        vec12.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                                *base.add(8).cast::<f64>() = _rt::as_f64(value16);
+                                                *base.add(16).cast::<f64>() = _rt::as_f64(confidence16);
+                                                let vec19 = parts16;
+                                                let len19 = vec19.len();
+                                                let layout19 = _rt::alloc::Layout::from_size_align(
+                                                        vec19.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                                         8,
                                                     )
                                                     .unwrap();
-                                                let (result12, _cleanup12) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout12,
+                                                let (result19, _cleanup19) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout19,
                                                 );
-                                                if let Some(cleanup) = _cleanup12 {
+                                                if let Some(cleanup) = _cleanup19 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec12.into_iter().enumerate() {
-                                                    let base = result12
+                                                for (i, e) in vec19.into_iter().enumerate() {
+                                                    let base = result19
                                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                                     {
                                                         let super::super::super::super::__with_name0::Signal {
-                                                            name: name10,
-                                                            value: value10,
+                                                            name: name17,
+                                                            value: value17,
                                                         } = e;
-                                                        let vec11 = (name10.into_bytes()).into_boxed_slice();
-                                                        let ptr11 = vec11.as_ptr().cast::<u8>();
-                                                        let len11 = vec11.len();
-                                                        ::core::mem::forget(vec11);
+                                                        let vec18 = (name17.into_bytes()).into_boxed_slice();
+                                                        let ptr18 = vec18.as_ptr().cast::<u8>();
+                                                        let len18 = vec18.len();
+                                                        ::core::mem::forget(vec18);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len11;
-                                                        *base.add(0).cast::<*mut u8>() = ptr11.cast_mut();
+                                                            .cast::<usize>() = len18;
+                                                        *base.add(0).cast::<*mut u8>() = ptr18.cast_mut();
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<f64>() = _rt::as_f64(value10);
+                                                            .cast::<f64>() = _rt::as_f64(value17);
                                                     }
                                                 }
                                                 *base
                                                     .add(24 + 1 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len12;
-                                                *base.add(24).cast::<*mut u8>() = result12;
-                                                let vec13 = (rationale9.into_bytes()).into_boxed_slice();
-                                                let ptr13 = vec13.as_ptr().cast::<u8>();
-                                                let len13 = vec13.len();
-                                                ::core::mem::forget(vec13);
-                                                *base
-                                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len13;
-                                                *base
-                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr13.cast_mut();
-                                                let vec14 = <_ as Into<_rt::Vec<_>>>::into(per_turn9)
-                                                    .into_boxed_slice();
-                                                let ptr14 = vec14.as_ptr().cast::<u8>();
-                                                let len14 = vec14.len();
-                                                ::core::mem::forget(vec14);
-                                                *base
-                                                    .add(24 + 5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len14;
-                                                *base
-                                                    .add(24 + 4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr14.cast_mut();
-                                                let vec18 = extra9;
-                                                let len18 = vec18.len();
-                                                let layout18 = _rt::alloc::Layout::from_size_align(
-                                                        vec18.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                        ::core::mem::size_of::<*const u8>(),
-                                                    )
-                                                    .unwrap();
-                                                let (result18, _cleanup18) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout18,
-                                                );
-                                                if let Some(cleanup) = _cleanup18 {
-                                                    cleanup.forget();
-                                                }
-                                                for (i, e) in vec18.into_iter().enumerate() {
-                                                    let base = result18
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                                    {
-                                                        let (t15_0, t15_1) = e;
-                                                        let vec16 = (t15_0.into_bytes()).into_boxed_slice();
-                                                        let ptr16 = vec16.as_ptr().cast::<u8>();
-                                                        let len16 = vec16.len();
-                                                        ::core::mem::forget(vec16);
-                                                        *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len16;
-                                                        *base.add(0).cast::<*mut u8>() = ptr16.cast_mut();
-                                                        let vec17 = (t15_1.into_bytes()).into_boxed_slice();
-                                                        let ptr17 = vec17.as_ptr().cast::<u8>();
-                                                        let len17 = vec17.len();
-                                                        ::core::mem::forget(vec17);
-                                                        *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len17;
-                                                        *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr17.cast_mut();
-                                                    }
-                                                }
-                                                *base
-                                                    .add(24 + 7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len18;
-                                                *base
-                                                    .add(24 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result18;
-                                            }
-                                            Verdict::NotApplicable(e) => {
-                                                *base.add(0).cast::<u8>() = (1i32) as u8;
-                                                let vec19 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr19 = vec19.as_ptr().cast::<u8>();
-                                                let len19 = vec19.len();
-                                                ::core::mem::forget(vec19);
-                                                *base
-                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len19;
-                                                *base.add(8).cast::<*mut u8>() = ptr19.cast_mut();
-                                            }
-                                            Verdict::Failed(e) => {
-                                                *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                let vec20 = (e.into_bytes()).into_boxed_slice();
+                                                *base.add(24).cast::<*mut u8>() = result19;
+                                                let vec20 = (rationale16.into_bytes()).into_boxed_slice();
                                                 let ptr20 = vec20.as_ptr().cast::<u8>();
                                                 let len20 = vec20.len();
                                                 ::core::mem::forget(vec20);
                                                 *base
-                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len20;
-                                                *base.add(8).cast::<*mut u8>() = ptr20.cast_mut();
-                                            }
-                                            Verdict::Other(e) => {
-                                                *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                let vec21 = (e.into_bytes()).into_boxed_slice();
+                                                *base
+                                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr20.cast_mut();
+                                                let vec21 = <_ as Into<_rt::Vec<_>>>::into(per_turn16)
+                                                    .into_boxed_slice();
                                                 let ptr21 = vec21.as_ptr().cast::<u8>();
                                                 let len21 = vec21.len();
                                                 ::core::mem::forget(vec21);
                                                 *base
-                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .add(24 + 5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len21;
-                                                *base.add(8).cast::<*mut u8>() = ptr21.cast_mut();
+                                                *base
+                                                    .add(24 + 4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr21.cast_mut();
+                                                let vec25 = extra16;
+                                                let len25 = vec25.len();
+                                                let layout25 = _rt::alloc::Layout::from_size_align(
+                                                        vec25.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result25, _cleanup25) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout25,
+                                                );
+                                                if let Some(cleanup) = _cleanup25 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec25.into_iter().enumerate() {
+                                                    let base = result25
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t22_0, t22_1) = e;
+                                                        let vec23 = (t22_0.into_bytes()).into_boxed_slice();
+                                                        let ptr23 = vec23.as_ptr().cast::<u8>();
+                                                        let len23 = vec23.len();
+                                                        ::core::mem::forget(vec23);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len23;
+                                                        *base.add(0).cast::<*mut u8>() = ptr23.cast_mut();
+                                                        let vec24 = (t22_1.into_bytes()).into_boxed_slice();
+                                                        let ptr24 = vec24.as_ptr().cast::<u8>();
+                                                        let len24 = vec24.len();
+                                                        ::core::mem::forget(vec24);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len24;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr24.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(24 + 7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len25;
+                                                *base
+                                                    .add(24 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result25;
+                                            }
+                                            Verdict::NotApplicable(e) => {
+                                                *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                let vec26 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr26 = vec26.as_ptr().cast::<u8>();
+                                                let len26 = vec26.len();
+                                                ::core::mem::forget(vec26);
+                                                *base
+                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len26;
+                                                *base.add(8).cast::<*mut u8>() = ptr26.cast_mut();
+                                            }
+                                            Verdict::Failed(e) => {
+                                                *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                let vec27 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr27 = vec27.as_ptr().cast::<u8>();
+                                                let len27 = vec27.len();
+                                                ::core::mem::forget(vec27);
+                                                *base
+                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len27;
+                                                *base.add(8).cast::<*mut u8>() = ptr27.cast_mut();
+                                            }
+                                            Verdict::Other(e) => {
+                                                *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                let vec28 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr28 = vec28.as_ptr().cast::<u8>();
+                                                let len28 = vec28.len();
+                                                ::core::mem::forget(vec28);
+                                                *base
+                                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len28;
+                                                *base.add(8).cast::<*mut u8>() = ptr28.cast_mut();
                                             }
                                         }
                                     }
                                 }
-                                *ptr8
+                                *ptr15
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len22;
-                                *ptr8
+                                    .cast::<usize>() = len29;
+                                *ptr15
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result22;
+                                    .cast::<*mut u8>() = result29;
                             }
                             Err(e) => {
-                                *ptr8.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr15.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     RewardError::InvalidInput(e) => {
-                                        *ptr8
+                                        *ptr15
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec23 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr23 = vec23.as_ptr().cast::<u8>();
-                                        let len23 = vec23.len();
-                                        ::core::mem::forget(vec23);
-                                        *ptr8
+                                        let vec30 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr30 = vec30.as_ptr().cast::<u8>();
+                                        let len30 = vec30.len();
+                                        ::core::mem::forget(vec30);
+                                        *ptr15
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len23;
-                                        *ptr8
+                                            .cast::<usize>() = len30;
+                                        *ptr15
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr23.cast_mut();
+                                            .cast::<*mut u8>() = ptr30.cast_mut();
                                     }
                                     RewardError::Judge(e) => {
-                                        *ptr8
+                                        *ptr15
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec24 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr24 = vec24.as_ptr().cast::<u8>();
-                                        let len24 = vec24.len();
-                                        ::core::mem::forget(vec24);
-                                        *ptr8
+                                        let vec31 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr31 = vec31.as_ptr().cast::<u8>();
+                                        let len31 = vec31.len();
+                                        ::core::mem::forget(vec31);
+                                        *ptr15
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len24;
-                                        *ptr8
+                                            .cast::<usize>() = len31;
+                                        *ptr15
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr24.cast_mut();
+                                            .cast::<*mut u8>() = ptr31.cast_mut();
                                     }
                                     RewardError::InvalidOption(e) => {
-                                        *ptr8
+                                        *ptr15
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec25 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr25 = vec25.as_ptr().cast::<u8>();
-                                        let len25 = vec25.len();
-                                        ::core::mem::forget(vec25);
-                                        *ptr8
+                                        let vec32 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr32 = vec32.as_ptr().cast::<u8>();
+                                        let len32 = vec32.len();
+                                        ::core::mem::forget(vec32);
+                                        *ptr15
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len25;
-                                        *ptr8
+                                            .cast::<usize>() = len32;
+                                        *ptr15
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr25.cast_mut();
+                                            .cast::<*mut u8>() = ptr32.cast_mut();
                                     }
                                     RewardError::Other(e) => {
-                                        *ptr8
+                                        *ptr15
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec26 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr26 = vec26.as_ptr().cast::<u8>();
-                                        let len26 = vec26.len();
-                                        ::core::mem::forget(vec26);
-                                        *ptr8
+                                        let vec33 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr33 = vec33.as_ptr().cast::<u8>();
+                                        let len33 = vec33.len();
+                                        ::core::mem::forget(vec33);
+                                        *ptr15
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len26;
-                                        *ptr8
+                                            .cast::<usize>() = len33;
+                                        *ptr15
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr26.cast_mut();
+                                            .cast::<*mut u8>() = ptr33.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr8
+                        ptr15
                     }
                 }
                 #[doc(hidden)]
@@ -1525,8 +1566,8 @@ pub mod exports {
                     /// What this reward is. Called once per component, in an instance that is thrown away.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<Description, RewardError>;
-                    /// Whether these options make sense together: their values, for the host has checked their names. Called once per run,
-                    /// before anything is played, in an instance that is thrown away. Refuse with `invalid-option`.
+                    /// Whether these options make sense together: their values, for the host has checked their names. Called before
+                    /// anything is played or judged, in an instance that is thrown away. Refuse with `invalid-option`.
                     #[allow(async_fn_in_trait)]
                     fn check(
                         options: Attributes,
@@ -1559,9 +1600,9 @@ pub mod exports {
                         $($path_to_types)*:: __post_return_check::<$ty > (arg0) } }
                         #[unsafe (export_name = "clawhost:reward/reward@0.1.0#score")]
                         unsafe extern "C" fn export_score(arg0 : i64, arg1 : * mut u8,
-                        arg2 : usize, arg3 : i32,) -> * mut u8 { unsafe {
-                        $($path_to_types)*:: _export_score_cabi::<$ty > (arg0, arg1,
-                        arg2, arg3) } } #[unsafe (export_name =
+                        arg2 : usize, arg3 : * mut u8, arg4 : usize, arg5 : i32,) -> *
+                        mut u8 { unsafe { $($path_to_types)*:: _export_score_cabi::<$ty >
+                        (arg0, arg1, arg2, arg3, arg4, arg5) } } #[unsafe (export_name =
                         "cabi_post_clawhost:reward/reward@0.1.0#score")] unsafe extern
                         "C" fn _post_return_score(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_score::<$ty > (arg0) } } };
@@ -1660,60 +1701,61 @@ macro_rules! __export_reward_plugin_impl {
         =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:reward-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3240] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3281] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xa4\x18\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xcd\x18\x01A\x02\x01\
 A\x16\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
-ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x04js\
-on\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\x02ids\x04names\x09\
-argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\
-\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\
-\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptions\x0cinput-schemas\x05\
-extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05valueu\x04\0\x06sign\
-al\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokensw\x0dcached-tokensw\x05\
-extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09\
-reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\x01r\x02\x04seedw\
-\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefa\
-ult-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04name\
-s\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05a\
-bout\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\x08artefa\
-ct\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\
-\0\x07message\x02\x03\0\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08arte\
-fact\x02\x03\0\0\x05usage\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\
-\0\x04task\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\
-\x03\x04\0\x09tool-spec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\
-\x03\x02\x01\x05\x04\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\
-\0\x0a\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\
-\0\x09truncated\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\
-\x01p\x03\x01p\x07\x01r\x07\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-r\
-esults\x10\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\
-\x0cepisode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\
-\x04\0\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[m\
-ethod]episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[me\
-thod]episode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\
-\x01@\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\
-\x01@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.tu\
-rns\x01\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\
-\x1e\x01@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01\
-@\x01\x04self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01\
-@\x02\x04self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\
-\x01@\x01\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self\
-#\x05indexy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/vie\
-w@0.1.0\x05\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\
-\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\
-\0\x16clawhost:log/log@0.1.0\x05\x09\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07messa\
-ge\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\
-\0\x05usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\
-\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavai\
-lable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01k\
-w\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemper\
-aturev\x04seed\x0c\x04stop\x0d\x05extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07\
-message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01\
-j\x01\x11\x01\x09\x01@\x01\x07request\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\
-\x01p\x12\x01j\x01\x15\x01\x09\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-\
-batch\x01\x17\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
+ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\x04text\x01s\0\x04js\
+on\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\0\x09\x01r\x04\x02\
+ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01\
+p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\
+\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdesc\
+riptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04\
+names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completi\
+on-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\
+\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04t\
+ask\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\x07context\x03\
+\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\x04\0\x0bopt\
+ion-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summarys\x08feature\
+s\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01r\x04\x04nam\
+es\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\0\x1aclaw\
+host:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\0\x07message\x02\x03\0\
+\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08artefact\x02\x03\0\0\x05usa\
+ge\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
+\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x09tool-sp\
+ec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\x03\x02\x01\x05\x04\
+\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\0\x0a\x02\x03\x02\
+\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\0\x09truncated\x01\
+s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\x01p\x03\x01p\x07\
+\x01r\x08\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-results\x10\x06fini\
+shs\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\x0cep\
+isode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\x04\0\
+\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[method]\
+episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[method]e\
+pisode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\x01@\
+\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\x01\
+@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.turns\x01\
+\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\x1e\x01\
+@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01@\x01\x04\
+self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01@\x02\x04\
+self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\x01@\x01\
+\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self#\x05inde\
+xy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/view@0.1.0\x05\
+\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
+\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16cl\
+awhost:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\
+\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05\
+usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06de\
+nied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01\
+s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01\
+ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\
+\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07\
+message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01\
+j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\
+\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-\
+batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
 d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\
 \x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\
 \x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\
@@ -1749,59 +1791,60 @@ pub use __export_reward_plugin_impl as __export_reward_plugin;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2690] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xde\x13\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2731] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x87\x14\x01A\x02\x01\
 A\x11\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
-ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x04js\
-on\x01s\0\x04blob\x01\x08\0\x04\0\x04part\x03\0\x09\x01r\x03\x02ids\x04names\x09\
-argumentss\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01p\x0c\x01ks\x01r\x06\x04role\
-\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\x06origin\x03\x05extra\x06\
-\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdescriptions\x0cinput-schemas\x05\
-extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04names\x05valueu\x04\0\x06sign\
-al\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completion-tokensw\x0dcached-tokensw\x05\
-extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\x02ids\x05splits\x05inputs\x09\
-reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04task\x03\0\x19\x01r\x02\x04seedw\
-\x07options\x06\x04\0\x07context\x03\0\x1b\x01r\x04\x04names\x07summarys\x0ddefa\
-ult-values\x05extra\x06\x04\0\x0boption-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04name\
-s\x07versions\x07summarys\x08features\x18\x07options\x1f\x05extra\x06\x04\0\x05a\
-bout\x03\0\x20\x01p}\x01r\x03\x04names\x0amedia-types\x05bytes\"\x04\0\x08artefa\
-ct\x03\0#\x03\0\x1aclawhost:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\
-\0\x07message\x02\x03\0\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08arte\
-fact\x02\x03\0\0\x05usage\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\
-\0\x04task\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\
-\x03\x04\0\x09tool-spec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\
-\x03\x02\x01\x05\x04\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\
-\0\x0a\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\
-\0\x09truncated\x01s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\
-\x01p\x03\x01p\x07\x01r\x07\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-r\
-esults\x10\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\
-\x0cepisode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\
-\x04\0\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[m\
-ethod]episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[me\
-thod]episode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\
-\x01@\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\
-\x01@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.tu\
-rns\x01\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\
-\x1e\x01@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01\
-@\x01\x04self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01\
-@\x02\x04self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\
-\x01@\x01\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self\
-#\x05indexy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/vie\
-w@0.1.0\x05\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\
-\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\
-\0\x16clawhost:log/log@0.1.0\x05\x09\x01B\x1a\x02\x03\x02\x01\x02\x04\0\x07messa\
-ge\x03\0\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\
-\0\x05usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\
-\x06denied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavai\
-lable\x01s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01k\
-w\x01ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemper\
-aturev\x04seed\x0c\x04stop\x0d\x05extra\x07\x04\0\x07request\x03\0\x0e\x01r\x04\x07\
-message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x10\x01\
-j\x01\x11\x01\x09\x01@\x01\x07request\x0f\0\x12\x04\0\x08complete\x01\x13\x01p\x0f\
-\x01p\x12\x01j\x01\x15\x01\x09\x01@\x01\x08requests\x14\0\x16\x04\0\x0ecomplete-\
-batch\x01\x17\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
+ts\x0amedia-types\x04sizew\x04\0\x04blob\x03\0\x07\x01q\x04\x04text\x01s\0\x04js\
+on\x01s\0\x04blob\x01\x08\0\x05other\x01s\0\x04\0\x04part\x03\0\x09\x01r\x04\x02\
+ids\x04names\x09argumentss\x05extra\x06\x04\0\x09tool-call\x03\0\x0b\x01p\x0a\x01\
+p\x0c\x01ks\x01r\x06\x04role\x01\x05parts\x0d\x0atool-calls\x0e\x0ctool-call-id\x0f\
+\x06origin\x03\x05extra\x06\x04\0\x07message\x03\0\x10\x01r\x04\x04names\x0bdesc\
+riptions\x0cinput-schemas\x05extra\x06\x04\0\x09tool-spec\x03\0\x12\x01r\x02\x04\
+names\x05valueu\x04\0\x06signal\x03\0\x14\x01r\x04\x0dprompt-tokensw\x11completi\
+on-tokensw\x0dcached-tokensw\x05extra\x06\x04\0\x05usage\x03\0\x16\x01ps\x01r\x06\
+\x02ids\x05splits\x05inputs\x09reference\x0f\x04tags\x18\x05extra\x06\x04\0\x04t\
+ask\x03\0\x19\x01r\x03\x04seedw\x07options\x06\x05extra\x06\x04\0\x07context\x03\
+\0\x1b\x01r\x04\x04names\x07summarys\x0ddefault-values\x05extra\x06\x04\0\x0bopt\
+ion-spec\x03\0\x1d\x01p\x1e\x01r\x06\x04names\x07versions\x07summarys\x08feature\
+s\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01r\x04\x04nam\
+es\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\0\x1aclaw\
+host:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\0\x07message\x02\x03\0\
+\0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08artefact\x02\x03\0\0\x05usa\
+ge\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
+\x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x09tool-sp\
+ec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\x03\x02\x01\x05\x04\
+\0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\0\x0a\x02\x03\x02\
+\x01\x07\x04\0\x0aattributes\x03\0\x0c\x01q\x04\x0aterminated\0\0\x09truncated\x01\
+s\0\x06failed\x01s\0\x05other\x01s\0\x04\0\x06ending\x03\0\x0e\x01p\x03\x01p\x07\
+\x01r\x08\x05indexy\x0bobservation\x10\x06action\x03\x0ctool-results\x10\x06fini\
+shs\x07signals\x11\x05usage\x0b\x05extra\x0d\x04\0\x04turn\x03\0\x12\x04\0\x0cep\
+isode-view\x03\x01\x04\0\x05group\x03\x01\x01h\x14\x01@\x01\x04self\x16\0s\x04\0\
+\x17[method]episode-view.id\x01\x17\x01@\x01\x04self\x16\0\x01\x04\0\x19[method]\
+episode-view.task\x01\x18\x01p\x05\x01@\x01\x04self\x16\0\x19\x04\0\x1a[method]e\
+pisode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\x01@\
+\x01\x04self\x16\0y\x04\0\x1f[method]episode-view.turn-count\x01\x1b\x01p\x13\x01\
+@\x03\x04self\x16\x05starty\x05county\0\x1c\x04\0\x1a[method]episode-view.turns\x01\
+\x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\x1e\x01\
+@\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01@\x01\x04\
+self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01@\x02\x04\
+self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\x01@\x01\
+\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self#\x05inde\
+xy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/view@0.1.0\x05\
+\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
+\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16cl\
+awhost:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\
+\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05\
+usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06de\
+nied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01\
+s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01\
+ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\
+\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07\
+message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01\
+j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\
+\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-\
+batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
 d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\
 \x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\
 \x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\
