@@ -30,6 +30,8 @@ pub(crate) struct Counting {
     pub(crate) description: EnvironmentDescription,
     pub(crate) turns: u32,
     pub(crate) tasks: u64,
+    /// Whether its tasks cannot be read.
+    pub(crate) unreadable: bool,
     /// Of ten episodes, so many fail in their first step.
     pub(crate) failing: u64,
     /// When so many have begun, the run is stopped.
@@ -62,6 +64,7 @@ impl Default for Counting {
             },
             turns: 3,
             tasks: 1000,
+            unreadable: false,
             failing: 0,
             cancel_at: None,
             begun: AtomicU64::new(0),
@@ -80,6 +83,9 @@ impl Environment for Counting {
     }
 
     async fn tasks(&self, _: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        if self.unreadable {
+            return Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "no list today"));
+        }
         let end = self.tasks.min(offset + u64::from(limit));
         let task = |position| Task {
             id: format!("t{position}"),

@@ -241,6 +241,9 @@ async fn tasks_run_out_go_round_or_are_missing() {
     let none = Counting { tasks: 0, ..Counting::default() };
     let error = play(plan(7), none, vec![]).await.report.unwrap_err();
     assert!(error.to_string().contains("gives no tasks in split `train`"), "{error}");
+    let unreadable = Counting { unreadable: true, ..Counting::default() };
+    let error = play(plan(7), unreadable, vec![]).await.report.unwrap_err();
+    assert!(error.to_string().contains("the tasks cannot be read: plugin(error): no list today"), "{error}");
     let split = Plan { split: Some("trial".into()), ..plan(1) };
     let error = play(split, Counting::default(), vec![]).await.report.unwrap_err();
     assert!(error.to_string().contains("no split `trial`; it has train"), "{error}");

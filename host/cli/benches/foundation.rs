@@ -95,7 +95,7 @@ async fn loading() {
         host.environment("env_guess", &bytes, ModelGrants::default()).await.unwrap();
         cold.push(began.elapsed());
     }
-    row("load, compiling (env-guess, 100 KiB)", 1, cold, false);
+    row("load, compiling (env-guess)", 1, cold, false);
     let mut cached = Vec::new();
     for _ in 0..ROUNDS {
         let began = Instant::now();

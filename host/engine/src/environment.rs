@@ -35,9 +35,6 @@ impl std::fmt::Debug for EnvironmentPlugin {
     }
 }
 
-/// Bytes of a plugin's own words that a message shows.
-const SAID: usize = 2000;
-
 /// Which case it is, and what it says.
 fn case_and_text(error: wit::EnvError) -> (&'static str, String) {
     match error {
@@ -106,7 +103,6 @@ impl EnvironmentPlugin {
     /// # Errors
     /// They do not, in the plugin's own words; or it does not answer.
     pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
-        let name = || self.identity.name.clone();
         let asked = async {
             let limits = &self.host.limits.describe;
             let (mut place, guest) = self.instance("check", limits, 0, Arc::default()).await?;
@@ -115,14 +111,8 @@ impl EnvironmentPlugin {
             let answer = call::within(deadline, call).await;
             call::end(&mut place.store, &self.identity, answer)
         };
-        match asked.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                let message = clawhost_core::escaped(&case_and_text(error).1, SAID);
-                Err(EngineError::Options { name: name(), message })
-            }
-            Err(failure) => Err(EngineError::NoAnswer { name: name(), export: "check", failure }),
-        }
+        let answered = asked.await.map(|answer| answer.map_err(|error| case_and_text(error).1));
+        EngineError::of_check(&self.identity.name, answered)
     }
 
     fn check(&self, export: &'static str) -> Check<'_> {

@@ -139,3 +139,18 @@ pub enum EngineError {
     #[error("the engine cannot be set up: {0}; if address space is limited, use --on-demand")]
     SetUp(String),
 }
+
+/// Bytes of a plugin's own words that a message shows.
+const SAID: usize = 2000;
+
+impl EngineError {
+    /// What a plugin's answer to `check` comes to: nothing, a refusal in its own words, or no answer.
+    pub(crate) fn of_check(name: &str, answered: Result<Result<(), String>, Failure>) -> Result<(), Self> {
+        let name = name.to_owned();
+        match answered {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(said)) => Err(Self::Options { name, message: clawhost_core::escaped(&said, SAID) }),
+            Err(failure) => Err(Self::NoAnswer { name, export: "check", failure }),
+        }
+    }
+}

@@ -79,9 +79,6 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
 /// What wasmtime says of a component that wants more than a slot of the pool has.
 const POOL_EXCEEDED: &str = "exceeds the configured maximum";
 
-/// Kept in the place of compiled code for a component that does not fit the pool.
-const MISFIT: &[u8] = b"does not fit the pool";
-
 impl Host {
     /// Sets up the engines.
     ///
@@ -187,34 +184,18 @@ impl Host {
         let outline = self.outline(name, bytes)?;
         outline.expect(name, wanted)?;
         let small = bytes.len() <= self.0.limits.pooled_component_bytes;
-        let pooled = self.0.pooled.as_ref().filter(|pooled| small && !self.is_known_misfit(pooled, &outline));
+        let pooled = self.0.pooled.as_ref().filter(|_| small);
         let fits = pooled.map(|pooled| (pooled, self.component(pooled, name, &outline, bytes)));
         let (bench, component) = match fits {
             Some((pooled, Ok(component))) => (pooled, component),
             // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
-            refused => {
-                let component = self.component(&self.0.on_demand, name, &outline, bytes)?;
-                // Compiling for the pool again, to learn the same, would cost seconds for an interpreter. What failed for
-                // another reason is tried again.
-                if let (Some((pooled, Err(why))), Some(cache)) = (refused, &self.0.cache)
-                    && why.to_string().contains(POOL_EXCEEDED)
-                {
-                    cache.put(&outline.digest, &pooled.fingerprint, MISFIT);
-                }
-                (&self.0.on_demand, component)
-            }
+            _ => (&self.0.on_demand, self.component(&self.0.on_demand, name, &outline, bytes)?),
         };
         let pre = bench
             .linker
             .instantiate_pre(&component)
             .map_err(|error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") })?;
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
-    }
-
-    /// Whether an earlier host found that this component does not fit the pool.
-    fn is_known_misfit(&self, pooled: &Bench, outline: &ComponentOutline) -> bool {
-        let kept = self.0.cache.as_ref().and_then(|cache| cache.get(&outline.digest, &pooled.fingerprint));
-        kept.as_deref() == Some(MISFIT)
     }
 
     /// The compiled component: from the cache if this host wrote it there, else compiled and kept.
@@ -234,9 +215,15 @@ impl Host {
             let loaded = unsafe { Component::deserialize(&bench.engine, artefact) };
             match loaded {
                 Ok(component) => return Ok(component),
+                // Both benches share what is compiled. Compiling for the pool again, to learn the same, would cost seconds
+                // for an interpreter.
+                Err(error) if format!("{error:#}").contains(POOL_EXCEEDED) => {
+                    return Err(EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") });
+                }
                 Err(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
             }
         }
+        tracing::debug!(name, "compiling");
         let component = Component::from_binary(&bench.engine, bytes)
             .map_err(|error| EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") })?;
         if let Some(cache) = &self.0.cache {

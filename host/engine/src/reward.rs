@@ -38,9 +38,6 @@ impl std::fmt::Debug for RewardPlugin {
     }
 }
 
-/// Bytes of a plugin's own words that a message shows.
-const SAID: usize = 2000;
-
 /// Which case it is, and what it says.
 fn case_and_text(error: wit::RewardError) -> (&'static str, String) {
     match error {
@@ -112,7 +109,6 @@ impl RewardPlugin {
     /// # Errors
     /// They do not, in the plugin's own words; or it does not answer.
     pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
-        let name = || self.identity.name.clone();
         let asked = async {
             let limits = &self.host.limits.describe;
             let (mut place, guest) = self.instance("check", limits, 0, Arc::default(), &[]).await?;
@@ -121,14 +117,8 @@ impl RewardPlugin {
             let answer = call::within(deadline, call).await;
             call::end(&mut place.store, &self.identity, answer)
         };
-        match asked.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                let message = clawhost_core::escaped(&case_and_text(error).1, SAID);
-                Err(EngineError::Options { name: name(), message })
-            }
-            Err(failure) => Err(EngineError::NoAnswer { name: name(), export: "check", failure }),
-        }
+        let answered = asked.await.map(|answer| answer.map_err(|error| case_and_text(error).1));
+        EngineError::of_check(&self.identity.name, answered)
     }
 
     async fn instance(

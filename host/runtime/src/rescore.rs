@@ -9,8 +9,8 @@ use crate::report::StopReason;
 use crate::run::{Cancel, ScoringRule};
 use crate::{RuntimeError, score};
 use clawhost_core::{
-    Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, RewardRecord, RewardScope, RewardSource, StoreError,
-    Verdict, code,
+    Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, Question, RewardRecord, RewardScope, RewardSource,
+    StoreError, Verdict, code,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -93,14 +93,20 @@ struct Tally {
     before: Vec<f64>,
 }
 
-/// A group with what was asked about it: for every reward one record per episode, none where nothing was asked.
-type Asked = (u64, Vec<Arc<Episode>>, Vec<Vec<Option<RewardRecord>>>);
+/// A group with what was asked about it: for every reward its question and one record per episode, none where nothing
+/// was asked.
+type Asked = (u64, Vec<Arc<Episode>>, Vec<(Question, Vec<Option<RewardRecord>>)>);
 
 /// Asks one reward about those episodes of a group whose question is open.
-async fn ask(rule: &ScoringRule, group: &[Arc<Episode>], again: bool, cancel: &Cancel) -> Vec<Option<RewardRecord>> {
-    let question = score::question(rule, group);
+async fn ask(
+    rule: &ScoringRule,
+    question: &Question,
+    group: &[Arc<Episode>],
+    again: bool,
+    cancel: &Cancel,
+) -> Vec<Option<RewardRecord>> {
     let open = |episode: &Arc<Episode>| {
-        again || !episode.verdicts.iter().any(|known| known.question() == question && !known.failed())
+        again || !episode.verdicts.iter().any(|known| known.question() == *question && !known.failed())
     };
     let asked: Vec<Arc<Episode>> = match rule.reward.description().scope {
         RewardScope::Each => group.iter().filter(|episode| open(episode)).cloned().collect(),
@@ -119,15 +125,8 @@ fn failed_with(record: &RewardRecord, kind: FailureKind, code: &str) -> bool {
 }
 
 /// What one reward said about one episode: what is counted, and what is to be stored.
-fn settle(
-    episode: &Episode,
-    rule: &ScoringRule,
-    group: &[Arc<Episode>],
-    record: Option<RewardRecord>,
-    tally: &mut Tally,
-) -> Option<Judged> {
-    let question = score::question(rule, group);
-    let known = episode.verdicts.iter().find(|known| known.question() == question);
+fn settle(episode: &Episode, question: &Question, record: Option<RewardRecord>, tally: &mut Tally) -> Option<Judged> {
+    let known = episode.verdicts.iter().find(|known| known.question() == *question);
     // A verdict that was given stays, whatever would be said now.
     let counted = match (&record, known) {
         (_, Some(known)) if !known.failed() => known,
@@ -200,7 +199,9 @@ pub async fn score_stored(
             judging.spawn(async move {
                 let mut records = Vec::with_capacity(rules.len());
                 for rule in &rules {
-                    records.push(ask(rule, &complete, how.again, &cancel).await);
+                    let question = score::question(rule, &complete);
+                    let of_rule = ask(rule, &question, &complete, how.again, &cancel).await;
+                    records.push((question, of_rule));
                 }
                 (index, complete, records)
             });
@@ -219,7 +220,7 @@ pub async fn score_stored(
         episodes += group.len() as u64;
         let mut judged = Vec::new();
         let mut of_group = Vec::with_capacity(rules.len());
-        for (rule, of_rule) in rules.iter().zip(records) {
+        for (question, of_rule) in records {
             let mut tally = Tally::default();
             for (episode, record) in group.iter().zip(of_rule) {
                 let spent = record.as_ref().is_some_and(|record| failed_with(record, FailureKind::Llm, code::BUDGET));
@@ -230,7 +231,7 @@ pub async fn score_stored(
                 let whole = |record: &RewardRecord| !failed_with(record, FailureKind::Cancelled, code::CANCELLED);
                 let record = record.filter(|record| whole(record) && !spent);
                 tally.before.extend(episode.reward);
-                judged.extend(settle(episode, rule, &group, record, &mut tally));
+                judged.extend(settle(episode, &question, record, &mut tally));
             }
             failures += tally.failed;
             of_group.push(tally);
