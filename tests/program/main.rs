@@ -17,6 +17,7 @@ mod stub;
 mod doctor;
 mod endpoint;
 mod refusals;
+mod replay;
 mod shop;
 
 use serde_json::Value;

@@ -142,7 +142,7 @@ impl LiveEpisode for Counted {
         })
     }
 
-    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {
+    async fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "no snapshots"))
     }
 
@@ -223,7 +223,7 @@ impl LiveEpisode for Handling {
         Ok(StepResult { observation, status, signals: vec![], artefacts: vec![] })
     }
 
-    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {
+    async fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "no snapshots"))
     }
 
@@ -400,22 +400,18 @@ impl Reward for Judge {
 /// Keeps everything in memory; may run full.
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) episodes: Mutex<Vec<Arc<Episode>>>,
-    pub(crate) finished: Mutex<Option<(serde_json::Value, BTreeMap<String, Vec<u8>>)>>,
+    pub(crate) recorded: Mutex<Vec<Recorded>>,
+    pub(crate) finished: Mutex<Option<serde_json::Value>>,
     pub(crate) full_after: Option<usize>,
 }
 
 impl Memory {
     pub(crate) fn episodes(&self) -> Vec<Arc<Episode>> {
-        self.episodes.lock().unwrap().clone()
+        self.recorded.lock().unwrap().iter().map(|recorded| recorded.episode.clone()).collect()
     }
 
     pub(crate) fn summary(&self) -> Option<serde_json::Value> {
-        self.finished.lock().unwrap().as_ref().map(|(summary, _)| summary.clone())
-    }
-
-    pub(crate) fn notes(&self) -> BTreeMap<String, Vec<u8>> {
-        self.finished.lock().unwrap().as_ref().map(|(_, notes)| notes.clone()).unwrap_or_default()
+        self.finished.lock().unwrap().clone()
     }
 }
 
@@ -425,33 +421,37 @@ impl EpisodeStore for Memory {
         Ok(())
     }
 
-    async fn append(&self, episodes: Vec<Arc<Episode>>) -> Result<(), StoreError> {
-        let mut kept = self.episodes.lock().unwrap();
+    async fn resume_run(&self, _: &RunId, again: Vec<u64>) -> Result<(), StoreError> {
+        *self.finished.lock().unwrap() = None;
+        self.recorded.lock().unwrap().retain(|recorded| !again.contains(&recorded.episode.index));
+        Ok(())
+    }
+
+    async fn append(&self, episodes: Vec<Recorded>) -> Result<(), StoreError> {
+        let mut kept = self.recorded.lock().unwrap();
         if self.full_after.is_some_and(|most| kept.len() + episodes.len() > most) {
             return Err(StoreError::Full("memory".into()));
+        }
+        for recorded in &episodes {
+            assert!(kept.iter().all(|known| known.episode.id != recorded.episode.id), "recorded twice");
         }
         kept.extend(episodes);
         Ok(())
     }
 
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
-        let mut kept = self.episodes.lock().unwrap();
+        let mut kept = self.recorded.lock().unwrap();
         for Judged { episode, record, .. } in judged {
-            let place = kept.iter_mut().find(|known| known.id == episode).unwrap();
-            let place = Arc::make_mut(place);
+            let place = kept.iter_mut().find(|known| known.episode.id == episode).unwrap();
+            let place = Arc::make_mut(&mut place.episode);
             record.admit(&mut place.verdicts);
             place.reward = effective_reward(&place.verdicts);
         }
         Ok(())
     }
 
-    async fn finish_run(
-        &self,
-        _: &RunId,
-        summary: &serde_json::Value,
-        notes: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<(), StoreError> {
-        *self.finished.lock().unwrap() = Some((summary.clone(), notes.clone()));
+    async fn finish_run(&self, _: &RunId, summary: &serde_json::Value) -> Result<(), StoreError> {
+        *self.finished.lock().unwrap() = Some(summary.clone());
         Ok(())
     }
 }

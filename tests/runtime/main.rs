@@ -26,6 +26,7 @@ fn plan(episodes: u64) -> Plan {
         split: None,
         options: vec![],
         max_turns: 8,
+        branch_at: None,
         episode_bytes: 1 << 20,
         failure_budget: 0.1,
     }
@@ -250,12 +251,14 @@ async fn tasks_run_out_go_round_or_are_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notes_are_merged_in_episode_order_whoever_ran_first() {
+async fn every_episode_is_recorded_with_the_notes_of_its_own_instance() {
     for concurrency in [1, 16] {
         let played = play(Plan { concurrency, ..plan(20) }, Counting::default(), vec![]).await;
         played.report.unwrap();
-        assert_eq!(played.store.notes().get("last"), Some(&b"19".to_vec()));
-        assert_eq!(played.store.notes().get("odd"), None, "deleted by the last episode");
+        for recorded in played.store.recorded.lock().unwrap().iter() {
+            let index = recorded.episode.index.to_string().into_bytes();
+            assert_eq!(recorded.notes.get("last"), Some(&Some(index)));
+        }
     }
 }
 

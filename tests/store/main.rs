@@ -9,7 +9,8 @@
 )]
 
 use clawhost_core::{
-    Digest, Episode, EpisodeId, EpisodeStore as _, Judged, RewardRecord, RunId, RunRecord, StateId, StoreError, Verdict,
+    Digest, Episode, EpisodeId, EpisodeStore as _, Judged, Recorded, RewardRecord, RunId, RunRecord, StateId,
+    StoreError, Verdict,
 };
 use clawhost_store::{FILE, Filter, Reader, SCHEMA, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -21,20 +22,31 @@ fn golden(name: &str) -> Episode {
     serde_json::from_str(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap()
 }
 
-fn episode(run: &str, index: u64) -> Arc<Episode> {
+fn episode(run: &str, index: u64) -> Episode {
     let base = golden(if index.is_multiple_of(2) { "episode-1.json" } else { "episode-1-failed.json" });
-    Arc::new(Episode { run: RunId(run.into()), id: EpisodeId(format!("ep-{index:04}")), index, ..base })
+    Episode { run: RunId(run.into()), id: EpisodeId(format!("ep-{index:04}")), index, ..base }
+}
+
+fn recorded(run: &str, index: u64) -> Recorded {
+    Recorded { episode: Arc::new(episode(run, index)), notes: BTreeMap::new() }
+}
+
+/// An episode that wrote or deleted a note.
+fn noting(run: &str, index: u64, key: &str, value: Option<&str>) -> Recorded {
+    let value = value.map(|text| text.as_bytes().to_vec());
+    Recorded { notes: BTreeMap::from([(key.to_owned(), value)]), ..recorded(run, index) }
 }
 
 fn run(id: &str) -> RunRecord {
     let state_id: StateId = golden("episode-1.json").state_id;
-    RunRecord { id: RunId(id.into()), state_id, config: serde_json::json!({"seed": 7}), created_at: 1 }
+    let digest = Digest::of(b"configuration");
+    RunRecord { id: RunId(id.into()), state_id, config: serde_json::json!({"seed": 7}), digest, created_at: 1 }
 }
 
 async fn filled(folder: &Path, run_id: &str, count: u64) -> Store {
     let store = Store::open(folder, StoreOptions::default()).unwrap();
     store.begin_run(&run(run_id)).await.unwrap();
-    store.append((0..count).map(|index| episode(run_id, index)).collect()).await.unwrap();
+    store.append((0..count).map(|index| recorded(run_id, index)).collect()).await.unwrap();
     store
 }
 
@@ -42,12 +54,11 @@ async fn filled(folder: &Path, run_id: &str, count: u64) -> Store {
 async fn what_was_appended_reads_back_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
-    let notes = BTreeMap::from([("key".to_owned(), b"value".to_vec())]);
-    store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0}), &notes).await.unwrap();
+    store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0})).await.unwrap();
     let reader = Reader::open(folder.path()).unwrap();
     for index in 0..4 {
         let read = reader.episode(&format!("run-a/ep-{index:04}")).unwrap().unwrap();
-        assert_eq!(read, *episode("run-a", index), "verdicts, failures, journal and all");
+        assert_eq!(read, episode("run-a", index), "verdicts, failures, journal and all");
     }
     assert_eq!(reader.episode("ep-9999").unwrap(), None);
     let rows = reader.episodes(&Filter::default()).unwrap();
@@ -55,7 +66,45 @@ async fn what_was_appended_reads_back_as_it_was() {
     assert_eq!(rows[1].ending, "failed: limit(fuel)");
     let runs = reader.runs(None).unwrap();
     assert_eq!(runs[0].summary.as_ref().unwrap()["reward_mean"], 1.0);
-    assert_eq!(reader.notes("run-a").unwrap(), [("key".to_owned(), b"value".to_vec())]);
+}
+
+#[tokio::test]
+async fn notes_are_merged_in_the_order_of_the_plan_whoever_ran_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 0).await;
+    let later = vec![noting("run-a", 3, "kept", Some("third")), noting("run-a", 4, "gone", None)];
+    store.append(later).await.unwrap();
+    let earlier = vec![noting("run-a", 1, "kept", Some("first")), noting("run-a", 2, "gone", Some("second"))];
+    store.append(earlier).await.unwrap();
+    let finish = async || store.finish_run(&RunId("run-a".into()), &serde_json::json!({})).await.unwrap();
+    finish().await;
+    let notes = || Reader::open(folder.path()).unwrap().notes("run-a").unwrap();
+    assert_eq!(notes(), [("kept".to_owned(), b"third".to_vec())]);
+    // Taken up again without its last writers, it merges anew.
+    store.resume_run(&RunId("run-a".into()), vec![3, 4]).await.unwrap();
+    finish().await;
+    assert_eq!(notes(), [("gone".to_owned(), b"second".to_vec()), ("kept".to_owned(), b"first".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_run_that_did_not_end_is_found_by_its_digest_and_taken_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 4).await;
+    store.begin_run(&run("run-b")).await.unwrap();
+    let unfinished = |digest: &[u8]| Reader::open(folder.path()).unwrap().unfinished(&Digest::of(digest)).unwrap();
+    assert_eq!(unfinished(b"configuration"), ["run-b", "run-a"], "newest first");
+    assert!(unfinished(b"another").is_empty());
+    let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary).await.unwrap();
+    finish("run-a", serde_json::json!({"stopped": null})).await;
+    finish("run-b", serde_json::json!({"stopped": "cancelled"})).await;
+    assert_eq!(unfinished(b"configuration"), ["run-b"], "one that was stopped did not end");
+    // What is forgotten is gone with its verdicts, and may be recorded anew.
+    store.resume_run(&RunId("run-a".into()), vec![2]).await.unwrap();
+    assert_eq!(unfinished(b"configuration"), ["run-b", "run-a"]);
+    assert_eq!(Reader::open(folder.path()).unwrap().episode("run-a/ep-0002").unwrap(), None);
+    store.append(vec![recorded("run-a", 2)]).await.unwrap();
+    let again = Reader::open(folder.path()).unwrap().episode("run-a/ep-0002").unwrap().unwrap();
+    assert_eq!(again, episode("run-a", 2), "verdicts and all, none twice");
 }
 
 #[tokio::test]
@@ -82,11 +131,11 @@ async fn a_batch_is_recorded_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 2).await;
     // The second of these is there already.
-    let batch = vec![episode("run-a", 7), episode("run-a", 1), episode("run-a", 8)];
+    let batch = vec![recorded("run-a", 7), recorded("run-a", 1), recorded("run-a", 8)];
     store.append(batch).await.unwrap_err();
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episodes(&Filter::default()).unwrap().len(), 2);
-    store.append(vec![episode("run-a", 7)]).await.unwrap();
+    store.append(vec![recorded("run-a", 7)]).await.unwrap();
     assert_eq!(reader.episodes(&Filter::default()).unwrap().len(), 3, "the store goes on");
 }
 
@@ -97,7 +146,7 @@ async fn a_bad_write_does_not_take_its_neighbours_with_it() {
     let writes: Vec<_> = (0..200)
         .map(|index| {
             let store = store.clone();
-            tokio::spawn(async move { store.append(vec![episode("run-a", index % 100)]).await.is_ok() })
+            tokio::spawn(async move { store.append(vec![recorded("run-a", index % 100)]).await.is_ok() })
         })
         .collect();
     let mut done = 0;
@@ -114,10 +163,10 @@ async fn a_full_disk_is_named_and_what_was_recorded_stays() {
     let options = StoreOptions { max_bytes: Some(256 * 1024) };
     let store = Store::open(folder.path(), options).unwrap();
     store.begin_run(&run("run-a")).await.unwrap();
-    let mut recorded = 0;
+    let mut count = 0;
     let error = loop {
-        match store.append(vec![episode("run-a", recorded)]).await {
-            Ok(()) => recorded += 1,
+        match store.append(vec![recorded("run-a", count)]).await {
+            Ok(()) => count += 1,
             Err(error) => break error,
         }
     };
@@ -125,9 +174,9 @@ async fn a_full_disk_is_named_and_what_was_recorded_stays() {
     assert!(error.to_string().contains("make room and run again"), "{error}");
     drop(store);
     let reader = Reader::open(folder.path()).unwrap();
-    assert_eq!(reader.episodes(&Filter::default()).unwrap().len() as u64, recorded);
+    assert_eq!(reader.episodes(&Filter::default()).unwrap().len() as u64, count);
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-    store.append(vec![episode("run-a", recorded)]).await.unwrap();
+    store.append(vec![recorded("run-a", count)]).await.unwrap();
 }
 
 #[test]
@@ -151,10 +200,10 @@ async fn a_locked_database_is_named() {
     let store = filled(folder.path(), "run-a", 1).await;
     let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let error = store.append(vec![episode("run-a", 5)]).await.unwrap_err();
+    let error = store.append(vec![recorded("run-a", 5)]).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked(_)), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    store.append(vec![episode("run-a", 5)]).await.unwrap();
+    store.append(vec![recorded("run-a", 5)]).await.unwrap();
 }
 
 #[tokio::test]
@@ -163,8 +212,8 @@ async fn two_writers_share_a_folder() {
     let one = filled(folder.path(), "run-a", 1).await;
     let two = filled(folder.path(), "run-b", 1).await;
     for index in 1..20 {
-        one.append(vec![episode("run-a", index)]).await.unwrap();
-        two.append(vec![episode("run-b", index)]).await.unwrap();
+        one.append(vec![recorded("run-a", index)]).await.unwrap();
+        two.append(vec![recorded("run-b", index)]).await.unwrap();
     }
     assert_eq!(Reader::open(folder.path()).unwrap().episodes(&Filter::default()).unwrap().len(), 40);
 }
@@ -224,11 +273,11 @@ async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     store.begin_run(&run("run-a")).await.unwrap();
-    let mut bare = (*episode("run-a", 0)).clone();
+    let mut bare = episode("run-a", 0);
     bare.verdicts = vec![verdict_of("first", failed()), verdict_of("second", scored(1.0))];
     bare.reward = None;
     let id = bare.id.clone();
-    store.append(vec![Arc::new(bare)]).await.unwrap();
+    store.append(vec![Recorded { episode: Arc::new(bare), notes: BTreeMap::new() }]).await.unwrap();
     let judge = async |record: RewardRecord| {
         let judged = Judged { run: RunId("run-a".into()), episode: id.clone(), record };
         store.judge(vec![judged]).await.unwrap();

@@ -12,7 +12,8 @@
 )]
 
 use clawhost_core::{
-    Attributes, Clock, Context, Environment, EpisodeStore, Message, Origin, Reward, Role, Sampling, StartParams, Task,
+    Answers, Attributes, Clock, Context, Environment, EpisodeStore, Message, Origin, Reward, Role, Sampling,
+    StartParams, Task,
 };
 use clawhost_engine::{Allocation, CacheKey, Host, HostConfig, ModelGrants};
 use clawhost_follower::Follower;
@@ -81,7 +82,7 @@ fn params(seed: u64) -> StartParams {
         tags: vec![],
         extra: vec![],
     };
-    StartParams { task, context: Context { seed, options: Attributes::new() }, max_turns: 64 }
+    StartParams { task, context: Context { seed, options: Attributes::new() }, max_turns: 64, answers: Answers::Live }
 }
 
 async fn loading() {
@@ -169,6 +170,7 @@ async fn episodes(name: &str, environment: &str, reward: Option<&str>) {
             split: None,
             options: vec![],
             max_turns: 64,
+            branch_at: None,
             episode_bytes: 1 << 20,
             failure_budget: 0.0,
         };

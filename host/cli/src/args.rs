@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Judge recorded episodes with another reward, or again where a judge had failed
     Score(Box<Score>),
+    /// Play recorded episodes again and compare every turn and verdict, byte for byte
+    Replay(Replay),
     /// Look at recorded episodes
     #[command(subcommand)]
     Episodes(Episodes),
@@ -76,6 +78,13 @@ pub(crate) struct Run {
     /// Where all chance comes from: equal seeds, equal runs
     #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 53))]
     pub(crate) seed: u64,
+    /// Let the episodes of a group share their first K turns and go their own ways from there; needs --group
+    #[arg(long, value_name = "K", requires = "group", value_parser = clap::value_parser!(u32).range(1..10_000))]
+    pub(crate) branch_at: Option<u32>,
+    /// Take a run up again that was interrupted: the same command with --resume plays what is missing. The newest
+    /// unfinished run of this configuration, or the one that is named
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) resume: Option<String>,
     /// Cut an episode short after so many turns
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_turns: u32,
@@ -173,6 +182,29 @@ pub(crate) struct Score {
     pub(crate) models: ModelOptions,
     #[command(flatten)]
     pub(crate) host: HostOptions,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct Replay {
+    /// An episode: its id, or RUN/ID
+    #[arg(value_name = "EPISODE", required_unless_present_any = ["all", "run"], conflicts_with_all = ["all", "run"])]
+    pub(crate) episode: Option<String>,
+    /// All episodes of a run
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Of which run [default: the newest]
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Groups replayed at once; never changes a result
+    #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) concurrency: u16,
+    /// Instantiate without a reserved pool: for machines with little address space
+    #[arg(long, help_heading = "Host")]
+    pub(crate) on_demand: bool,
     /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,

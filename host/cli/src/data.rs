@@ -57,6 +57,31 @@ pub(crate) fn cache(folder: &Path) -> anyhow::Result<(PathBuf, CacheKey)> {
     Ok((folder.join(CACHE), CacheKey(key)))
 }
 
+/// Files that say which process plays which run.
+const CLAIMS: &str = "playing";
+
+/// A run that this process plays. The claim ends with the process, however that ends.
+pub(crate) struct Claim {
+    _file: std::fs::File,
+}
+
+impl Claim {
+    /// None: another process plays it.
+    pub(crate) fn new(folder: &Path, run: &RunId) -> anyhow::Result<Option<Self>> {
+        let claims = folder.join(CLAIMS);
+        let unusable = |error: std::io::Error| {
+            StoreError::Other(format!("{}: {error}; choose another --data folder", claims.display()))
+        };
+        std::fs::create_dir_all(&claims).map_err(unusable)?;
+        let file = std::fs::File::create(claims.join(&run.0)).map_err(unusable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(error)) => Err(unusable(error).into()),
+        }
+    }
+}
+
 /// The machine's clock.
 pub(crate) struct SystemClock {
     started: Instant,

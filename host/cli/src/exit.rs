@@ -23,13 +23,15 @@ pub(crate) enum Exit {
     Store = 5,
     /// The token or cost budget is spent.
     ModelBudget = 6,
+    /// A replay differs from the record, or could not be made.
+    Differs = 7,
     /// Stopped by Ctrl-C; everything played was recorded.
     Interrupted = 130,
 }
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other trouble, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
-5 data folder unusable, 6 token or cost budget spent, 130 interrupted (everything played is recorded).";
+5 data folder unusable, 6 token or cost budget spent, 7 a replay differs, 130 interrupted (everything played is recorded).";
 
 /// The command line asks for something that cannot be.
 #[derive(Debug)]

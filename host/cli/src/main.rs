@@ -12,8 +12,10 @@ mod inspect;
 mod plugin;
 mod policy;
 mod progress;
+mod replay;
 mod run;
 mod score;
+mod stored;
 mod summary;
 
 use clap::Parser as _;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         args::Command::Run(options) => run::main(&arguments.common, &options),
         args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
+        args::Command::Replay(options) => replay::main(&arguments.common, &options),
         args::Command::Score(options) => score::main(&arguments.common, &options),
         args::Command::Doctor(options) => doctor::main(&arguments.common, &options),
         args::Command::Completions(options) => completions(options.shell),

@@ -3,13 +3,13 @@
 use crate::args;
 use crate::exit::UsageError;
 use crate::plugin::nearest;
-use clawhost_core::Llm;
+use clawhost_core::{Llm, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::Follower;
 use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Makes models from words, all under one budget.
@@ -42,6 +42,11 @@ impl<'a> Models<'a> {
             plain_key_for: Cell::new(None),
             spent: Arc::default(),
         }
+    }
+
+    /// Counts tokens that were paid for before.
+    pub(crate) fn paid(&self, usage: Usage) {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(usage, self.prices);
     }
 
     /// The key of an endpoint: from the file for its kind, the file for all kinds, or its variable.

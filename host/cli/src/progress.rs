@@ -39,6 +39,14 @@ impl Progress {
         Self { bar, lines: !terminal && !quiet, tally: Mutex::default() }
     }
 
+    /// Some are there already.
+    pub(crate) fn begin(&self, done: u64) {
+        self.say(&format!("{done} episodes are recorded already"));
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
+    }
+
     /// Says something without breaking the bar.
     pub(crate) fn say(&self, text: &str) {
         match &self.bar {
@@ -98,11 +106,13 @@ pub(crate) struct Count {
     bar: Option<ProgressBar>,
     lines: bool,
     total: u64,
+    done: &'static str,
     told: Mutex<Option<Instant>>,
 }
 
 impl Count {
-    pub(crate) fn new(total: u64, quiet: bool) -> Self {
+    /// `done` says what happens to the episodes, for example `judged`.
+    pub(crate) fn new(total: u64, quiet: bool, done: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !quiet).then(|| {
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
@@ -110,7 +120,7 @@ impl Count {
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, lines: !terminal && !quiet, total, told: Mutex::default() }
+        Self { bar, lines: !terminal && !quiet, total, done, told: Mutex::default() }
     }
 
     pub(crate) fn say(&self, text: &str) {
@@ -128,7 +138,7 @@ impl Count {
             let now = Instant::now();
             if done == self.total || told.is_none_or(|last| now.duration_since(last) >= PATIENCE) {
                 *told = Some(now);
-                line(&format!("{done}/{} episodes judged", self.total));
+                line(&format!("{done}/{} episodes {}", self.total, self.done));
             }
         }
     }

@@ -7,10 +7,13 @@ use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Progress;
 use crate::summary::{self, Facts};
-use clawhost_core::{Clock as _, Digest, Environment as _, Limits, Reward as _, Sampling, StoreError};
+use clawhost_core::{Clock as _, Digest, Environment as _, Episode, Limits, Reward as _, RunId, Sampling, StoreError};
 use clawhost_engine::{Allocation, ComponentOutline, Host, HostConfig, ModelGrants};
-use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, ScoringRule, play_run};
-use clawhost_store::{Store, StoreOptions};
+use clawhost_runtime::{
+    Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, ScoringRule, play_run, resume_run, run_digest,
+};
+use clawhost_store::{Filter, Reader, Store, StoreOptions};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 pub(crate) fn main(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
@@ -74,17 +77,39 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         split: options.tasks.clone(),
         options: environment_spec.options.clone(),
         max_turns: options.max_turns,
+        branch_at: options.branch_at,
         episode_bytes: host.limits().episode_bytes,
         failure_budget: options.failure_budget,
     };
-    let run = data::run_id(clock.now_ms())?;
+    let database = store.path().to_owned();
+    let identity = environment.identity().clone();
+    let ports = Ports {
+        environment: Arc::new(environment),
+        rewards: rewards.clone(),
+        policy: ChatPolicy::new(model.clone(), system_prompt.clone(), sampling),
+        store: Arc::new(store),
+        clock: clock.clone(),
+    };
+    let (run, _claim, earlier) = match &options.resume {
+        Some(name) => {
+            let (run, claim) = unfinished(&folder, &run_digest(&plan, &ports)?, name)?;
+            let earlier = earlier(&folder, &run)?;
+            progress.begin(earlier.len() as u64);
+            (run, claim, Some(earlier))
+        }
+        None => {
+            let run = data::run_id(clock.now_ms())?;
+            let claim = data::Claim::new(&folder, &run)?;
+            (run.clone(), claim.ok_or_else(|| UsageError(format!("{run} is being played already")))?, None)
+        }
+    };
     let facts = Facts {
-        environment: environment.identity().clone(),
+        environment: identity,
         rewards: rewards.clone(),
         policy: model.identity(),
         plan: plan.clone(),
         run: run.clone(),
-        database: store.path().to_owned(),
+        database,
         step_fuel: host.limits().step.fuel,
         token_limit: options.models.max_tokens_total,
         cost_limit: options.models.max_cost,
@@ -96,19 +121,18 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         "reward_rules": rewards.iter().map(summary::rule).collect::<Vec<_>>(),
         "grants": grants.names(), "system_prompt": system_prompt, "sampling": sampling, "version": env!("CARGO_PKG_VERSION"),
     });
-    let ports = Ports {
-        environment: Arc::new(environment),
-        rewards,
-        policy: ChatPolicy::new(model, system_prompt, sampling),
-        store: Arc::new(store),
-        clock: clock.clone(),
-    };
-
     let cancel = Cancel::default();
     let started = clock.now_ms();
     let began = std::time::Instant::now();
     let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
-    let report = play_run(run, plan, ports, config, &cancel, &progress).await;
+    let report = match earlier {
+        None => play_run(run, plan, ports, config, &cancel, &progress).await,
+        Some(earlier) => {
+            // What was paid for then counts to the budget of today.
+            earlier.iter().for_each(|episode| models.paid(episode.usage));
+            resume_run(run, plan, ports, earlier, &cancel, &progress).await
+        }
+    };
     stop_on_signal.abort();
     progress.finish();
     let report = report?;
@@ -120,6 +144,41 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         summary::text(&facts, &report, &spent, wall)?;
     }
     Ok(Exit::of_stop(report.stopped.as_ref()))
+}
+
+/// The run to take up again, claimed for this process.
+fn unfinished(folder: &Path, digest: &Digest, name: &str) -> anyhow::Result<(RunId, data::Claim)> {
+    let runs = Reader::open(folder)?.unfinished(digest)?;
+    let mut busy = None;
+    for run in runs.into_iter().filter(|run| name.is_empty() || run == name).map(RunId) {
+        match data::Claim::new(folder, &run)? {
+            Some(claim) => return Ok((run, claim)),
+            None => busy = Some(run),
+        }
+    }
+    let why = match busy {
+        Some(run) => format!("{run} is being played by another process; wait for it, or stop it"),
+        None if name.is_empty() => {
+            "no run of this configuration was interrupted here; without --resume a new one begins".to_owned()
+        }
+        None => format!(
+            "`{name}` is no interrupted run of this configuration; give it the command it was begun with, or see `clawhost episodes list --runs`"
+        ),
+    };
+    Err(UsageError(why).into())
+}
+
+/// What a run has recorded.
+fn earlier(folder: &Path, run: &RunId) -> anyhow::Result<Vec<EpisodeSummary>> {
+    let mut earlier = Vec::new();
+    let filter = Filter { run: Some(run.0.clone()), limit: None };
+    let each = |episode: Episode| {
+        earlier.push(EpisodeSummary::of(&episode));
+        Ok::<_, std::convert::Infallible>(())
+    };
+    // The second result is of `each`, which cannot fail.
+    let _ = Reader::open(folder)?.export(&filter, each)?;
+    Ok(earlier)
 }
 
 /// Loads the rewards of a run, and keeps them by digest.

@@ -6,76 +6,18 @@ use crate::exit::{Exit, UsageError};
 use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Count;
-use clawhost_core::{Episode, Limits, StoreError, escaped};
+use crate::stored::{Stored, choose};
+use clawhost_core::{Limits, escaped};
 use clawhost_engine::{Allocation, Host, HostConfig};
-use clawhost_runtime::{Cancel, EpisodeSource, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
-use clawhost_store::{Filter, Reader, RunRow, Store, StoreOptions};
-use std::collections::VecDeque;
+use clawhost_runtime::{Cancel, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
+use clawhost_store::{Reader, RunRow, Store, StoreOptions};
 use std::io::Write as _;
-
-/// The episodes of a run, group by group, read as they are needed.
-struct Stored<'a> {
-    reader: &'a Reader,
-    run: String,
-    ids: VecDeque<String>,
-    next: Option<Episode>,
-}
-
-impl<'a> Stored<'a> {
-    fn new(reader: &'a Reader, run: &str) -> Result<Self, StoreError> {
-        let rows = reader.episodes(&Filter { run: Some(run.to_owned()), limit: None })?;
-        let ids = rows.into_iter().map(|row| row.id).collect();
-        Ok(Self { reader, run: run.to_owned(), ids, next: None })
-    }
-
-    fn read(&mut self) -> Result<Option<Episode>, StoreError> {
-        while let Some(id) = self.ids.pop_front() {
-            if let Some(episode) = self.reader.episode(&format!("{}/{id}", self.run))? {
-                return Ok(Some(episode));
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl EpisodeSource for Stored<'_> {
-    fn next_group(&mut self) -> Result<Option<Vec<Episode>>, StoreError> {
-        let first = match self.next.take() {
-            Some(episode) => Some(episode),
-            None => self.read()?,
-        };
-        let Some(first) = first else { return Ok(None) };
-        let group = first.group;
-        let mut episodes = vec![first];
-        while let Some(episode) = self.read()? {
-            if episode.group != group {
-                self.next = Some(episode);
-                break;
-            }
-            episodes.push(episode);
-        }
-        Ok(Some(episodes))
-    }
-}
 
 pub(crate) fn main(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let exit = runtime.block_on(score(common, options));
     runtime.shutdown_background();
     exit
-}
-
-/// The run that is meant.
-fn choose(reader: &Reader, name: Option<&str>) -> anyhow::Result<RunRow> {
-    let runs = reader.runs(if name.is_none() { Some(1) } else { None })?;
-    let found = match name {
-        None => runs.into_iter().next(),
-        Some(name) => runs.into_iter().find(|run| run.id == name),
-    };
-    found.ok_or_else(|| match name {
-        Some(name) => UsageError(format!("no run `{name}` here; `clawhost episodes list --runs` shows all")).into(),
-        None => UsageError("no runs here yet; play some episodes with `clawhost run`".into()).into(),
-    })
 }
 
 async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
@@ -94,13 +36,13 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     })?;
     let store = Store::open(&folder, StoreOptions::default())?;
     let mut source = Stored::new(&reader, &run.id)?;
-    let count = Count::new(source.ids.len() as u64, options.quiet);
+    let count = Count::new(source.len() as u64, options.quiet, "judged");
     let say = |text: &str| count.say(text);
     let rules = crate::run::load_rewards(&host, &store, &specs, &grants, &say).await?;
 
     let cancel = Cancel::default();
     let stop_on_signal = tokio::spawn(crate::run::watch_signals(cancel.clone()));
-    let verdicts = source.ids.len() as f64 * rules.len() as f64;
+    let verdicts = source.len() as f64 * rules.len() as f64;
     let how = Rescoring {
         concurrency: usize::from(options.concurrency),
         again: options.again,

@@ -1,8 +1,8 @@
 //! Episodes: what the host recorded.
 
 use crate::{
-    Attributes, Digest, EpisodeId, Failure, LlmIdentity, Message, PluginIdentity, RewardRecord, RunId, StateId, Task,
-    ToolSpec, Usage,
+    Attributes, Digest, EpisodeId, Failure, Grants, LlmIdentity, Message, PluginIdentity, RewardRecord, RunId,
+    Sampling, StateId, Task, ToolSpec, Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -141,7 +141,7 @@ pub struct Untaken {
 }
 
 /// Who acted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRecord {
     /// The model.
     pub model: LlmIdentity,
@@ -150,6 +150,35 @@ pub struct PolicyRecord {
     /// What it was told first: the operator's words, or the environment's own where there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
+    /// How its answers were drawn.
+    #[serde(default)]
+    pub sampling: Sampling,
+}
+
+/// How an episode came to share its first turns with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchWay {
+    /// Its instance took the shared turns again.
+    Replay,
+    /// Its instance was restored from a snapshot.
+    Snapshot,
+}
+
+/// The shared beginning of an episode that branched off in its middle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    /// So many turns are shared with the other episodes of the group.
+    pub at: u32,
+    /// Seed of the policy's sampling in the shared turns.
+    pub seed: u64,
+    /// How the state was reached.
+    pub way: BranchWay,
+    /// Whether the shared turns stand in this episode's account: they were paid for once.
+    pub pays: bool,
+    /// Why it is not restored from a snapshot, where its environment offers them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// An answer that cannot be recomputed, kept so that the episode can be replayed.
@@ -163,6 +192,23 @@ pub struct JournalEntry {
     pub request: serde_json::Value,
     /// What was answered.
     pub response: serde_json::Value,
+}
+
+impl JournalEntry {
+    /// A model's answer, where this is one.
+    pub fn answer(&self) -> Option<Result<crate::ModelResponse, crate::ModelError>> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Answer {
+            Ok(crate::ModelResponse),
+            Error(crate::ModelError),
+        }
+        let answer = if self.import == "llm" { Answer::deserialize(&self.response).ok()? } else { return None };
+        Some(match answer {
+            Answer::Ok(response) => Ok(response),
+            Answer::Error(error) => Err(error),
+        })
+    }
 }
 
 /// One episode, in full.
@@ -191,6 +237,12 @@ pub struct Episode {
     pub options: Attributes,
     /// The host stops after so many turns.
     pub max_turns: u32,
+    /// What the environment was allowed beyond computing and logging.
+    #[serde(default, skip_serializing_if = "Grants::is_empty")]
+    pub grants: Grants,
+    /// Where it branched off, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Branch>,
     /// The configuration that acted.
     pub state_id: StateId,
     /// Who acted.

@@ -45,6 +45,10 @@ pub mod code {
     pub const TRAP: &str = "trap";
     /// The plugin answered with an error of its own.
     pub const PLUGIN_ERROR: &str = "error";
+    /// A replayed plugin asks a model something that the record holds no answer to.
+    pub const JOURNAL: &str = "journal";
+    /// A replayed plugin does not come to what it came to before.
+    pub const REPLAY: &str = "replay";
     /// The host has no memory left for another instance.
     pub const HOST_MEMORY: &str = "host-memory";
     /// The host itself failed.

@@ -17,27 +17,30 @@ mod plugin;
 mod ports;
 mod safe_text;
 mod seeds;
+mod snapshot;
 mod state_id;
 mod task;
 mod verdict;
 
 pub use digest::{Digest, ParseDigestError, canonical_json};
 pub use episode::{
-    Artefact, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming, Untaken,
+    Artefact, Branch, BranchWay, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming,
+    Untaken,
 };
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use ids::{EpisodeId, RunId};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
-pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
 pub use ports::{
-    Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, Judged, LiveEpisode, Llm, LlmIdentity,
-    ModelError, ModelRequest, ModelResponse, Opening, Reflector, Reward, RewardDescription, RewardScope, RewardSource,
-    RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
+    Answers, Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, Judged, LiveEpisode, Llm,
+    LlmIdentity, ModelError, ModelRequest, ModelResponse, Opening, Recorded, Reflector, Reward, RewardDescription,
+    RewardScope, RewardSource, RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
 };
+pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
 pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
+pub use snapshot::{HostState, LogState, Snapshot};
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
 pub use verdict::{EXECUTION_CONFIDENCE, Question, RewardRecord, ScoreCard, Verdict, effective_reward};

@@ -1,7 +1,8 @@
 //! What is known about a plugin from the outside.
 
-use crate::{Attributes, Digest};
+use crate::{Attributes, Digest, LlmIdentity};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One thing an operator may choose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +49,16 @@ pub struct PluginIdentity {
 pub struct Grants {
     /// Whether it may keep notes in kv.
     pub kv: bool,
-    /// Model aliases it may ask.
-    pub models: Vec<String>,
+    /// Models it may ask, by the alias it names them with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, LlmIdentity>,
+}
+
+impl Grants {
+    /// Whether nothing is allowed.
+    pub fn is_empty(&self) -> bool {
+        !self.kv && self.models.is_empty()
+    }
 }
 
 /// An option that a plugin does not read.

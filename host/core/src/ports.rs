@@ -1,8 +1,8 @@
 //! Ports: what the loop needs from the world.
 
 use crate::{
-    About, Artefact, Attributes, Context, Digest, Episode, EpisodeId, Failure, JournalEntry, Message, PluginIdentity,
-    RewardRecord, RunId, Signal, Split, StateId, Task, ToolSpec, Usage, Verdict,
+    About, Artefact, Attributes, Context, Digest, Episode, EpisodeId, Failure, FailureKind, Grants, JournalEntry,
+    Message, PluginIdentity, RewardRecord, RunId, Signal, Snapshot, Split, StateId, Task, ToolSpec, Usage, Verdict,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ impl ModelError {
             Self::Garbage(_) => crate::code::GARBAGE,
             Self::Budget(_) => crate::code::BUDGET,
         };
-        Failure::new(crate::FailureKind::Llm, code, self.to_string())
+        Failure::new(FailureKind::Llm, code, self.to_string())
     }
 }
 
@@ -115,6 +115,23 @@ pub struct StartParams {
     pub context: Context,
     /// The host stops after so many turns.
     pub max_turns: u32,
+    /// Where the answers of models come from that the environment asks.
+    pub answers: Answers,
+}
+
+/// Where answers that cannot be recomputed come from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Answers {
+    /// From the models that the operator granted.
+    #[default]
+    Live,
+    /// From a journal, in its order. Asking for anything else fails with the code `journal`.
+    Recorded {
+        /// What was answered.
+        journal: std::sync::Arc<[JournalEntry]>,
+        /// It covers so many steps (0: the opening); later ones ask the models.
+        through: u32,
+    },
 }
 
 /// What the policy sees first.
@@ -165,6 +182,19 @@ pub trait Environment: Send + Sync {
     async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure>;
     /// Begins an episode in an instance of its own. May wait for a free place; never while holding one.
     async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure>;
+    /// What it is allowed beyond computing and logging.
+    fn grants(&self) -> Grants {
+        Grants::default()
+    }
+    /// Goes on from a snapshot, in an instance of its own. Same params as the start that it came from.
+    async fn restore(&self, params: StartParams, snapshot: &Snapshot) -> Result<Box<dyn LiveEpisode>, Failure> {
+        let _ = (params, snapshot);
+        Err(no_snapshots(self.identity()))
+    }
+}
+
+fn no_snapshots(plugin: &PluginIdentity) -> Failure {
+    Failure::new(FailureKind::Plugin, crate::code::PLUGIN_ERROR, format!("{} offers no snapshots", plugin.name))
 }
 
 /// One episode in progress. Dropped when it is over; never used again after a failure.
@@ -173,7 +203,7 @@ pub trait LiveEpisode: Send {
     /// Acts: the message holds only tool calls that can be run, `tool_results` what the host answered to the others.
     async fn step(&mut self, action: &Message, tool_results: &[Message]) -> Result<StepResult, Failure>;
     /// The whole state, where the environment offers it.
-    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure>;
+    async fn snapshot(&mut self) -> Result<Snapshot, Failure>;
     /// Fuel the last call used; unknown after a cancelled one.
     fn last_fuel(&self) -> Option<u64>;
     /// Rolling digest of the calls made to the host so far.
@@ -268,8 +298,23 @@ pub trait Reward: Send + Sync {
     fn description(&self) -> &RewardDescription;
     /// The model it may ask, where one was granted.
     fn judge(&self) -> Option<String>;
+    /// What it is allowed beyond computing and logging.
+    fn grants(&self) -> Grants {
+        Grants::default()
+    }
     /// Judges these episodes together, in an instance of its own.
     async fn score(&self, context: &Context, group: &[std::sync::Arc<Episode>]) -> Scoring;
+    /// Judges them as it did before: what it asked a model then is answered from the journal.
+    async fn score_again(
+        &self,
+        context: &Context,
+        group: &[std::sync::Arc<Episode>],
+        journal: std::sync::Arc<[JournalEntry]>,
+    ) -> Scoring {
+        // A reward that asked nobody needs no answers.
+        let _ = journal;
+        self.score(context, group).await
+    }
 }
 
 /// One lesson.
@@ -355,6 +400,8 @@ pub struct RunRecord {
     pub state_id: StateId,
     /// Everything asked for, for people and for resuming.
     pub config: serde_json::Value,
+    /// Names all that decides what its episodes are: equal digests, equal episodes.
+    pub digest: Digest,
     /// When it began: milliseconds since 1970.
     pub created_at: u64,
 }
@@ -386,6 +433,15 @@ pub enum StoreError {
     Other(String),
 }
 
+/// An episode with what its instance wrote into its notes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// The episode.
+    pub episode: std::sync::Arc<Episode>,
+    /// kv writes; `None` deletes.
+    pub notes: BTreeMap<String, Option<Vec<u8>>>,
+}
+
 /// A later verdict about a stored episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
@@ -402,17 +458,15 @@ pub struct Judged {
 pub trait EpisodeStore: Send + Sync {
     /// Begins a run.
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
-    /// Records episodes; they are durable when this returns. All of them, or none.
-    async fn append(&self, episodes: Vec<std::sync::Arc<Episode>>) -> Result<(), StoreError>;
+    /// Takes a run up again: episodes at these positions are forgotten, and it is unfinished once more.
+    async fn resume_run(&self, run: &RunId, again: Vec<u64>) -> Result<(), StoreError>;
+    /// Records episodes with their notes; they are durable when this returns. All of them, or none.
+    async fn append(&self, episodes: Vec<Recorded>) -> Result<(), StoreError>;
     /// Adds verdicts to stored episodes, all of them or none. One whose question was answered already is left out; one that
     /// takes the place of a failed verdict is counted as that was, and the episode's reward is worked out anew, whoever
     /// else has written meanwhile.
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError>;
-    /// Ends a run with its summary and its merged notes.
-    async fn finish_run(
-        &self,
-        run: &RunId,
-        summary: &serde_json::Value,
-        notes: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<(), StoreError>;
+    /// Ends a run with its summary. The notes of its episodes are merged in the order of the plan: the last writer wins,
+    /// whoever ran first.
+    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value) -> Result<(), StoreError>;
 }

@@ -3,7 +3,7 @@
 //! Several rewards may judge an episode. Each has a *source*; of several sources the most reliable that has something to
 //! say decides: user, outcome, execution (where it is sure enough), judge. Inside a source the weighted mean counts.
 
-use crate::{Attributes, Digest, Failure, JournalEntry, PluginIdentity, RewardSource, Signal};
+use crate::{Attributes, Digest, Failure, Grants, JournalEntry, PluginIdentity, RewardSource, Signal};
 use serde::{Deserialize, Serialize};
 
 /// A judgement in numbers. All of them finite, `value` inside the range the reward declared.
@@ -62,6 +62,9 @@ pub struct RewardRecord {
     /// The model that judged, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<String>,
+    /// What the reward was allowed beyond computing and logging.
+    #[serde(default, skip_serializing_if = "Grants::is_empty")]
+    pub grants: Grants,
     /// Digest of the ordered group, for rewards of scope `group`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_digest: Option<Digest>,
@@ -188,6 +191,7 @@ mod tests {
             options: vec![],
             options_digest: Digest::of(b""),
             judge: None,
+            grants: Grants::default(),
             group_digest: None,
             seed: 0,
             source,

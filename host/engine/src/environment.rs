@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use clawhost_bindings::environment::exports::clawhost::environment::environment as wit;
 use clawhost_bindings::environment::{EnvironmentPlugin as Guest, EnvironmentPluginPre};
 use clawhost_core::{
-    CallLimits, Context, Digest, Environment, EnvironmentDescription, EpisodeRecords, Failure, LiveEpisode, Message,
-    Opening, Origin, PluginIdentity, Split, StartParams, Status, StepResult, Task, code,
+    CallLimits, Context, Digest, Environment, EnvironmentDescription, EpisodeRecords, Failure, Grants, LiveEpisode,
+    Message, Opening, Origin, PluginIdentity, Snapshot, Split, StartParams, Status, StepResult, Task, code,
 };
 use std::sync::Arc;
 use wasmtime::Engine;
@@ -155,6 +155,19 @@ impl EnvironmentPlugin {
         Ok(EnvironmentDescription { about, splits })
     }
 
+    fn live(&self, place: Place, guest: Guest, episode: ResourceAny) -> Live {
+        Live {
+            fuel: call::fuel_used(&place.store),
+            place,
+            guest,
+            episode,
+            identity: self.identity.clone(),
+            step_limits: self.limits_for(&self.host.limits.step),
+            dead: false,
+            over: false,
+        }
+    }
+
     /// The budget of a call that may ask granted models: waiting is not computing.
     fn limits_for(&self, limits: &CallLimits) -> CallLimits {
         let mut limits = *limits;
@@ -190,15 +203,16 @@ impl Environment for EnvironmentPlugin {
         Ok(tasks)
     }
 
+    fn grants(&self) -> Grants {
+        // A grant that it cannot use changes nothing.
+        self.grants.used_by(&self.outline)
+    }
+
     async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
         let limits = self.limits_for(&self.host.limits.start);
         let (mut place, guest) = self.instance("start", &limits, params.context.seed, self.grants.clone()).await?;
-        let wit_params = wit::Params {
-            task: convert::task_to(&params.task),
-            context: convert::context_to(&params.context),
-            max_turns: params.max_turns,
-            extra: Vec::new(),
-        };
+        place.store.data_mut().answers = params.answers.clone();
+        let wit_params = params_to(&params);
         let interface = guest.clawhost_environment_environment();
         let deadline = place.deadline();
         let episodes = interface.episode();
@@ -215,17 +229,41 @@ impl Environment for EnvironmentPlugin {
         let artefacts: Vec<_> = opening.artefacts.into_iter().map(convert::artefact_from).collect();
         check.artefacts(&artefacts)?;
         let observation = messages(&check, opening.observation)?;
-        let live = Live {
-            fuel: call::fuel_used(&place.store),
-            place,
-            guest,
-            episode,
-            identity: self.identity.clone(),
-            step_limits: self.limits_for(&self.host.limits.step),
-            dead: false,
-            over: false,
-        };
+        let live = self.live(place, guest, episode);
         Ok((Box::new(live), Opening { observation, tools, system_hint: opening.system_hint, artefacts }))
+    }
+
+    async fn restore(&self, params: StartParams, snapshot: &Snapshot) -> Result<Box<dyn LiveEpisode>, Failure> {
+        let check = self.check("restore");
+        if snapshot.environment != self.identity.digest {
+            let from = snapshot.environment.short();
+            return check.refuse(code::MALFORMED, format!("a snapshot of another component ({from})"));
+        }
+        check.at_most("bytes in a snapshot", snapshot.guest.len(), check.limits.snapshot_bytes)?;
+        let limits = self.limits_for(&self.host.limits.restore);
+        // Nothing is granted meanwhile: answers that nobody records could not be replayed.
+        let (mut place, guest) = self.instance("restore", &limits, params.context.seed, Arc::default()).await?;
+        place.store.data_mut().answers = params.answers.clone();
+        let interface = guest.clawhost_environment_environment();
+        let deadline = place.deadline();
+        let episodes = interface.episode();
+        let params = params_to(&params);
+        let call = episodes.call_restore(&mut place.store, &params, &snapshot.guest);
+        let answer = call::within(deadline, call).await;
+        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let episode = answer.map_err(|error| env_error(&self.identity, "restore", error))?;
+        // Whatever restoring itself did (a look at the clock, a line in the log) leaves no trace.
+        place.store.data_mut().resume(snapshot.turn, snapshot.host.clone(), self.grants.clone());
+        Ok(Box::new(self.live(place, guest, episode)))
+    }
+}
+
+fn params_to(params: &StartParams) -> wit::Params {
+    wit::Params {
+        task: convert::task_to(&params.task),
+        context: convert::context_to(&params.context),
+        max_turns: params.max_turns,
+        extra: Vec::new(),
     }
 }
 
@@ -319,19 +357,24 @@ impl LiveEpisode for Live {
         Ok(StepResult { observation, status, signals, artefacts })
     }
 
-    async fn snapshot(&mut self) -> Result<Vec<u8>, Failure> {
+    async fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let limits = self.place.store.data().limits.snapshot;
         self.begin("snapshot", &limits)?;
+        // What the guest does meanwhile leaves no trace, and nothing is granted.
+        let state = self.place.store.data_mut();
+        let (turn, host, grants) = (state.turn, state.held(), std::mem::take(&mut state.grants));
         let interface = self.guest.clawhost_environment_environment();
         let deadline = self.place.deadline();
         let episodes = interface.episode();
         let call = episodes.call_snapshot(&mut self.place.store, self.episode);
         let answer = call::within(deadline, call).await;
-        let bytes = self.end(answer)?.map_err(|error| env_error(&self.identity, "snapshot", error))?;
+        let answer = self.end(answer)?;
+        self.place.store.data_mut().resume(turn, host.clone(), grants);
+        let bytes = answer.map_err(|error| env_error(&self.identity, "snapshot", error))?;
         let limits = self.place.store.data().limits.clone();
         let check = Check { plugin: &self.identity, export: "snapshot", limits: &limits };
         check.at_most("bytes in a snapshot", bytes.len(), limits.snapshot_bytes)?;
-        Ok(bytes)
+        Ok(Snapshot { environment: self.identity.digest, guest: bytes, turn, host })
     }
 
     fn last_fuel(&self) -> Option<u64> {

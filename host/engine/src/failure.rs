@@ -21,7 +21,7 @@ const TRANSFER_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhauste
 pub(crate) fn classify(error: &wasmtime::Error) -> (FailureKind, &'static str, String) {
     use FailureKind::{Host, Limit, Trap as Trapped};
     if let Some(hit) = error.downcast_ref::<LimitHit>() {
-        let kind = if hit.code == code::HOST_MEMORY { Host } else { Limit };
+        let kind = if [code::HOST_MEMORY, code::JOURNAL].contains(&hit.code) { Host } else { Limit };
         return (kind, hit.code, hit.message.clone());
     }
     if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {

@@ -1,5 +1,6 @@
 //! Models that a plugin may ask, by alias.
 
+use crate::ComponentOutline;
 use clawhost_core::{Grants, Llm};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,18 @@ pub struct ModelGrants {
 impl ModelGrants {
     /// As names, for records.
     pub fn names(&self) -> Grants {
-        Grants { kv: self.kv, models: self.models.keys().cloned().collect() }
+        let models = self.models.iter().map(|(alias, model)| (alias.clone(), model.identity())).collect();
+        Grants { kv: self.kv, models }
+    }
+
+    /// The part that a component can use: a grant for what it does not import changes nothing.
+    pub(crate) fn used_by(&self, component: &ComponentOutline) -> Grants {
+        let mut grants = self.names();
+        grants.kv &= component.wants("clawhost:kv/kv");
+        if !component.wants("clawhost:llm/llm") {
+            grants.models.clear();
+        }
+        grants
     }
 }
 

@@ -12,8 +12,8 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
 use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
 use clawhost_core::{
-    About, CallLimits, Context, Episode, Failure, FailureKind, PluginIdentity, Reward, RewardDescription, RewardScope,
-    RewardSource, ScoreCard, Scoring, Verdict, code,
+    About, Answers, CallLimits, Context, Episode, Failure, FailureKind, Grants, JournalEntry, PluginIdentity, Reward,
+    RewardDescription, RewardScope, RewardSource, ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;
 use wasmtime::Engine;
@@ -266,11 +266,26 @@ impl Reward for RewardPlugin {
         (!models.is_empty()).then(|| models.join(","))
     }
 
+    fn grants(&self) -> Grants {
+        self.grants.used_by(&self.outline)
+    }
+
     async fn score(&self, context: &Context, group: &[Arc<Episode>]) -> Scoring {
+        self.answering(context, group, Answers::Live).await
+    }
+
+    async fn score_again(&self, context: &Context, group: &[Arc<Episode>], journal: Arc<[JournalEntry]>) -> Scoring {
+        self.answering(context, group, Answers::Recorded { journal, through: u32::MAX }).await
+    }
+}
+
+impl RewardPlugin {
+    async fn answering(&self, context: &Context, group: &[Arc<Episode>], answers: Answers) -> Scoring {
         let limits = self.score_limits(group.len());
         match self.instance("score", &limits, context.seed, self.grants.clone(), group).await {
             Err(failure) => Scoring { verdicts: Err(failure), log: Vec::new(), journal: Vec::new() },
             Ok((mut place, guest)) => {
+                place.store.data_mut().answers = answers;
                 let mut verdicts = self.ask(&mut place, &guest, context, group).await;
                 let state = place.store.data_mut();
                 if let Some(spent) = &state.budget_spent {

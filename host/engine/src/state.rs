@@ -3,8 +3,9 @@
 use crate::capability::clock::VirtualClock;
 use crate::capability::kv::Notes;
 use crate::capability::log::Log;
+use crate::capability::wasi::Chance;
 use crate::grants::ModelGrants;
-use clawhost_core::{Digest, Episode, JournalEntry, Limits, code};
+use clawhost_core::{Answers, Digest, Episode, HostState, JournalEntry, Limits, code};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -154,11 +155,14 @@ pub(crate) struct State {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: Option<WasiCtx>,
     pub(crate) seed: u64,
+    pub(crate) chance: Chance,
     pub(crate) clock: VirtualClock,
     pub(crate) log: Arc<Mutex<Log>>,
     pub(crate) notes: Notes,
     pub(crate) grants: Arc<ModelGrants>,
     pub(crate) llm_calls: u32,
+    /// Where the answers of models come from.
+    pub(crate) answers: Answers,
     /// What a granted model said when the operator's budget was spent.
     pub(crate) budget_spent: Option<String>,
     pub(crate) turn: u32,
@@ -182,11 +186,13 @@ impl State {
             table,
             wasi: None,
             seed,
+            chance: Chance::new(seed),
             clock: VirtualClock::default(),
             log: Arc::new(Mutex::new(Log::new(&limits))),
             notes: Notes::new(grants.kv, &limits),
             grants,
             llm_calls: 0,
+            answers: Answers::Live,
             budget_spent: None,
             turn: 0,
             journal: Vec::new(),
@@ -206,6 +212,34 @@ impl State {
             recent: VecDeque::new(),
             limits,
         }
+    }
+
+    /// What the host keeps for this instance.
+    pub(crate) fn held(&self) -> HostState {
+        HostState {
+            clock_ns: self.clock.elapsed(),
+            random_words: self.chance.positions(),
+            notes: self.notes.writes(),
+            log: self.log().state().clone(),
+            model_calls: self.llm_calls,
+            journal: self.journal.clone(),
+            host_calls: Some(self.host_digest),
+        }
+    }
+
+    /// Goes on from what was kept, of this instance or of another at the same point.
+    pub(crate) fn resume(&mut self, turn: u32, held: HostState, grants: Arc<ModelGrants>) {
+        self.notes = Notes::new(grants.kv, &self.limits);
+        self.grants = grants;
+        let HostState { clock_ns, random_words, notes, log, model_calls, journal, host_calls } = held;
+        self.clock = VirtualClock::at(clock_ns);
+        self.chance.set_positions(random_words);
+        self.notes.resume(notes);
+        self.log().resume(log);
+        self.llm_calls = model_calls;
+        self.journal = journal;
+        self.host_digest = host_calls.unwrap_or_else(|| Digest::of(b""));
+        self.turn = turn;
     }
 
     /// Charges a host call to the call in progress and notes it for replay and reports. `detail` is whatever tells this

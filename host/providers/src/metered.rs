@@ -33,6 +33,17 @@ pub struct Spending {
     pub cost: f64,
 }
 
+impl Spending {
+    /// Adds tokens at their price.
+    pub fn add(&mut self, usage: Usage, prices: Option<Prices>) {
+        self.usage += usage;
+        if let Some(prices) = prices {
+            let (read, written) = (usage.prompt_tokens as f64, usage.completion_tokens as f64);
+            self.cost += (read * prices.input + written * prices.output) / 1e6;
+        }
+    }
+}
+
 /// A model with a budget around it. Calls in flight when the budget runs out are still paid for: at most as many as run
 /// at once.
 pub struct Metered {
@@ -77,13 +88,8 @@ impl Llm for Metered {
         self.check()?;
         let response = self.model.complete(request).await?;
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.usage += response.usage;
+        spent.add(response.usage, self.prices);
         spent.calls += 1;
-        if let Some(prices) = self.prices {
-            spent.cost += (response.usage.prompt_tokens as f64 * prices.input
-                + response.usage.completion_tokens as f64 * prices.output)
-                / 1e6;
-        }
         Ok(response)
     }
 }

@@ -10,9 +10,12 @@
 //! * A failure is counted, never scored. A run whose failures pass its budget stops.
 //! * Equal plan and equal answers of the models give equal reports, whatever the concurrency.
 
+mod branch;
+mod compare;
 mod interval;
 mod play;
 mod policy;
+mod replay;
 mod report;
 mod rescore;
 mod run;
@@ -20,11 +23,13 @@ mod score;
 mod tasks;
 mod tools;
 
+pub use compare::Difference;
 pub use interval::{Interval, mean_interval};
 pub use policy::ChatPolicy;
+pub use replay::{Outcome, replay_episode, replay_verdicts};
 pub use report::{EpisodeSummary, RewardMean, RunReport, StopReason};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
-pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run};
+pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run, resume_run, run_digest};
 
 use clawhost_core::{Failure, StoreError};
 

@@ -1,17 +1,18 @@
 //! One episode, turn by turn.
 
-use crate::policy::ChatPolicy;
+use crate::policy::{ChatPolicy, Conversation};
 use crate::run::Cancel;
 use crate::tools::{self, Settled};
 use clawhost_core::{
-    Artefact, Attributes, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode, EpisodeId,
-    EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, Origin, PolicyRecord, Role,
-    RunId, Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, Untaken, code,
+    Answers, Artefact, Attributes, Branch, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode,
+    EpisodeId, EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, Origin, Role, RunId,
+    Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, Untaken, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What is to be played.
+#[derive(Clone)]
 pub(crate) struct Assignment {
     pub(crate) run: RunId,
     pub(crate) id: EpisodeId,
@@ -25,6 +26,20 @@ pub(crate) struct Assignment {
     pub(crate) max_turns: u32,
     pub(crate) episode_bytes: usize,
     pub(crate) state_id: StateId,
+    /// Where the answers of models come from that the environment asks.
+    pub(crate) answers: Answers,
+}
+
+impl Assignment {
+    pub(crate) fn params(&self) -> StartParams {
+        StartParams {
+            // The reference is for rewards.
+            task: self.task.without_reference(),
+            context: Context { seed: self.environment_seed, options: self.options.clone() },
+            max_turns: self.max_turns,
+            answers: self.answers.clone(),
+        }
+    }
 }
 
 /// What was played, and the notes that its instance wrote.
@@ -34,119 +49,155 @@ pub(crate) struct Played {
 }
 
 /// Collects what happens, so that whatever ends the episode, everything up to there is kept.
-#[derive(Default)]
-struct Recording {
-    turns: Vec<Turn>,
+#[derive(Clone, Default)]
+pub(crate) struct Recording {
+    pub(crate) turns: Vec<Turn>,
     /// What the policy has not answered yet.
-    pending: Vec<Message>,
+    pub(crate) pending: Vec<Message>,
     signals: Vec<Signal>,
     artefacts: Vec<Artefact>,
     untaken: Option<Untaken>,
     bytes: usize,
 }
 
-pub(crate) async fn play(
-    environment: &dyn Environment,
-    policy: &ChatPolicy,
-    clock: &dyn Clock,
-    cancel: &Cancel,
-    assignment: Assignment,
-) -> Played {
-    let mut recording = Recording::default();
-    let params = StartParams {
-        // The reference is for rewards.
-        task: assignment.task.without_reference(),
-        context: Context { seed: assignment.environment_seed, options: assignment.options.clone() },
-        max_turns: assignment.max_turns,
-    };
-    let begun = tokio::select! {
-        biased;
-        () = cancel.requested() => Err(cancelled()),
-        begun = environment.start(params) => begun,
-    };
-    let (ending, opening, records, record) = match begun {
-        Err(failure) => (Ending::Failed(failure), None, EpisodeRecords::default(), None),
-        Ok((mut live, mut opening)) => {
-            // There are no calls yet that a tool message could answer.
-            opening.observation = tools::settle(&[], Vec::new(), opening.observation).observation;
-            if opening.observation.is_empty() {
-                opening.observation.push(silence());
-            }
-            let (ending, record) =
-                turns(live.as_mut(), &opening, policy, clock, cancel, &assignment, &mut recording).await;
-            (ending, Some(opening), live.take_records(), Some(record))
-        }
-    };
-    let policy_record = record.unwrap_or_else(|| PolicyRecord {
-        model: policy.identity(),
-        seed: assignment.policy_seed,
-        system_prompt: None,
-    });
-    let (tools, system_hint) = opening.map(|opening| (opening.tools, opening.system_hint)).unwrap_or_default();
-    let episode = Episode {
-        format: EPISODE_FORMAT,
-        id: assignment.id,
-        run: assignment.run,
-        index: assignment.index,
-        group: assignment.group,
-        task: (*assignment.task).clone(),
-        task_hash: assignment.task_hash,
-        environment: environment.identity().clone(),
-        seed: assignment.environment_seed,
-        options: assignment.options,
-        max_turns: assignment.max_turns,
-        state_id: assignment.state_id,
-        policy: policy_record,
-        system_hint,
-        tools,
-        turns: recording.turns,
-        closing: recording.pending,
-        untaken: recording.untaken,
-        ending,
-        signals: recording.signals,
-        artefacts: recording.artefacts,
-        verdicts: Vec::new(),
-        reward: None,
-        log: records.log,
-        journal: records.journal,
-        created_at: clock.now_ms(),
-    };
-    Played { episode, notes: records.notes }
+impl Recording {
+    /// Whether a step failed.
+    pub(crate) fn untaken(&self) -> bool {
+        self.untaken.is_some()
+    }
+}
+
+/// An episode under way.
+pub(crate) struct Scene {
+    pub(crate) live: Box<dyn LiveEpisode>,
+    pub(crate) opening: Opening,
+    pub(crate) conversation: Conversation,
+    pub(crate) recording: Recording,
+}
+
+/// Who plays where.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'a> {
+    pub(crate) environment: &'a dyn Environment,
+    pub(crate) policy: &'a ChatPolicy,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// Plays an episode from its beginning to its end.
+pub(crate) async fn play(stage: Stage<'_>, assignment: Assignment) -> Played {
+    match stage.begin(&assignment).await {
+        Err(failure) => stage.fail(assignment, None, failure),
+        Ok(scene) => stage.end(assignment, scene, None).await,
+    }
 }
 
 pub(crate) fn cancelled() -> Failure {
     Failure::new(FailureKind::Cancelled, code::CANCELLED, "stopped by the operator")
 }
 
-async fn turns(
-    live: &mut dyn LiveEpisode,
-    opening: &Opening,
-    policy: &ChatPolicy,
-    clock: &dyn Clock,
-    cancel: &Cancel,
-    assignment: &Assignment,
-    recording: &mut Recording,
-) -> (Ending, PolicyRecord) {
-    let mut conversation = policy.converse(opening, assignment.policy_seed);
-    recording.pending = opening.observation.clone();
-    recording.artefacts = opening.artefacts.clone();
-    for _ in 0..assignment.max_turns {
-        let request = conversation.digest();
-        let asked = clock.monotonic_us();
-        let answer = tokio::select! {
+impl Stage<'_> {
+    /// Starts an instance and opens the conversation.
+    pub(crate) async fn begin(&self, assignment: &Assignment) -> Result<Scene, Failure> {
+        let (live, mut opening) = tokio::select! {
             biased;
-            () = cancel.requested() => return (Ending::Failed(cancelled()), conversation.record),
-            answer = conversation.act() => answer,
+            () = self.cancel.requested() => Err(cancelled()),
+            begun = self.environment.start(assignment.params()) => begun,
+        }?;
+        // There are no calls yet that a tool message could answer.
+        opening.observation = tools::settle(&[], Vec::new(), opening.observation).observation;
+        if opening.observation.is_empty() {
+            opening.observation.push(silence());
+        }
+        let conversation = self.policy.converse(&opening, assignment.policy_seed);
+        let (pending, artefacts) = (opening.observation.clone(), opening.artefacts.clone());
+        let recording = Recording { pending, artefacts, ..Recording::default() };
+        Ok(Scene { live, opening, conversation, recording })
+    }
+
+    /// Plays what is left of an episode, and records it.
+    pub(crate) async fn end(&self, assignment: Assignment, mut scene: Scene, branch: Option<Branch>) -> Played {
+        let max_turns = assignment.max_turns;
+        let ending = self.go_on(&mut scene, &assignment, max_turns).await;
+        let ending = ending.unwrap_or_else(|| Ending::Truncated(format!("{max_turns} turns")));
+        self.record(assignment, Some(scene), branch, ending)
+    }
+
+    /// Records an episode that did not come to its first turn, or to the turn where it branches off.
+    pub(crate) fn fail(&self, assignment: Assignment, branch: Option<Branch>, failure: Failure) -> Played {
+        self.record(assignment, None, branch, Ending::Failed(failure))
+    }
+
+    fn record(&self, assignment: Assignment, scene: Option<Scene>, branch: Option<Branch>, ending: Ending) -> Played {
+        let (records, opening, policy, recording) = match scene {
+            None => (EpisodeRecords::default(), None, self.policy.record(assignment.policy_seed), Recording::default()),
+            Some(Scene { mut live, opening, conversation, recording }) => {
+                (live.take_records(), Some(opening), conversation.record, recording)
+            }
         };
-        let response = match answer {
-            Ok(response) => response,
-            Err(error) => return (Ending::Failed(error.into_failure()), conversation.record),
+        let (tools, system_hint) = opening.map(|opening| (opening.tools, opening.system_hint)).unwrap_or_default();
+        let episode = Episode {
+            format: EPISODE_FORMAT,
+            id: assignment.id,
+            run: assignment.run,
+            index: assignment.index,
+            group: assignment.group,
+            task: (*assignment.task).clone(),
+            task_hash: assignment.task_hash,
+            environment: self.environment.identity().clone(),
+            seed: assignment.environment_seed,
+            options: assignment.options,
+            max_turns: assignment.max_turns,
+            grants: self.environment.grants(),
+            branch,
+            state_id: assignment.state_id,
+            policy,
+            system_hint,
+            tools,
+            turns: recording.turns,
+            closing: recording.pending,
+            untaken: recording.untaken,
+            ending,
+            signals: recording.signals,
+            artefacts: recording.artefacts,
+            verdicts: Vec::new(),
+            reward: None,
+            log: records.log,
+            journal: records.journal,
+            created_at: self.clock.now_ms(),
         };
-        let answered = clock.monotonic_us();
+        Played { episode, notes: records.notes }
+    }
+
+    /// Plays until so many turns are recorded; none: it still goes on.
+    pub(crate) async fn go_on(&self, scene: &mut Scene, assignment: &Assignment, until: u32) -> Option<Ending> {
+        while scene.recording.turns.len() < until as usize {
+            let ended = self.turn(scene, assignment.episode_bytes).await;
+            match ended {
+                Ok(Status::Running) => {}
+                Ok(Status::Terminated) => return Some(Ending::Terminated),
+                Ok(Status::Truncated(why)) => return Some(Ending::Truncated(why)),
+                Err(failure) => return Some(Ending::Failed(failure)),
+            }
+        }
+        None
+    }
+
+    /// One turn: the policy answers, the environment steps.
+    async fn turn(&self, scene: &mut Scene, episode_bytes: usize) -> Result<Status, Failure> {
+        let Scene { live, opening, conversation, recording } = scene;
+        let request = conversation.digest();
+        let asked = self.clock.monotonic_us();
+        let response = tokio::select! {
+            biased;
+            () = self.cancel.requested() => return Err(cancelled()),
+            answer = conversation.act() => answer.map_err(clawhost_core::ModelError::into_failure)?,
+        };
+        let answered = self.clock.monotonic_us();
         let sorted = tools::sort(&response.message, &opening.tools);
         let step = tokio::select! {
             biased;
-            () = cancel.requested() => Err(cancelled()),
+            () = self.cancel.requested() => Err(cancelled()),
             step = live.step(&sorted.message, &sorted.answered) => step,
         };
         let result = match step {
@@ -154,21 +205,19 @@ async fn turns(
             Err(failure) => {
                 let ModelResponse { message, usage, finish } = response;
                 recording.untaken = Some(Untaken { request, action: message, finish, usage });
-                return (Ending::Failed(failure), conversation.record);
+                return Err(failure);
             }
         };
-        let stepped = clock.monotonic_us();
+        let stepped = self.clock.monotonic_us();
         let Settled { results, mut observation } =
             tools::settle(&response.message.tool_calls, sorted.answered, result.observation);
         let said = results.iter().chain(&observation).chain([&response.message]);
         recording.bytes = recording.bytes.saturating_add(size(said, &result.signals, &result.artefacts));
-        if recording.bytes > assignment.episode_bytes {
-            let message =
-                format!("the episode is longer than the {} bytes that are recorded", assignment.episode_bytes);
+        if recording.bytes > episode_bytes {
+            let message = format!("the episode is longer than the {episode_bytes} bytes that are recorded");
             let ModelResponse { message: action, usage, finish } = response;
             recording.untaken = Some(Untaken { request, action, finish, usage });
-            let failure = Failure::new(FailureKind::Limit, code::LENGTH, message);
-            return (Ending::Failed(failure), conversation.record);
+            return Err(Failure::new(FailureKind::Limit, code::LENGTH, message));
         }
         if result.status == Status::Running && results.is_empty() && observation.is_empty() {
             observation.push(silence());
@@ -201,13 +250,8 @@ async fn turns(
                 environment_us: stepped.saturating_sub(answered),
             },
         });
-        match result.status {
-            Status::Running => {}
-            Status::Terminated => return (Ending::Terminated, conversation.record),
-            Status::Truncated(why) => return (Ending::Truncated(why), conversation.record),
-        }
+        Ok(result.status)
     }
-    (Ending::Truncated(format!("{} turns", assignment.max_turns)), conversation.record)
 }
 
 /// What a model is told where the environment says nothing: endpoints want a conversation to end with something to answer.

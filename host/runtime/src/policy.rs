@@ -1,10 +1,12 @@
 //! The policy: a chat loop over a model. System prompt, then observations and answers in turn.
 
+use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin, PolicyRecord, Role,
-    Sampling, StateConfig, StateId, TOOL_CALLS,
+    Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin, PolicyRecord,
+    Role, Sampling, StateConfig, StateId, TOOL_CALLS, Turn, Usage,
 };
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A model with what is always said to it.
 #[derive(Clone)]
@@ -41,6 +43,48 @@ impl ChatPolicy {
         })
     }
 
+    /// Who acted, where nothing was said.
+    pub(crate) fn record(&self, seed: u64) -> PolicyRecord {
+        PolicyRecord { model: self.model.identity(), seed, system_prompt: None, sampling: self.sampling }
+    }
+
+    /// The same policy, with the answers of these turns in place of its model's, and none after that.
+    pub(crate) fn saying(&self, turns: &[Turn]) -> Self {
+        let answers = turns.iter().map(|turn| answer(&turn.action, turn.usage, &turn.finish)).collect();
+        let model = Recorded { identity: self.model.identity(), answers: Mutex::new(answers) };
+        Self { model: Arc::new(model), ..self.clone() }
+    }
+
+    /// The policy of a recorded episode: it says again what was said, and nothing after that.
+    pub(crate) fn replaying(episode: &Episode) -> Self {
+        let turns = episode.turns.iter().map(|turn| answer(&turn.action, turn.usage, &turn.finish));
+        let last = episode.untaken.iter().map(|last| answer(&last.action, last.usage, &last.finish));
+        let record = &episode.policy;
+        let model = Recorded { identity: record.model.clone(), answers: Mutex::new(turns.chain(last).collect()) };
+        let policy = Self::new(Arc::new(model), record.system_prompt.clone(), record.sampling);
+        // Whether the operator or the environment said the first words is part of what the model was sent; the state id
+        // tells.
+        if policy.state_id() == episode.state_id { policy } else { Self { system_prompt: None, ..policy } }
+    }
+
+    /// The same policy in the middle of an episode, with a seed of its own from here on.
+    pub(crate) fn converse_on(
+        &self,
+        opening: &Opening,
+        seed: u64,
+        turns: &[Turn],
+        pending: &[Message],
+    ) -> Conversation {
+        let mut conversation = self.converse(opening, seed);
+        let observed = turns.iter().skip(1).map(|turn| turn.observation.as_slice()).chain([pending]);
+        for (turn, observation) in turns.iter().zip(observed) {
+            conversation.push(turn.action.clone());
+            conversation.extend(&turn.tool_results);
+            conversation.extend(observation);
+        }
+        conversation
+    }
+
     /// A conversation about one episode.
     pub(crate) fn converse(&self, opening: &Opening, seed: u64) -> Conversation {
         let system = self.system_prompt.clone().or_else(|| opening.system_hint.clone());
@@ -48,7 +92,7 @@ impl ChatPolicy {
         let origin = if self.system_prompt.is_some() { Origin::Host } else { Origin::Environment };
         let mut conversation = Conversation {
             model: self.model.clone(),
-            record: PolicyRecord { model: self.model.identity(), seed, system_prompt: system.clone() },
+            record: PolicyRecord { system_prompt: system.clone(), ..self.record(seed) },
             digest: Digest::of(b""),
             request: ModelRequest {
                 messages: Vec::new(),
@@ -67,6 +111,28 @@ impl ChatPolicy {
         }
         conversation.extend(&opening.observation);
         conversation
+    }
+}
+
+fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {
+    ModelResponse { message: message.clone(), usage, finish: finish.to_owned() }
+}
+
+/// A model that says again what was recorded.
+struct Recorded {
+    identity: LlmIdentity,
+    answers: Mutex<VecDeque<ModelResponse>>,
+}
+
+#[async_trait]
+impl Llm for Recorded {
+    fn identity(&self) -> LlmIdentity {
+        self.identity.clone()
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let next = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        next.ok_or_else(|| ModelError::Unavailable("the record ends here".into()))
     }
 }
 

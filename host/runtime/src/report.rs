@@ -45,9 +45,12 @@ pub struct EpisodeSummary {
 }
 
 impl EpisodeSummary {
-    pub(crate) fn of(episode: &Episode) -> Self {
+    /// Sums up an episode as it is now.
+    pub fn of(episode: &Episode) -> Self {
         let mut usage = Usage::default();
-        episode.turns.iter().for_each(|turn| usage += turn.usage);
+        // Turns that a group shares were paid for once.
+        let shared = episode.branch.as_ref().filter(|branch| !branch.pays).map_or(0, |branch| branch.at as usize);
+        episode.turns.iter().skip(shared).for_each(|turn| usage += turn.usage);
         episode.untaken.iter().for_each(|answer| usage += answer.usage);
         let own = match &episode.ending {
             Ending::Failed(failure) => Some(failure.to_string()),

@@ -1,15 +1,16 @@
 //! A run: groups of episodes played at once, scored, recorded, and summed up.
 
-use crate::play::{Assignment, play};
+use crate::branch::{self, Trunk};
+use crate::play::{Assignment, Played, Stage, play};
 use crate::policy::ChatPolicy;
 use crate::report::{EpisodeSummary, RunReport, StopReason};
 use crate::{RuntimeError, score, tasks};
 use clawhost_core::{
-    Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Reward, RewardSource, RunId,
-    RunRecord, Task, derive_seed,
+    Answers, Attributes, Clock, Context, Digest, Environment, EpisodeId, EpisodeStore, Recorded, Reward, RewardSource,
+    RunId, RunRecord, Task, derive_seed,
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -69,6 +70,8 @@ pub struct Plan {
     pub max_turns: u32,
     /// An episode fails when more than so many bytes of it would be recorded.
     pub episode_bytes: usize,
+    /// The episodes of a group share so many turns and go their own ways from there; none: they share nothing but the task.
+    pub branch_at: Option<u32>,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
     pub failure_budget: f64,
 }
@@ -123,7 +126,7 @@ const BATCH: usize = 512;
 /// Finished groups that may wait for the recorder before playing pauses.
 const WAITING: usize = 1024;
 
-type Finished = (Vec<Arc<Episode>>, Vec<(u64, BTreeMap<String, Option<Vec<u8>>>)>);
+type Finished = Vec<Recorded>;
 
 /// What every group of a run shares.
 struct Shared {
@@ -150,35 +153,98 @@ pub async fn play_run(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<RunReport, RuntimeError> {
+    let shared = prepare(run, plan, ports, cancel).await?;
+    let (store, clock) = (&shared.ports.store, &shared.ports.clock);
+    let (id, state_id, digest) = (shared.run.clone(), shared.state_id, shared.config);
+    store.begin_run(&RunRecord { id, state_id, config, digest, created_at: clock.now_ms() }).await?;
+    play_rest(&shared, BTreeMap::new(), cancel, observer).await
+}
+
+/// Takes a run up again that did not come to its end: what it recorded counts, what is missing or was cut short is played.
+/// It reaches what it would have reached without the interruption. `earlier` sums up every episode that is stored of it; the
+/// plan and the ports must give the run's own [`run_digest`].
+///
+/// # Errors
+/// There is nothing to play, or nothing can be recorded.
+pub async fn resume_run(
+    run: RunId,
+    plan: Plan,
+    ports: Ports,
+    earlier: Vec<EpisodeSummary>,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> Result<RunReport, RuntimeError> {
+    let shared = prepare(run, plan, ports, cancel).await?;
+    let mut kept: BTreeMap<u64, EpisodeSummary> = earlier.into_iter().map(|summary| (summary.index, summary)).collect();
+    // Groups are judged as a whole: one that lacks a member, or was cut short, is played anew.
+    let groups: BTreeSet<u64> = kept.values().map(|summary| summary.group).collect();
+    let whole = |group: u64| {
+        members(&shared.plan, group)
+            .all(|index| kept.get(&index).is_some_and(|one| !one.cancelled && !one.out_of_budget))
+    };
+    let again: BTreeSet<u64> = groups.into_iter().filter(|group| !whole(*group)).collect();
+    let forgotten = kept.values().filter(|one| again.contains(&one.group)).map(|one| one.index).collect();
+    kept.retain(|_, one| !again.contains(&one.group));
+    shared.ports.store.resume_run(&shared.run, forgotten).await?;
+    play_rest(&shared, kept, cancel, observer).await
+}
+
+/// Names everything that decides what the episodes of a run are: a run may be taken up again by whoever gives its digest.
+///
+/// # Errors
+/// The environment has no such split.
+pub fn run_digest(plan: &Plan, ports: &Ports) -> Result<Digest, RuntimeError> {
     let split = tasks::split(ports.environment.as_ref(), plan.split.as_deref())?;
-    let group = u64::from(plan.group.max(1));
-    let groups = plan.episodes.div_ceil(group);
+    Ok(config_digest(plan, ports, &split, &ports.policy.state_id()))
+}
+
+async fn prepare(run: RunId, plan: Plan, ports: Ports, cancel: &Cancel) -> Result<Arc<Shared>, RuntimeError> {
+    let split = tasks::split(ports.environment.as_ref(), plan.split.as_deref())?;
     let context = Context { seed: plan.seed, options: plan.options.clone() };
     let tasks = tokio::select! {
         biased;
         () = cancel.requested() => return Err(RuntimeError::Cancelled),
-        tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups) => tasks?,
+        tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups(&plan)) => tasks?,
     };
     let tasks = tasks.into_iter().map(|task| (task.clone(), task.digest())).collect();
     let state_id = ports.policy.state_id();
-    ports.store.begin_run(&RunRecord { id: run.clone(), state_id, config, created_at: ports.clock.now_ms() }).await?;
     let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
-    let shared = Arc::new(Shared {
+    Ok(Arc::new(Shared {
         config: config_digest(&plan, &ports, &split, &state_id),
         ports,
         plan,
-        run: run.clone(),
-        split: split.clone(),
+        run,
+        split,
         tasks,
         state_id,
         // Its own, so that a failure budget can stop the run without the operator.
         cancel: Cancel::default(),
         places,
-    });
-    let played = conduct(&shared, groups, cancel, observer).await;
-    let (summaries, stopped, notes) = played?;
-    let report = RunReport::new(state_id, split, summaries, stopped, range(&shared.ports.rewards));
-    shared.ports.store.finish_run(&run, &report.summary(), &merge(notes)).await?;
+    }))
+}
+
+/// How many groups a plan has.
+fn groups(plan: &Plan) -> u64 {
+    plan.episodes.div_ceil(u64::from(plan.group.max(1)))
+}
+
+/// Positions of the episodes of a group.
+fn members(plan: &Plan, group: u64) -> std::ops::Range<u64> {
+    let size = u64::from(plan.group.max(1));
+    let first = group.saturating_mul(size);
+    first..first.saturating_add(size).min(plan.episodes)
+}
+
+async fn play_rest(
+    shared: &Arc<Shared>,
+    kept: BTreeMap<u64, EpisodeSummary>,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> Result<RunReport, RuntimeError> {
+    let (summaries, stopped) = conduct(shared, kept, cancel, observer).await?;
+    let split = shared.split.clone();
+    let report = RunReport::new(shared.state_id, split, summaries, stopped, range(&shared.ports.rewards));
+    shared.ports.store.finish_run(&shared.run, &report.summary()).await?;
     Ok(report)
 }
 
@@ -195,10 +261,15 @@ fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_co
     let rewards: Vec<_> = ports
         .rewards
         .iter()
-        .map(|rule| (rule.reward.identity().digest, rule.options.clone(), rule.source, rule.weight))
+        .map(|rule| {
+            let reward = &rule.reward;
+            (reward.identity().digest, rule.options.clone(), reward.grants(), rule.source, rule.weight)
+        })
         .collect();
     Digest::of_json(&serde_json::json!({
         "environment": ports.environment.identity().digest,
+        "grants": ports.environment.grants(),
+        "branch_at": plan.branch_at,
         "options": plan.options,
         "rewards": rewards,
         "state_id": state_id,
@@ -209,24 +280,9 @@ fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_co
     }))
 }
 
-type Notes = BTreeMap<u64, BTreeMap<String, Option<Vec<u8>>>>;
-
-/// Notes of all episodes, merged in episode order: the last writer wins, whoever ran first.
-fn merge(notes: Notes) -> BTreeMap<String, Vec<u8>> {
-    let mut merged = BTreeMap::new();
-    for (key, value) in notes.into_values().flatten() {
-        match value {
-            Some(value) => merged.insert(key, value),
-            None => merged.remove(&key),
-        };
-    }
-    merged
-}
-
 /// What has been recorded, and what follows from it.
 struct Progress {
     summaries: BTreeMap<u64, EpisodeSummary>,
-    notes: Notes,
     /// Episodes from the first on without a gap, and how many of them failed.
     counted: u64,
     failed: u64,
@@ -249,39 +305,31 @@ impl Progress {
 
     /// The episodes that the report is about. After a stop by the failure budget these are the ones up to the failure
     /// that was one too many; others that were under way are recorded, but not reported.
-    fn reported(self) -> (Vec<EpisodeSummary>, Option<StopReason>, Notes) {
+    fn reported(self) -> (Vec<EpisodeSummary>, Option<StopReason>) {
         let end = match self.stopped {
             Some(StopReason::FailureBudget { .. }) => self.counted,
             _ => u64::MAX,
         };
-        (
-            self.summaries.into_iter().take_while(|(index, _)| *index < end).map(|(_, s)| s).collect(),
-            self.stopped,
-            self.notes,
-        )
+        (self.summaries.into_iter().take_while(|(index, _)| *index < end).map(|(_, s)| s).collect(), self.stopped)
     }
 }
 
 async fn conduct(
     shared: &Arc<Shared>,
-    groups: u64,
+    kept: BTreeMap<u64, EpisodeSummary>,
     operator: &Cancel,
     observer: &dyn Observer,
-) -> Result<(Vec<EpisodeSummary>, Option<StopReason>, Notes), RuntimeError> {
+) -> Result<(Vec<EpisodeSummary>, Option<StopReason>), RuntimeError> {
     let (sender, mut finished) = mpsc::channel::<Finished>(WAITING);
     let total = shared.plan.episodes;
     let at_once = (shared.plan.concurrency / shared.plan.group.max(1) as usize).max(1);
-    let mut waiting = 0..groups;
+    let done: BTreeSet<u64> = kept.values().map(|summary| summary.group).collect();
+    let mut waiting = (0..groups(&shared.plan)).filter(|group| !done.contains(group));
     let mut playing = JoinSet::new();
     let mut sender = Some(sender);
-    let mut progress = Progress {
-        summaries: BTreeMap::new(),
-        notes: Notes::new(),
-        counted: 0,
-        failed: 0,
-        allowed: shared.plan.failures_allowed(),
-        stopped: None,
-    };
+    let mut progress =
+        Progress { summaries: kept, counted: 0, failed: 0, allowed: shared.plan.failures_allowed(), stopped: None };
+    progress.count();
     loop {
         while playing.len() < at_once && progress.stopped.is_none() {
             let Some(sender) = &sender else { break };
@@ -308,13 +356,12 @@ async fn conduct(
                 let Some(first) = first else { break };
                 let mut batch = Vec::new();
                 let mut next = Some(first);
-                while let Some((episodes, of_episodes)) = next {
-                    batch.extend(episodes);
-                    progress.notes.extend(of_episodes);
+                while let Some(recorded) = next {
+                    batch.extend(recorded);
                     next = if batch.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
                 shared.ports.store.append(batch.clone()).await?;
-                for episode in &batch {
+                for Recorded { episode, .. } in &batch {
                     let summary = EpisodeSummary::of(episode);
                     observer.recorded(&summary, progress.summaries.len() as u64 + 1, total);
                     if summary.out_of_budget && progress.stopped.is_none() {
@@ -335,45 +382,35 @@ async fn conduct(
     Ok(progress.reported())
 }
 
-async fn play_group(shared: &Shared, group: u64) -> Finished {
-    let Shared { ports, plan, .. } = shared;
-    let size = u64::from(plan.group.max(1));
-    let first = group * size;
-    let members = first..(first + size).min(plan.episodes);
+async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
+    let members = members(&shared.plan, group);
     let position = group % (shared.tasks.len() as u64).max(1);
-    let Some((task, task_hash)) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else {
-        return (Vec::new(), Vec::new());
+    let Some(task) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
+    let trunk = match shared.plan.branch_at {
+        Some(at) => grow(shared, members.start, group, task, at).await.map(Arc::new),
+        None => None,
     };
+    let alone = members.end.saturating_sub(members.start) == 1;
     let mut players = JoinSet::new();
     let mut played = Vec::new();
-    for index in members {
-        let assignment = Assignment {
-            run: shared.run.clone(),
-            id: EpisodeId::new(&shared.config, index),
-            index,
-            group,
-            task: task.clone(),
-            task_hash: *task_hash,
-            // The split is part of the purpose: seeds of the test split are never seen in training.
-            environment_seed: derive_seed(plan.seed, &format!("environment/{}", shared.split), group),
-            policy_seed: derive_seed(plan.seed, "policy", index),
-            options: plan.options.clone(),
-            max_turns: plan.max_turns,
-            episode_bytes: plan.episode_bytes,
-            state_id: shared.state_id,
-        };
-        let (environment, policy) = (ports.environment.clone(), ports.policy.clone());
-        let (clock, cancel) = (ports.clock.clone(), shared.cancel.clone());
+    for index in members.clone() {
         // Groups wait for each other by the number of their episodes: at most `concurrency` are played at once.
         let Ok(place) = shared.places.clone().acquire_owned().await else { break };
-        if size == 1 {
-            played.push(play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await);
-            drop(place);
+        let (shared, trunk) = (shared.clone(), trunk.clone());
+        let assignment = assignment(&shared, index, group, task);
+        let first = index == members.start;
+        let member = async move {
+            let _place = place;
+            let stage = shared.stage();
+            match trunk {
+                Some(trunk) => branch::member(stage, assignment, &trunk, first).await,
+                None => play(stage, assignment).await,
+            }
+        };
+        if alone {
+            played.push(member.await);
         } else {
-            players.spawn(async move {
-                let _place = place;
-                play(environment.as_ref(), &policy, clock.as_ref(), &cancel, assignment).await
-            });
+            players.spawn(member);
         }
     }
     while let Some(member) = players.join_next().await {
@@ -388,7 +425,46 @@ async fn play_group(shared: &Shared, group: u64) -> Finished {
         }
     }
     played.sort_by_key(|member| member.episode.index);
-    let notes = played.iter_mut().map(|member| (member.episode.index, std::mem::take(&mut member.notes))).collect();
-    let episodes = played.into_iter().map(|member| member.episode).collect();
-    (score::score(&ports.rewards, episodes, &shared.cancel).await, notes)
+    let (episodes, notes): (Vec<_>, Vec<_>) =
+        played.into_iter().map(|Played { episode, notes }| (episode, notes)).unzip();
+    let episodes = score::score(&shared.ports.rewards, episodes, &shared.cancel).await;
+    episodes.into_iter().zip(notes).map(|(episode, notes)| Recorded { episode, notes }).collect()
+}
+
+/// The shared beginning of a group, where there is one.
+async fn grow(shared: &Shared, first: u64, group: u64, task: &(Arc<Task>, Digest), at: u32) -> Option<Trunk> {
+    let _place = shared.places.clone().acquire_owned().await.ok()?;
+    branch::trunk(shared.stage(), assignment(shared, first, group, task), shared.plan.seed, at).await
+}
+
+fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
+    let plan = &shared.plan;
+    Assignment {
+        run: shared.run.clone(),
+        id: EpisodeId::new(&shared.config, index),
+        index,
+        group,
+        task: task.clone(),
+        task_hash: *task_hash,
+        // The split is part of the purpose: seeds of the test split are never seen in training.
+        environment_seed: derive_seed(plan.seed, &format!("environment/{}", shared.split), group),
+        policy_seed: derive_seed(plan.seed, "policy", index),
+        options: plan.options.clone(),
+        max_turns: plan.max_turns,
+        episode_bytes: plan.episode_bytes,
+        state_id: shared.state_id,
+        answers: Answers::Live,
+    }
+}
+
+impl Shared {
+    fn stage(&self) -> Stage<'_> {
+        let ports = &self.ports;
+        Stage {
+            environment: ports.environment.as_ref(),
+            policy: &ports.policy,
+            clock: ports.clock.as_ref(),
+            cancel: &self.cancel,
+        }
+    }
 }

@@ -89,6 +89,7 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
         options: rule.options.clone(),
         options_digest,
         judge: judge.clone(),
+        grants: rule.reward.grants(),
         group_digest,
         seed,
         source: rule.source,
@@ -103,7 +104,7 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
 }
 
 /// Digest of an ordered group: what a verdict of scope `group` depends on.
-fn group_digest(group: &[Arc<Episode>]) -> Digest {
+pub(crate) fn group_digest(group: &[Arc<Episode>]) -> Digest {
     group.iter().fold(Digest::of(b"group"), |digest, episode| {
         digest.extended(episode.run.0.as_bytes()).extended(episode.id.0.as_bytes())
     })

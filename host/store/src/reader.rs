@@ -123,6 +123,23 @@ impl Reader {
         explain(&self.path, error)
     }
 
+    /// Runs of this digest that did not come to their end, newest first: none of them has all that it would have.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn unfinished(&self, digest: &Digest) -> Result<Vec<String>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            self.connection
+                .prepare_cached(
+                    "SELECT id FROM runs WHERE digest = ? AND
+                     (summary IS NULL OR json_extract(summary, '$.stopped') IS NOT NULL) ORDER BY rowid DESC",
+                )?
+                .query_map([digest.to_string()], |row| row.get(0))?
+                .collect()
+        };
+        read().map_err(|error| self.fail(&error))
+    }
+
     /// Runs, newest first.
     ///
     /// # Errors
@@ -133,7 +150,7 @@ impl Reader {
                 "SELECT id, state_id, config, created_at, summary,
                  (SELECT avg(reward) FROM episodes WHERE run = runs.id),
                  (SELECT count(reward) FROM episodes WHERE run = runs.id)
-                 FROM runs ORDER BY created_at DESC, rowid DESC LIMIT ?",
+                 FROM runs ORDER BY rowid DESC LIMIT ?",
             )?;
             let columns = |row: &Row<'_>| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
@@ -158,9 +175,9 @@ impl Reader {
     pub fn episodes(&self, filter: &Filter) -> Result<Vec<EpisodeRow>, StoreError> {
         let read = || -> rusqlite::Result<Vec<EpisodeRow>> {
             let mut statement = self.connection.prepare(&format!(
-                "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.created_at AS begun, r.rowid AS run_order FROM episodes e
+                "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.rowid AS run_order FROM episodes e
                  JOIN runs r ON r.id = e.run WHERE ?1 IS NULL OR e.run = ?1)
-                 ORDER BY begun DESC, run_order DESC, position LIMIT ?2"
+                 ORDER BY run_order DESC, position LIMIT ?2"
             ))?;
             statement.query_map(params![filter.run, sql_limit(filter.limit)], episode_row)?.collect()
         };
@@ -180,7 +197,7 @@ impl Reader {
             self.connection
                 .prepare_cached(
                     "SELECT e.run, e.document, e.reward FROM episodes e JOIN runs r ON r.id = e.run
-                     WHERE e.id = ?1 AND (?2 IS NULL OR e.run = ?2) ORDER BY r.created_at DESC, r.rowid DESC LIMIT 1",
+                     WHERE e.id = ?1 AND (?2 IS NULL OR e.run = ?2) ORDER BY r.rowid DESC LIMIT 1",
                 )?
                 .query_row(params![id, run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
                 .optional()

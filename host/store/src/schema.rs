@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Schema version of this program.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// How long to wait for another process before saying so.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `MIGRATIONS[n]` leads from version n to n + 1.
-const MIGRATIONS: [&str; SCHEMA as usize] = ["
+const MIGRATIONS: [&str; SCHEMA as usize] = [
+    "
     CREATE TABLE runs (
         id TEXT PRIMARY KEY NOT NULL,
         state_id TEXT NOT NULL,
@@ -62,7 +63,20 @@ const MIGRATIONS: [&str; SCHEMA as usize] = ["
         world TEXT NOT NULL,
         bytes BLOB NOT NULL
     );
-"];
+",
+    "
+    -- What a run can be taken up again by.
+    ALTER TABLE runs ADD COLUMN digest TEXT;
+    -- Notes of episodes until their run ends and merges them.
+    CREATE TABLE episode_notes (
+        run TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        value BLOB,
+        PRIMARY KEY (run, key, position)
+    ) WITHOUT ROWID;
+",
+];
 
 /// Opens the database for writing, creating or migrating it as needed.
 pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {

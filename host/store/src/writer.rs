@@ -4,12 +4,11 @@ use crate::error::explain;
 use crate::schema;
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Episode, EpisodeId, EpisodeStore, Judged, RewardRecord, RunId, RunRecord, StoreError, effective_reward,
+    Digest, EpisodeId, EpisodeStore, Judged, Recorded, RewardRecord, RunId, RunRecord, StoreError, effective_reward,
 };
 use rusqlite::{Connection, Transaction, params};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use tokio::sync::oneshot;
 
 /// How a store is opened.
@@ -27,7 +26,7 @@ const WAITING: usize = 1024;
 
 /// An episode made ready for its rows, so that the writer thread only writes.
 struct Row {
-    episode: Arc<Episode>,
+    recorded: Recorded,
     document: String,
     verdicts: Vec<(RewardRecord, String)>,
 }
@@ -35,8 +34,9 @@ struct Row {
 enum Write {
     Begin(Box<RunRecord>, String),
     Append(Vec<Row>),
+    Resume(RunId, Vec<u64>),
     Judge(Vec<Judged>),
-    Finish { run: RunId, summary: String, notes: BTreeMap<String, Vec<u8>> },
+    Finish { run: RunId, summary: String },
     Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
 }
 
@@ -127,18 +127,23 @@ impl EpisodeStore for Store {
         self.write(Write::Begin(Box::new(run.clone()), run.config.to_string())).await
     }
 
-    async fn append(&self, episodes: Vec<Arc<Episode>>) -> Result<(), StoreError> {
+    async fn resume_run(&self, run: &RunId, again: Vec<u64>) -> Result<(), StoreError> {
+        self.write(Write::Resume(run.clone(), again)).await
+    }
+
+    async fn append(&self, episodes: Vec<Recorded>) -> Result<(), StoreError> {
         let mut rows = Vec::with_capacity(episodes.len());
-        for episode in episodes {
+        for recorded in episodes {
+            let episode = &recorded.episode;
             let text = |value: serde_json::Result<String>| {
                 value.map_err(|error| StoreError::Other(format!("episode {}: {error}", episode.id)))
             };
-            let document = text(serde_json::to_string(&crate::reader::Stored(&episode)))?;
+            let document = text(serde_json::to_string(&crate::reader::Stored(episode)))?;
             let mut verdicts = Vec::with_capacity(episode.verdicts.len());
             for record in &episode.verdicts {
                 verdicts.push((record.clone(), text(serde_json::to_string(record))?));
             }
-            rows.push(Row { episode, document, verdicts });
+            rows.push(Row { recorded, document, verdicts });
         }
         self.write(Write::Append(rows)).await
     }
@@ -147,13 +152,8 @@ impl EpisodeStore for Store {
         self.write(Write::Judge(judged)).await
     }
 
-    async fn finish_run(
-        &self,
-        run: &RunId,
-        summary: &serde_json::Value,
-        notes: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<(), StoreError> {
-        self.write(Write::Finish { run: run.clone(), summary: summary.to_string(), notes: notes.clone() }).await
+    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value) -> Result<(), StoreError> {
+        self.write(Write::Finish { run: run.clone(), summary: summary.to_string() }).await
     }
 }
 
@@ -187,15 +187,22 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
     match write {
         Write::Begin(run, config) => {
             transaction
-                .prepare_cached("INSERT INTO runs (id, state_id, config, created_at) VALUES (?, ?, ?, ?)")?
-                .execute(params![run.id.0, run.state_id.to_string(), config, signed(run.created_at)])?;
+                .prepare_cached("INSERT INTO runs (id, state_id, config, created_at, digest) VALUES (?, ?, ?, ?, ?)")?
+                .execute(params![
+                    run.id.0,
+                    run.state_id.to_string(),
+                    config,
+                    signed(run.created_at),
+                    run.digest.to_string()
+                ])?;
         }
+        Write::Resume(run, again) => resume(transaction, run, again)?,
         Write::Append(rows) => {
             let mut episodes = transaction.prepare_cached(
                 "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
                  reward, turns, format, created_at, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
-            for Row { episode, document, verdicts: records } in rows {
+            for Row { recorded: Recorded { episode, notes }, document, verdicts: records } in rows {
                 episodes.execute(params![
                     episode.run.0,
                     episode.id.0,
@@ -215,6 +222,11 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                 for (position, (record, document)) in records.iter().enumerate() {
                     verdict(transaction, &episode.run, &episode.id, record, Some(position), document)?;
                 }
+                for (key, value) in notes {
+                    transaction
+                        .prepare_cached("INSERT INTO episode_notes (run, position, key, value) VALUES (?, ?, ?, ?)")?
+                        .execute(params![episode.run.0, signed(episode.index), key, value])?;
+                }
             }
         }
         Write::Judge(rows) => {
@@ -222,13 +234,18 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                 judge(transaction, judged)?;
             }
         }
-        Write::Finish { run, summary, notes } => {
+        Write::Finish { run, summary } => {
             transaction.prepare_cached("UPDATE runs SET summary = ? WHERE id = ?")?.execute(params![summary, run.0])?;
-            for (key, value) in notes {
-                transaction
-                    .prepare_cached("INSERT OR REPLACE INTO notes (run, key, value) VALUES (?, ?, ?)")?
-                    .execute(params![run.0, key, value])?;
-            }
+            // The last writer of a key, in the order of the plan; one that deleted it leaves none. The notes of the episodes
+            // stay: a run that is taken up again merges anew.
+            transaction.prepare_cached("DELETE FROM notes WHERE run = ?")?.execute(params![run.0])?;
+            transaction
+                .prepare_cached(
+                    "INSERT INTO notes (run, key, value) SELECT run, key, value FROM episode_notes AS last
+                     WHERE run = ?1 AND value IS NOT NULL AND position =
+                     (SELECT max(position) FROM episode_notes WHERE run = ?1 AND key = last.key)",
+                )?
+                .execute(params![run.0])?;
         }
         Write::Plugin { digest, name, version, world, bytes } => {
             transaction
@@ -236,6 +253,26 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                     "INSERT OR IGNORE INTO plugins (digest, name, version, world, bytes) VALUES (?, ?, ?, ?, ?)",
                 )?
                 .execute(params![digest.to_string(), name, version, world, bytes])?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets episodes of a run, and that it has ended.
+fn resume(transaction: &Transaction<'_>, run: &RunId, again: &[u64]) -> rusqlite::Result<()> {
+    transaction.prepare_cached("UPDATE runs SET summary = NULL WHERE id = ?")?.execute(params![run.0])?;
+    for position in again {
+        let position = signed(*position);
+        transaction
+            .prepare_cached(
+                "DELETE FROM verdicts WHERE run = ?1 AND episode IN
+                 (SELECT id FROM episodes WHERE run = ?1 AND position = ?2)",
+            )?
+            .execute(params![run.0, position])?;
+        for table in ["episodes", "episode_notes"] {
+            transaction
+                .prepare_cached(&format!("DELETE FROM {table} WHERE run = ? AND position = ?"))?
+                .execute(params![run.0, position])?;
         }
     }
     Ok(())

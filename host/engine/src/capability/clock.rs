@@ -20,6 +20,14 @@ pub(crate) struct VirtualClock {
 }
 
 impl VirtualClock {
+    pub(crate) fn at(elapsed: u64) -> Self {
+        Self { elapsed }
+    }
+
+    pub(crate) fn elapsed(self) -> u64 {
+        self.elapsed
+    }
+
     pub(crate) fn next_turn(&mut self) {
         self.elapsed = self.elapsed.saturating_add(NANOSECONDS_PER_TURN);
     }

@@ -76,6 +76,19 @@ impl Notes {
         Ok(true)
     }
 
+    /// What was written so far.
+    pub(crate) fn writes(&self) -> BTreeMap<String, Option<Vec<u8>>> {
+        self.writes.clone()
+    }
+
+    /// Goes on from what was written before.
+    pub(crate) fn resume(&mut self, writes: BTreeMap<String, Option<Vec<u8>>>) {
+        let held = || writes.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        self.keys = held().count();
+        self.bytes = held().map(|(key, value)| key.len() + value.len()).sum();
+        self.writes = writes;
+    }
+
     /// What was written; empties it.
     pub(crate) fn take_writes(&mut self) -> BTreeMap<String, Option<Vec<u8>>> {
         (self.keys, self.bytes) = (0, 0);

@@ -2,9 +2,9 @@
 //! deadline of the call.
 
 use crate::convert;
-use crate::state::State;
+use crate::state::{LimitHit, State};
 use clawhost_bindings::environment::clawhost::llm::llm;
-use clawhost_core::{JournalEntry, Llm, ModelError, ModelRequest, ModelResponse, Origin};
+use clawhost_core::{Answers, JournalEntry, Llm, ModelError, ModelRequest, ModelResponse, Origin, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -62,11 +62,29 @@ impl State {
         Ok(Admitted { alias, model, request })
     }
 
+    /// The answer that the record holds, where answers come from a record; none: the model is to be asked.
+    fn recorded(
+        &self,
+        asked: &Admitted,
+        already: usize,
+    ) -> wasmtime::Result<Option<Result<ModelResponse, ModelError>>> {
+        let Answers::Recorded { journal, through } = &self.answers else { return Ok(None) };
+        if self.turn > *through {
+            return Ok(None);
+        }
+        let next = journal.get(self.journal.len().saturating_add(already));
+        let answer =
+            next.filter(|entry| entry.turn == self.turn && entry.request == asked.told()).map(JournalEntry::answer);
+        answer.flatten().map(Some).ok_or_else(|| {
+            let message = format!("asks `{}` something that the record holds no answer to", asked.alias);
+            LimitHit::new(code::JOURNAL, message).into()
+        })
+    }
+
     /// Keeps an answer in the journal; gives what the guest gets, and how many bytes of text that is.
     fn answered(
         &mut self,
-        alias: &str,
-        request: &ModelRequest,
+        asked: &Admitted,
         answer: Result<ModelResponse, ModelError>,
     ) -> (Result<llm::Response, llm::LlmError>, usize) {
         let answer = answer.and_then(|response| match response.message.tool_calls.len() {
@@ -79,7 +97,7 @@ impl State {
         self.journal.push(JournalEntry {
             turn: self.turn,
             import: "llm".to_owned(),
-            request: serde_json::json!({ "alias": alias, "request": request }),
+            request: asked.told(),
             response: match &answer {
                 Ok(response) => serde_json::json!({ "ok": response }),
                 Err(error) => serde_json::json!({ "error": error }),
@@ -110,6 +128,13 @@ struct Admitted {
     request: ModelRequest,
 }
 
+impl Admitted {
+    /// As the journal keeps it.
+    fn told(&self) -> serde_json::Value {
+        serde_json::json!({ "alias": self.alias, "request": self.request })
+    }
+}
+
 fn detail(request: &llm::Request) -> String {
     format!("{request:?}")
 }
@@ -119,9 +144,12 @@ impl llm::Host for State {
         self.host_call("llm.complete", &[detail(&request).as_bytes()])?;
         match self.admit(request) {
             Err(error) => Ok(Err(error)),
-            Ok(Admitted { alias, model, request }) => {
-                let answer = model.complete(&request).await;
-                let (answer, bytes) = self.answered(&alias, &request, answer);
+            Ok(asked) => {
+                let answer = match self.recorded(&asked, 0)? {
+                    Some(answer) => answer,
+                    None => asked.model.complete(&asked.request).await,
+                };
+                let (answer, bytes) = self.answered(&asked, answer);
                 self.charge(bytes)?;
                 Ok(answer)
             }
@@ -142,24 +170,28 @@ impl llm::Host for State {
         // All at once; how many are really under way is the model client's business.
         let mut asking = JoinSet::new();
         let mut answers: BTreeMap<usize, Result<llm::Response, llm::LlmError>> = BTreeMap::new();
+        let mut arrived = Vec::new();
         for (position, request) in requests.into_iter().enumerate() {
             match self.admit(request) {
                 Err(error) => drop(answers.insert(position, Err(error))),
-                Ok(Admitted { alias, model, request }) => {
-                    asking.spawn(async move {
-                        let answer = model.complete(&request).await;
-                        (position, alias, request, answer)
-                    });
-                }
+                Ok(asked) => match self.recorded(&asked, arrived.len())? {
+                    Some(answer) => arrived.push((position, asked, answer)),
+                    None => {
+                        asking.spawn(async move {
+                            let answer = asked.model.complete(&asked.request).await;
+                            (position, asked, answer)
+                        });
+                    }
+                },
             }
         }
-        let mut arrived = asking.join_all().await;
+        arrived.extend(asking.join_all().await);
         // The journal is in the order of the requests, whoever answered first.
         arrived.sort_by_key(|(position, ..)| *position);
         // What was answered was paid for: all of it is in the journal before anything is charged.
         let mut bytes = 0usize;
-        for (position, alias, request, answer) in arrived {
-            let answer = self.answered(&alias, &request, answer);
+        for (position, asked, answer) in arrived {
+            let answer = self.answered(&asked, answer);
             bytes = bytes.saturating_add(answer.1);
             answers.insert(position, answer.0);
         }

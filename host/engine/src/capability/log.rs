@@ -2,7 +2,7 @@
 
 use crate::state::State;
 use clawhost_bindings::environment::clawhost::log::log;
-use clawhost_core::{Limits, escaped};
+use clawhost_core::{Limits, LogState, escaped};
 
 /// Lines of one instance.
 #[derive(Debug)]
@@ -10,15 +10,7 @@ pub(crate) struct Log {
     line_bytes: usize,
     max_lines: usize,
     max_bytes: usize,
-    lines: Vec<String>,
-    kept: usize,
-    bytes: usize,
-    suppressed: u64,
-    last_error: Option<String>,
-    /// Whether it was logged as one: then nothing printed takes its place.
-    logged_error: bool,
-    /// Unfinished lines of stdout and stderr.
-    partial: [Vec<u8>; 2],
+    state: LogState,
 }
 
 /// Which stream a WASI guest writes to.
@@ -34,42 +26,44 @@ impl Log {
             line_bytes: limits.log_line_bytes,
             max_lines: limits.log_lines,
             max_bytes: limits.log_bytes,
-            lines: Vec::new(),
-            kept: 0,
-            bytes: 0,
-            suppressed: 0,
-            last_error: None,
-            logged_error: false,
-            partial: [Vec::new(), Vec::new()],
+            state: LogState::default(),
         }
+    }
+
+    pub(crate) fn state(&self) -> &LogState {
+        &self.state
+    }
+
+    /// Goes on from another log.
+    pub(crate) fn resume(&mut self, state: LogState) {
+        self.state = state;
     }
 
     /// Counts a line that finds no room; says whether there is none.
     fn suppress_if_full(&mut self) -> bool {
         let full = !self.has_room();
-        self.suppressed += u64::from(full);
+        self.state.suppressed += u64::from(full);
         full
     }
 
     fn has_room(&self) -> bool {
-        self.kept < self.max_lines && self.bytes < self.max_bytes
+        self.state.lines.len() < self.max_lines && self.state.bytes < self.max_bytes
     }
 
     pub(crate) fn line(&mut self, level: &str, text: &str) {
         // An interpreter prints what went wrong: the last line of its traceback says it.
         let printed = level == "stderr" && !text.trim().is_empty();
-        if level == "error" || (printed && !self.logged_error) {
-            self.logged_error |= level == "error";
+        if level == "error" || (printed && !self.state.logged_error) {
+            self.state.logged_error |= level == "error";
             // Kept even when the quota is spent: a trap report needs it.
-            self.last_error = Some(escaped(text, self.line_bytes));
+            self.state.last_error = Some(escaped(text, self.line_bytes));
         }
         if self.suppress_if_full() {
             return;
         }
-        let line = format!("{level}: {}", escaped(text, self.line_bytes.min(self.max_bytes - self.bytes)));
-        self.bytes += line.len();
-        self.kept += 1;
-        self.lines.push(line);
+        let line = format!("{level}: {}", escaped(text, self.line_bytes.min(self.max_bytes - self.state.bytes)));
+        self.state.bytes += line.len();
+        self.state.lines.push(line);
     }
 
     /// Bytes of a stream: whole lines are kept, the rest waits.
@@ -79,7 +73,7 @@ impl Log {
             Stream::Stderr => ("stderr", 1),
         };
         for byte in bytes {
-            let Some(partial) = self.partial.get_mut(index) else { return };
+            let Some(partial) = self.state.partial.get_mut(index) else { return };
             if *byte == b'\n' {
                 let line = std::mem::take(partial);
                 self.line(level, &String::from_utf8_lossy(&line));
@@ -90,14 +84,14 @@ impl Log {
     }
 
     pub(crate) fn last_error(&self) -> Option<&str> {
-        self.last_error.as_deref()
+        self.state.last_error.as_deref()
     }
 
-    /// All lines, with one that tells how many were dropped; empties the log, not the quota.
+    /// All lines, with one that tells how many were dropped; the instance is at its end.
     pub(crate) fn take(&mut self) -> Vec<String> {
         self.finish_lines();
-        let mut lines = std::mem::take(&mut self.lines);
-        let suppressed = std::mem::take(&mut self.suppressed);
+        let mut lines = std::mem::take(&mut self.state.lines);
+        let suppressed = std::mem::take(&mut self.state.suppressed);
         if suppressed > 0 {
             lines.push(format!("host: suppressed {suppressed} lines over the quota of the episode"));
         }
@@ -106,13 +100,13 @@ impl Log {
 
     /// The last lines, oldest first.
     pub(crate) fn last(&self, most: usize) -> Vec<String> {
-        self.lines.iter().skip(self.lines.len().saturating_sub(most)).cloned().collect()
+        self.state.lines.iter().skip(self.state.lines.len().saturating_sub(most)).cloned().collect()
     }
 
     /// Ends the lines that streams have begun.
     pub(crate) fn finish_lines(&mut self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            if self.partial.get(stream as usize).is_some_and(|partial| !partial.is_empty()) {
+            if self.state.partial.get(stream as usize).is_some_and(|partial| !partial.is_empty()) {
                 self.stream(stream, b"\n");
             }
         }

@@ -4,7 +4,7 @@
 use super::log::{Log, Stream};
 use crate::state::State;
 use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::SeedableRng as _;
+use rand_chacha::rand_core::{Infallible, SeedableRng as _, TryRng};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -19,18 +19,72 @@ const CHUNK_BYTES: usize = 4096;
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         // Built on first use: most guests never ask.
-        let ctx = self.wasi.get_or_insert_with(|| build(self.seed, self.limits.random_bytes, &self.log));
+        let build = || build(self.seed, &self.chance, self.limits.random_bytes, &self.log);
+        let ctx = self.wasi.get_or_insert_with(build);
         WasiCtxView { ctx, table: &mut self.table }
     }
 }
 
-fn build(seed: u64, random_bytes: u64, log: &Arc<Mutex<Log>>) -> WasiCtx {
+/// The two sources of chance of an instance. How far each has been read is known, so that a snapshot can go on from there.
+#[derive(Debug, Clone)]
+pub(crate) struct Chance {
+    secure: Draws,
+    insecure: Draws,
+}
+
+/// A generator that the WASI context draws from and the host keeps an eye on.
+#[derive(Debug, Clone)]
+pub(crate) struct Draws(Arc<Mutex<ChaCha12Rng>>);
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(ChaCha12Rng::seed_from_u64(seed))))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut ChaCha12Rng) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl TryRng for Draws {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.with(TryRng::try_next_u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        self.with(TryRng::try_next_u64)
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.with(|random| random.try_fill_bytes(bytes))
+    }
+}
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { secure: Draws::new(seed), insecure: Draws::new(seed.wrapping_add(1)) }
+    }
+
+    /// Words read so far. Rations keep them far below 2^64.
+    pub(crate) fn positions(&self) -> [u64; 2] {
+        [&self.secure, &self.insecure].map(|stream| stream.with(|random| random.get_word_pos() as u64))
+    }
+
+    pub(crate) fn set_positions(&self, [secure, insecure]: [u64; 2]) {
+        self.secure.with(|random| random.set_word_pos(u128::from(secure)));
+        self.insecure.with(|random| random.set_word_pos(u128::from(insecure)));
+    }
+}
+
+fn build(seed: u64, chance: &Chance, random_bytes: u64, log: &Arc<Mutex<Log>>) -> WasiCtx {
     let sink = |stream| LogStream { log: log.clone(), stream };
     WasiCtxBuilder::new()
         .stdout(sink(Stream::Stdout))
         .stderr(sink(Stream::Stderr))
-        .secure_random(ChaCha12Rng::seed_from_u64(seed))
-        .insecure_random(ChaCha12Rng::seed_from_u64(seed.wrapping_add(1)))
+        .secure_random(chance.secure.clone())
+        .insecure_random(chance.insecure.clone())
         // The hash order of HashMap follows from it.
         .insecure_random_seed(u128::from(seed))
         .max_random_size(random_bytes)

@@ -1,0 +1,358 @@
+//! `clawhost replay`: stored episodes played again, and compared with their record.
+
+use crate::args::{self, Common};
+use crate::data::{self, SystemClock};
+use crate::exit::{Exit, UsageError};
+use crate::progress::Count;
+use crate::stored::{Stored, choose};
+use async_trait::async_trait;
+use clawhost_core::{
+    Digest, Environment, Episode, Grants, Limits, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse,
+    PluginIdentity, Reward, RewardRecord, RewardScope, StoreError, escaped,
+};
+use clawhost_engine::{Allocation, Host, HostConfig, ModelGrants};
+use clawhost_runtime::{Difference, EpisodeSource as _, Outcome, replay_episode, replay_verdicts};
+use clawhost_store::Reader;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write as _;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Differences that are shown; the rest is counted.
+const SHOWN: usize = 5;
+
+/// A model that was granted then. A replay has its answers, so nobody asks it.
+struct Granted(LlmIdentity);
+
+#[async_trait]
+impl Llm for Granted {
+    fn identity(&self) -> LlmIdentity {
+        self.0.clone()
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        Err(ModelError::Refused("models are not asked in a replay".into()))
+    }
+}
+
+fn granted(grants: &Grants) -> ModelGrants {
+    let model = |(alias, identity): (&String, &LlmIdentity)| (alias.clone(), Arc::new(Granted(identity.clone())) as _);
+    ModelGrants { kv: grants.kv, models: grants.models.iter().map(model).collect() }
+}
+
+/// A plugin with what it was allowed.
+type Wanted = (Digest, String);
+
+/// A plugin, or why it cannot be had.
+type Loaded<T> = Result<Arc<T>, String>;
+
+fn gone(plugin: &PluginIdentity) -> String {
+    format!("{} {} is not kept here", plugin.name, plugin.digest.short())
+}
+
+/// The plugins of the episodes at hand, loaded once.
+struct Plugins<'a> {
+    host: &'a Host,
+    reader: &'a Reader,
+    environments: HashMap<Wanted, Loaded<dyn Environment>>,
+    rewards: HashMap<Wanted, Loaded<dyn Reward>>,
+}
+
+impl<'a> Plugins<'a> {
+    fn new(host: &'a Host, reader: &'a Reader) -> Self {
+        Self { host, reader, environments: HashMap::new(), rewards: HashMap::new() }
+    }
+
+    fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
+        (plugin.digest, serde_json::json!(grants).to_string())
+    }
+
+    async fn environment(&mut self, episode: &Episode) -> Result<Loaded<dyn Environment>, StoreError> {
+        let wanted = Self::wanted(&episode.environment, &episode.grants);
+        if let Some(known) = self.environments.get(&wanted) {
+            return Ok(known.clone());
+        }
+        let loaded: Loaded<dyn Environment> = match self.reader.plugin(&episode.environment.digest)? {
+            None => Err(gone(&episode.environment)),
+            Some(kept) => match self.host.environment(&kept.name, &kept.bytes, granted(&episode.grants)).await {
+                Ok(plugin) => Ok(Arc::new(plugin)),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        self.environments.insert(wanted, loaded.clone());
+        Ok(loaded)
+    }
+
+    async fn reward(&mut self, record: &RewardRecord) -> Result<Loaded<dyn Reward>, StoreError> {
+        let wanted = Self::wanted(&record.reward, &record.grants);
+        if let Some(known) = self.rewards.get(&wanted) {
+            return Ok(known.clone());
+        }
+        let loaded: Loaded<dyn Reward> = match self.reader.plugin(&record.reward.digest)? {
+            None => Err(gone(&record.reward)),
+            Some(kept) => match self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)).await {
+                Ok(plugin) => Ok(Arc::new(plugin)),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        self.rewards.insert(wanted, loaded.clone());
+        Ok(loaded)
+    }
+}
+
+/// A group with the plugins to replay it.
+struct Assembled {
+    group: Vec<Arc<Episode>>,
+    environments: Vec<Loaded<dyn Environment>>,
+    /// One entry per verdict of the group: whose, and by which plugin.
+    verdicts: Vec<(usize, usize, Loaded<dyn Reward>)>,
+}
+
+/// What came of one episode: its own replay, and those of its verdicts with the names of the rewards.
+type Replayed = (Arc<Episode>, Outcome, Vec<(String, Outcome)>);
+
+impl Assembled {
+    /// `only`: this episode of the group, and no other.
+    async fn replay(self, episode_bytes: usize, only: Option<String>) -> Vec<Replayed> {
+        let clock = SystemClock::new();
+        let wanted = |episode: &Episode| only.as_ref().is_none_or(|id| *id == episode.id.0);
+        let mut replayed: Vec<Replayed> = Vec::new();
+        for (episode, environment) in self.group.iter().zip(&self.environments) {
+            let outcome = match environment {
+                _ if !wanted(episode) => continue,
+                Ok(environment) => replay_episode(environment.as_ref(), episode, episode_bytes, &clock).await,
+                Err(why) => Outcome::NotReplayed(why.clone()),
+            };
+            replayed.push((episode.clone(), outcome, Vec::new()));
+        }
+        for (of, position, reward) in &self.verdicts {
+            let Some(episode) = self.group.get(*of).filter(|episode| wanted(episode)) else { continue };
+            let Some(record) = episode.verdicts.get(*position) else { continue };
+            let outcome = match reward {
+                Ok(reward) => self.replay_verdict(reward.as_ref(), episode, record).await,
+                Err(why) => Outcome::NotReplayed(why.clone()),
+            };
+            if let Some((_, _, verdicts)) = replayed.iter_mut().find(|(known, ..)| known.id == episode.id) {
+                verdicts.push((record.reward.name.clone(), outcome));
+            }
+        }
+        replayed
+    }
+
+    async fn replay_verdict(&self, reward: &dyn Reward, episode: &Arc<Episode>, record: &RewardRecord) -> Outcome {
+        if reward.description().scope == RewardScope::Each {
+            let outcomes = replay_verdicts(reward, &[record], std::slice::from_ref(episode)).await;
+            return outcomes.into_iter().next().unwrap_or(Outcome::NotReplayed("no verdict".into()));
+        }
+        let question = record.question();
+        let complete: Vec<Arc<Episode>> =
+            self.group.iter().filter(|member| member.ending.is_complete()).cloned().collect();
+        let of = |member: &'_ Arc<Episode>| member.verdicts.iter().find(|known| known.question() == question).cloned();
+        let records: Vec<RewardRecord> = complete.iter().filter_map(of).collect();
+        let records: Vec<&RewardRecord> = records.iter().collect();
+        let position = complete.iter().position(|member| member.id == episode.id);
+        let mut outcomes = replay_verdicts(reward, &records, &complete).await.into_iter();
+        position.and_then(|position| outcomes.nth(position)).unwrap_or(Outcome::NotReplayed("no verdict".into()))
+    }
+}
+
+/// How many came out how.
+#[derive(Debug, Default, Serialize)]
+struct Tally {
+    exact: u64,
+    exact_turns: u64,
+    differ: u64,
+    not_replayed: u64,
+}
+
+impl Tally {
+    fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Exact => self.exact += 1,
+            Outcome::ExactTurns(_) => self.exact_turns += 1,
+            Outcome::Differs(_) => self.differ += 1,
+            Outcome::NotReplayed(_) => self.not_replayed += 1,
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.exact + self.exact_turns + self.differ + self.not_replayed
+    }
+
+    fn clean(&self) -> bool {
+        self.differ == 0 && self.not_replayed == 0
+    }
+}
+
+/// Something that did not come out as it should.
+#[derive(Debug, Serialize)]
+struct Finding {
+    episode: String,
+    plugin: String,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    episodes: Tally,
+    turns: u64,
+    verdicts: Tally,
+    /// By the host's word for it: endings that could not be replayed, because the host caused them.
+    host_endings: BTreeMap<String, u64>,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn take(&mut self, (episode, outcome, verdicts): Replayed) {
+        self.episodes.count(&outcome);
+        self.turns += episode.turns.len() as u64;
+        if let Outcome::ExactTurns(_) = &outcome {
+            *self.host_endings.entry(episode.ending.label()).or_default() += 1;
+        }
+        let id = format!("{}/{}", episode.run, episode.id);
+        let mut note = |plugin: &str, outcome: &Outcome| {
+            if matches!(outcome, Outcome::Differs(_) | Outcome::NotReplayed(_)) {
+                let (episode, plugin, outcome) = (id.clone(), plugin.to_owned(), outcome.clone());
+                self.findings.push(Finding { episode, plugin, outcome });
+            }
+        };
+        note(&episode.environment.name, &outcome);
+        verdicts.iter().for_each(|(reward, outcome)| note(reward, outcome));
+        verdicts.iter().for_each(|(_, outcome)| self.verdicts.count(outcome));
+    }
+
+    fn exit(&self) -> Exit {
+        if self.episodes.clean() && self.verdicts.clean() { Exit::Ok } else { Exit::Differs }
+    }
+}
+
+pub(crate) fn main(common: &Common, options: &args::Replay) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(replay(common, options));
+    runtime.shutdown_background();
+    exit
+}
+
+async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit> {
+    let folder = data::folder(common)?;
+    let reader = Reader::open(&folder)?;
+    // One episode is found by its name; its group comes along, because a verdict may be about the group.
+    let only = match &options.episode {
+        None => None,
+        Some(name) => {
+            let found = reader.episode(name)?;
+            let hint = "`clawhost episodes list` shows what there is";
+            Some(found.ok_or_else(|| UsageError(format!("no episode `{name}` here; {hint}")))?)
+        }
+    };
+    let run = match &only {
+        Some(episode) => episode.run.0.clone(),
+        None => choose(&reader, options.run.as_deref())?.id,
+    };
+    let host = Host::new(HostConfig {
+        limits: Limits::default(),
+        allocation: if options.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
+        cache: Some(data::cache(&folder)?),
+        // Whatever was played here may be played again.
+        allow_interpreters: true,
+    })?;
+    let mut source = Stored::new(&reader, &run)?;
+    let total = if only.is_some() { 1 } else { source.len() as u64 };
+    let count = Count::new(total, options.quiet || only.is_some(), "replayed");
+    let mut plugins = Plugins::new(&host, &reader);
+    let mut report = Report::default();
+    let mut replaying: JoinSet<Vec<Replayed>> = JoinSet::new();
+    let mut finished = false;
+    loop {
+        while !finished && replaying.len() < usize::from(options.concurrency) {
+            match next(&mut source, &mut plugins, only.as_ref()).await? {
+                Some(group) => {
+                    let only = only.as_ref().map(|episode| episode.id.0.clone());
+                    replaying.spawn(group.replay(host.limits().episode_bytes, only));
+                }
+                None => finished = true,
+            }
+        }
+        let Some(replayed) = replaying.join_next().await else { break };
+        replayed?.into_iter().for_each(|replayed| report.take(replayed));
+        count.set(report.episodes.all());
+    }
+    count.finish();
+    report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
+    if common.json {
+        let document = serde_json::json!({ "format": 1, "run": run, "report": report });
+        writeln!(anstream::stdout(), "{document:#}")?;
+    } else {
+        text(&run, only.as_ref(), &report)?;
+    }
+    Ok(report.exit())
+}
+
+/// The next group with its plugins; where one episode is meant, its group alone.
+async fn next(
+    source: &mut Stored<'_>,
+    plugins: &mut Plugins<'_>,
+    only: Option<&Episode>,
+) -> anyhow::Result<Option<Assembled>> {
+    let group = loop {
+        match source.next_group()? {
+            Some(group) if only.is_none_or(|one| group.iter().any(|member| member.id == one.id)) => break group,
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    };
+    let mut assembled =
+        Assembled { group: group.into_iter().map(Arc::new).collect(), environments: Vec::new(), verdicts: Vec::new() };
+    for (of, episode) in assembled.group.iter().enumerate() {
+        assembled.environments.push(plugins.environment(episode).await?);
+        for (position, record) in episode.verdicts.iter().enumerate() {
+            assembled.verdicts.push((of, position, plugins.reward(record).await?));
+        }
+    }
+    Ok(Some(assembled))
+}
+
+fn text(run: &str, only: Option<&Episode>, report: &Report) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
+    let what = only.map_or_else(|| run.to_owned(), |episode| format!("{run}/{}", episode.id));
+    writeln!(out, "{}{what}", row("replayed"))?;
+    let tally = |tally: &Tally| {
+        let counts = [
+            (tally.exact, "exact"),
+            (tally.exact_turns, "exact up to an ending that the host caused"),
+            (tally.differ, "differ"),
+            (tally.not_replayed, "not replayed"),
+        ];
+        let counts: Vec<String> =
+            counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+    };
+    writeln!(out, "{}{} ({} turns)", row("episodes"), tally(&report.episodes), report.turns)?;
+    for (ending, count) in &report.host_endings {
+        writeln!(out, "{}{count} x {}", row(""), escaped(ending, 200))?;
+    }
+    writeln!(out, "{}{}", row("verdicts"), tally(&report.verdicts))?;
+    for Finding { episode, plugin, outcome } in report.findings.iter().take(SHOWN) {
+        match outcome {
+            Outcome::Differs(Difference { turn, what, recorded, replayed }) => {
+                let at = turn.map_or_else(|| "after its turns".to_owned(), |turn| format!("in turn {turn}"));
+                writeln!(out, "\x1b[31mdiffers\x1b[0m     {episode}, {} {at}: {what}", escaped(plugin, 80))?;
+                writeln!(out, "{}recorded {recorded}", row(""))?;
+                writeln!(out, "{}replayed {replayed}", row(""))?;
+                if what == "host_calls" {
+                    writeln!(out, "{}from this turn on it calls the host otherwise than it did", row(""))?;
+                }
+            }
+            Outcome::NotReplayed(why) => {
+                writeln!(out, "\x1b[33mnot replayed\x1b[0m {episode}, {}: {}", escaped(plugin, 80), escaped(why, 500))?;
+            }
+            Outcome::Exact | Outcome::ExactTurns(_) => {}
+        }
+    }
+    if report.findings.len() > SHOWN {
+        writeln!(out, "{}and {} more; --json lists all", row(""), report.findings.len() - SHOWN)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Stored runs: which one is meant, and its episodes group by group.
+
+use crate::exit::UsageError;
+use clawhost_core::{Episode, StoreError};
+use clawhost_runtime::EpisodeSource;
+use clawhost_store::{Filter, Reader, RunRow};
+use std::collections::VecDeque;
+
+/// The episodes of a run, group by group, read as they are needed.
+pub(crate) struct Stored<'a> {
+    reader: &'a Reader,
+    run: String,
+    ids: VecDeque<String>,
+    next: Option<Episode>,
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn new(reader: &'a Reader, run: &str) -> Result<Self, StoreError> {
+        let rows = reader.episodes(&Filter { run: Some(run.to_owned()), limit: None })?;
+        let ids = rows.into_iter().map(|row| row.id).collect();
+        Ok(Self { reader, run: run.to_owned(), ids, next: None })
+    }
+
+    /// How many episodes are left.
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len() + usize::from(self.next.is_some())
+    }
+
+    fn read(&mut self) -> Result<Option<Episode>, StoreError> {
+        while let Some(id) = self.ids.pop_front() {
+            if let Some(episode) = self.reader.episode(&format!("{}/{id}", self.run))? {
+                return Ok(Some(episode));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl EpisodeSource for Stored<'_> {
+    fn next_group(&mut self) -> Result<Option<Vec<Episode>>, StoreError> {
+        let first = match self.next.take() {
+            Some(episode) => Some(episode),
+            None => self.read()?,
+        };
+        let Some(first) = first else { return Ok(None) };
+        let group = first.group;
+        let mut episodes = vec![first];
+        while let Some(episode) = self.read()? {
+            if episode.group != group {
+                self.next = Some(episode);
+                break;
+            }
+            episodes.push(episode);
+        }
+        Ok(Some(episodes))
+    }
+}
+
+/// The run that is meant.
+pub(crate) fn choose(reader: &Reader, name: Option<&str>) -> anyhow::Result<RunRow> {
+    let runs = reader.runs(if name.is_none() { Some(1) } else { None })?;
+    let found = match name {
+        None => runs.into_iter().next(),
+        Some(name) => runs.into_iter().find(|run| run.id == name),
+    };
+    found.ok_or_else(|| match name {
+        Some(name) => UsageError(format!("no run `{name}` here; `clawhost episodes list --runs` shows all")).into(),
+        None => UsageError("no runs here yet; play some episodes with `clawhost run`".into()).into(),
+    })
+}

@@ -1,0 +1,176 @@
+//! Comparing what was recorded with what a replay gives: the first difference, in the order in which things happened.
+
+use clawhost_core::{Episode, Turn, escaped};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Characters of a value that a difference shows.
+const SHOWN: usize = 160;
+/// Characters before the first that differs.
+const BEFORE: usize = 40;
+
+/// Where a replay left the record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// In which turn, from 0; none: before the first, or after the last.
+    pub turn: Option<u64>,
+    /// What differs, as a path into the episode's JSON.
+    pub what: String,
+    /// What was recorded.
+    pub recorded: String,
+    /// What the replay gave.
+    pub replayed: String,
+}
+
+/// Fields of a turn in the order in which they come about. Usage and answer are given by the record. Timing is no result.
+const OF_TURN: [&str; 9] =
+    ["observation", "request", "action", "finish", "host_calls", "tool_results", "signals", "fuel", "extra"];
+
+/// Fields of an episode that are settled before its first turn.
+const BEFORE_TURNS: [&str; 2] = ["system_hint", "tools"];
+
+/// Fields that are settled when it is over.
+const AFTER_TURNS: [&str; 5] = ["ending", "signals", "artefacts", "log", "journal"];
+
+fn json(value: &impl Serialize) -> Value {
+    // What cannot be written as JSON cannot have been recorded.
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+/// The first difference of two rows of turns. A row that is longer differs in its first additional turn.
+pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Difference> {
+    for (index, pair) in recorded.iter().zip(replayed).enumerate() {
+        let (one, other) = (json(pair.0), json(pair.1));
+        let found = first_field(&OF_TURN, &one, &other);
+        if let Some((what, recorded, replayed)) = found {
+            return Some(Difference { turn: Some(index as u64), what, recorded, replayed });
+        }
+    }
+    let (one, other) = (recorded.len(), replayed.len());
+    (one != other).then(|| Difference {
+        turn: Some(one.min(other) as u64),
+        what: "turns".into(),
+        recorded: one.to_string(),
+        replayed: other.to_string(),
+    })
+}
+
+/// The first difference of two episodes, up to so many turns and what was observed after them; none as `through`: all of it.
+pub(crate) fn first_difference(recorded: &Episode, replayed: &Episode, through: Option<usize>) -> Option<Difference> {
+    let (one, other) = (json(recorded), json(replayed));
+    let outside = |(what, recorded, replayed)| Difference { turn: None, what, recorded, replayed };
+    if let Some(found) = first_field(&BEFORE_TURNS, &one, &other) {
+        // An episode that never began has no tools to compare.
+        if !replayed.turns.is_empty() || !recorded.turns.is_empty() {
+            return Some(outside(found));
+        }
+    }
+    let turns = |episode: &Episode| through.unwrap_or(episode.turns.len()).min(episode.turns.len());
+    let (first, second) = (recorded.turns.get(..turns(recorded)), replayed.turns.get(..turns(replayed)));
+    difference(first.unwrap_or_default(), second.unwrap_or_default())
+        .or_else(|| first_field(&["closing"], &one, &other).map(outside))
+        .or_else(|| if through.is_some() { None } else { first_field(&AFTER_TURNS, &one, &other).map(outside) })
+}
+
+/// The first field that differs: where, what was, what is.
+pub(crate) fn first_field(fields: &[&str], one: &Value, other: &Value) -> Option<(String, String, String)> {
+    fields.iter().find_map(|field| first_path(field, one.get(field), other.get(field)))
+}
+
+fn first_path(path: &str, one: Option<&Value>, other: Option<&Value>) -> Option<(String, String, String)> {
+    match (one, other) {
+        (one, other) if one == other => None,
+        (Some(Value::Object(first)), Some(Value::Object(second))) => {
+            // How things stood in a trap is told, not compared: frames and budgets belong to the machine.
+            let keys = first.keys().chain(second.keys().filter(|key| !first.contains_key(*key)));
+            let mut keys = keys.filter(|key| *key != "report" && *key != "timing");
+            keys.find_map(|key| first_path(&format!("{path}.{key}"), first.get(key), second.get(key)))
+        }
+        (Some(Value::Array(first)), Some(Value::Array(second))) => (0..first.len().max(second.len()))
+            .find_map(|index| first_path(&format!("{path}[{index}]"), first.get(index), second.get(index))),
+        (one, other) => {
+            let (one, other) = (shown(one), shown(other));
+            let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+            Some((path.to_owned(), excerpt(&one, same), excerpt(&other, same)))
+        }
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "nothing".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
+/// The part of a text around the first character that differs.
+fn excerpt(text: &str, same: usize) -> String {
+    let skipped = if text.chars().count() > SHOWN { same.saturating_sub(BEFORE) } else { 0 };
+    let part: String = text.chars().skip(skipped).take(SHOWN).collect();
+    let dots = if skipped > 0 { "…" } else { "" };
+    format!("`{dots}{}`", escaped(&part, 4 * SHOWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden() -> Episode {
+        serde_json::from_str(include_str!("../../../tests/golden/episode-1.json")).unwrap()
+    }
+
+    /// A changed copy differs there first.
+    fn check(change: impl FnOnce(&mut Episode), turn: Option<u64>, what: &str) {
+        let recorded = golden();
+        let mut replayed = golden();
+        change(&mut replayed);
+        let found = first_difference(&recorded, &replayed, None).unwrap();
+        assert_eq!((found.turn, found.what.as_str()), (turn, what), "{found:?}");
+        assert_ne!(found.recorded, found.replayed);
+    }
+
+    #[test]
+    fn the_first_difference_is_named_in_the_order_of_events() {
+        assert_eq!(first_difference(&golden(), &golden(), None), None);
+        check(|e| e.turns[0].observation[0].parts.clear(), Some(0), "observation[0].parts[0]");
+        check(|e| e.turns[0].host_calls = clawhost_core::Digest::of(b"x"), Some(0), "host_calls");
+        check(|e| e.turns[0].fuel = Some(1), Some(0), "fuel");
+        check(|e| e.turns.clear(), Some(0), "turns");
+        check(|e| e.closing.clear(), None, "closing[0]");
+        check(|e| e.ending = clawhost_core::Ending::Truncated("x".into()), None, "ending");
+        check(|e| e.log.push("a line".into()), None, "log[0]");
+        // Two differences: the earlier is named.
+        let both = |e: &mut Episode| {
+            e.turns[0].fuel = Some(1);
+            e.turns[0].host_calls = clawhost_core::Digest::of(b"x");
+        };
+        check(both, Some(0), "host_calls");
+    }
+
+    #[test]
+    fn what_takes_time_is_no_difference() {
+        let mut later = golden();
+        later.turns[0].timing.policy_us += 17;
+        later.created_at += 1;
+        assert_eq!(first_difference(&golden(), &later, None), None);
+    }
+
+    #[test]
+    fn a_long_text_is_shown_where_it_differs() {
+        let mut other = golden();
+        let mut recorded = golden();
+        let long = |end: &str| {
+            vec![clawhost_core::Message::text(
+                clawhost_core::Role::User,
+                clawhost_core::Origin::Environment,
+                format!("{}{end}", "x".repeat(5000)),
+            )]
+        };
+        recorded.closing = long("one");
+        other.closing = long("two");
+        let found = first_difference(&recorded, &other, None).unwrap();
+        assert!(found.recorded.ends_with("one`") && found.recorded.starts_with("`…x"), "{found:?}");
+        assert!(found.recorded.len() < 1000);
+    }
+}

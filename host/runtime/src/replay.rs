@@ -1,0 +1,168 @@
+//! Replay: an episode that is stored is played again, from its plugin, options, seed, actions and journal, and compared
+//! with its record turn by turn, byte for byte.
+//!
+//! Everything else follows from these: time, chance and notes are functions of the seed and of what the plugin does. An
+//! ending that the host caused (a deadline, no memory left, a stop by the operator, a model that did not answer) is no
+//! function of them: such an episode is replayed up to its last completed turn.
+
+use crate::branch;
+use crate::compare::{Difference, first_difference, first_field};
+use crate::play::{Assignment, Scene, Stage};
+use crate::policy::ChatPolicy;
+use crate::run::Cancel;
+use crate::score::group_digest;
+use clawhost_core::{
+    Answers, BranchWay, Clock, Context, Ending, Environment, Episode, Failure, FailureKind, Reward, RewardRecord,
+    RewardScope, Verdict, code,
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What came of a replay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything is as it was recorded.
+    Exact,
+    /// Every completed turn is; the ending was caused by the host, as the text says.
+    ExactTurns(String),
+    /// The first difference.
+    Differs(Difference),
+    /// It could not be played here and now: the text says why. Nothing is known about it.
+    NotReplayed(String),
+}
+
+/// Whether a failure says something about the host, the model or the operator and nothing about the plugin.
+pub(crate) fn by_host(failure: &Failure) -> bool {
+    match failure.kind {
+        FailureKind::Llm | FailureKind::Cancelled => true,
+        // A plugin that asks something else than before does not repeat itself: that is about the plugin.
+        FailureKind::Host => failure.code != code::JOURNAL,
+        FailureKind::Limit => [code::BUSY, code::DEADLINE].contains(&failure.code.as_str()),
+        _ => false,
+    }
+}
+
+fn caused_by_host(ending: &Ending) -> Option<&Failure> {
+    match ending {
+        Ending::Failed(failure) => Some(failure).filter(|failure| by_host(failure)),
+        _ => None,
+    }
+}
+
+/// Plays a recorded episode again. `environment` is the plugin of its digest, with the grants that it had; its models are
+/// not asked.
+pub async fn replay_episode(
+    environment: &dyn Environment,
+    recorded: &Episode,
+    episode_bytes: usize,
+    clock: &dyn Clock,
+) -> Outcome {
+    let policy = ChatPolicy::replaying(recorded);
+    let cancel = Cancel::default();
+    let stage = Stage { environment, policy: &policy, clock, cancel: &cancel };
+    let assignment = Assignment {
+        run: recorded.run.clone(),
+        id: recorded.id.clone(),
+        index: recorded.index,
+        group: recorded.group,
+        task: Arc::new(recorded.task.clone()),
+        task_hash: recorded.task_hash,
+        environment_seed: recorded.seed,
+        policy_seed: recorded.branch.as_ref().map_or(recorded.policy.seed, |branch| branch.seed),
+        options: recorded.options.clone(),
+        max_turns: recorded.max_turns,
+        episode_bytes,
+        state_id: recorded.state_id,
+        answers: Answers::Recorded { journal: recorded.journal.clone().into(), through: u32::MAX },
+    };
+    let replayed = match play_again(stage, &assignment, recorded).await {
+        Ok(scene) => stage.end(assignment, scene, recorded.branch.clone()).await,
+        Err(failure) => stage.fail(assignment, None, failure),
+    };
+    judge(recorded, &replayed.episode)
+}
+
+/// Up to where the episode is played to its end: the beginning, or where it branched off.
+async fn play_again(stage: Stage<'_>, assignment: &Assignment, recorded: &Episode) -> Result<Scene, Failure> {
+    let mut scene = stage.begin(assignment).await?;
+    let Some(branch) = &recorded.branch else { return Ok(scene) };
+    if let Some(Ending::Failed(failure)) = stage.go_on(&mut scene, assignment, branch.at).await {
+        return Err(failure);
+    }
+    let Scene { mut live, opening, recording, .. } = scene;
+    if branch.way == BranchWay::Snapshot {
+        let snapshot = live.snapshot().await?;
+        drop(live);
+        live = stage.environment.restore(assignment.params(), &snapshot).await?;
+    }
+    Ok(branch::continued(stage.policy, live, opening, recording, recorded.policy.seed))
+}
+
+fn judge(recorded: &Episode, replayed: &Episode) -> Outcome {
+    let host = caused_by_host(&recorded.ending);
+    let through = host.map(|_| recorded.turns.len());
+    let difference = first_difference(recorded, replayed, through);
+    match (difference, host, caused_by_host(&replayed.ending)) {
+        // It ended for want of something that the record had: what came before is as it was, or was not reached.
+        (Some(difference), None, Some(now)) if cut_short(&difference, replayed) && !is_end_of_record(now) => {
+            Outcome::NotReplayed(now.to_string())
+        }
+        (Some(difference), ..) => Outcome::Differs(difference),
+        (None, Some(then), _) => Outcome::ExactTurns(then.to_string()),
+        (None, None, _) => Outcome::Exact,
+    }
+}
+
+/// Whether a difference is only that the replay stopped early.
+fn cut_short(difference: &Difference, replayed: &Episode) -> bool {
+    difference.turn.is_none_or(|turn| turn >= replayed.turns.len() as u64)
+}
+
+/// The recorded policy had nothing more to say: the environment went on where it had ended before.
+fn is_end_of_record(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Llm
+}
+
+/// Asks a reward again about what it judged, with the answers that models gave then. `records` are the verdicts about the
+/// episodes of `group`, in order: one of each for a reward of scope `each`.
+pub async fn replay_verdicts(reward: &dyn Reward, records: &[&RewardRecord], group: &[Arc<Episode>]) -> Vec<Outcome> {
+    let Some(first) = records.first() else { return Vec::new() };
+    let all = |outcome: Outcome| vec![outcome; records.len()];
+    if records.len() != group.len() {
+        return all(Outcome::NotReplayed("not every episode of its group has this verdict".into()));
+    }
+    if reward.description().scope == RewardScope::Group && first.group_digest != Some(group_digest(group)) {
+        return all(Outcome::NotReplayed("the group that it judged is not here any more".into()));
+    }
+    let context = Context { seed: first.seed, options: first.options.clone() };
+    let scoring = reward.score_again(&context, group, first.journal.clone().into()).await;
+    let verdicts = scoring.verdicts.unwrap_or_else(|failure| vec![Verdict::Failed(failure); records.len()]);
+    let outcomes = records.iter().zip(&verdicts).map(|(record, verdict)| judge_verdict(&record.verdict, verdict));
+    let mut outcomes: Vec<Outcome> = outcomes.collect();
+    // The log and the answers belong to the call: the first verdict keeps them.
+    if let Some(outcome @ Outcome::Exact) = outcomes.first_mut() {
+        let of_call = |log: &[String], journal: &[clawhost_core::JournalEntry]| serde_json::json!({ "log": log, "journal": journal });
+        let (then, now) = (of_call(&first.log, &first.journal), of_call(&scoring.log, &scoring.journal));
+        if let Some((what, recorded, replayed)) = first_field(&["log", "journal"], &then, &now) {
+            *outcome = Outcome::Differs(Difference { turn: None, what, recorded, replayed });
+        }
+    }
+    outcomes
+}
+
+fn judge_verdict(recorded: &Verdict, replayed: &Verdict) -> Outcome {
+    let host = |verdict: &Verdict| match verdict {
+        Verdict::Failed(failure) if by_host(failure) && failure.code != code::BUDGET => Some(failure.to_string()),
+        _ => None,
+    };
+    let wrapped = |verdict: &Verdict| serde_json::json!({ "verdict": verdict });
+    match (host(recorded), first_field(&["verdict"], &wrapped(recorded), &wrapped(replayed))) {
+        (Some(then), _) => Outcome::ExactTurns(then),
+        (None, None) => Outcome::Exact,
+        (None, Some((what, recorded, now))) => match host(replayed) {
+            Some(failure) => Outcome::NotReplayed(failure),
+            None => Outcome::Differs(Difference { turn: None, what, recorded, replayed: now }),
+        },
+    }
+}

@@ -1,0 +1,188 @@
+//! `clawhost replay`: what was recorded comes out again, from the data folder alone and in another process.
+
+use super::*;
+use rusqlite::Connection;
+
+impl Bench {
+    /// Replays the newest run; every episode must be exact.
+    fn exact(&self, episodes: u64, what: &str) -> Value {
+        for extra in [&[][..], &["--on-demand"]] {
+            let report = self.json(&[&["replay", "--all"][..], extra].concat())["report"].clone();
+            assert_eq!(report["episodes"]["exact"], episodes, "{what} {extra:?}: {report}");
+            assert_eq!(report["findings"], serde_json::json!([]), "{what}");
+        }
+        self.json(&["replay", "--all"])["report"].clone()
+    }
+}
+
+#[test]
+fn every_kind_of_plugin_replays_byte_for_byte() {
+    let Some(bench) = Bench::new("every_kind_of_plugin_replays") else { return };
+    let (exact, state, format) =
+        (bench.guest("reward_exact"), bench.guest("reward_state"), bench.guest("reward_format"));
+    let (execution, judge) = (bench.guest("reward_execution"), bench.guest("reward_judge"));
+    let grants = ["--grant", "kv", "--grant", "llm:judge=follower"];
+    for (environment, more) in [
+        ("env_math", &["--reward", &exact, "--reward", &format][..]),
+        ("env_guess", &["--group", "4"]),
+        ("env_shop", &["--group", "4", "--reward", &state, "--reward", &execution]),
+        ("env_shop", &["--reward", &judge, "--failure-budget", "1"]),
+        ("hello_guess", &[]),
+        // WASI clock, sleeps, randomness and hash order; notes and models.
+        ("odd_wasi", &["--max-turns", "5"]),
+        ("odd_snapshot", &["--max-turns", "9"]),
+        ("odd_services", &["--max-turns", "5"]),
+        ("odd_tools", &["--max-turns", "5"]),
+        ("wasip2/odd_std", &["--max-turns", "5"]),
+        // Endings that are the plugin's own doing.
+        ("hostile_loop", &["--failure-budget", "1"]),
+        ("hostile_panic", &["--failure-budget", "1"]),
+        ("hostile_string_1", &["--failure-budget", "1"]),
+        ("hostile_start", &["--failure-budget", "1"]),
+        ("odd_failing", &["--failure-budget", "1"]),
+    ] {
+        let plugin = bench.guest(environment);
+        if !Path::new(&plugin).exists() {
+            eprintln!("skipped {environment}: its target is not installed");
+            continue;
+        }
+        let played = bench.run(&[&["run", &plugin, "--episodes", "12", "-q"][..], &grants, more].concat());
+        assert!(played.status.success(), "{environment}: {}", stderr(&played));
+        let report = bench.exact(12, environment);
+        let rewards = more.iter().filter(|word| **word == "--reward").count() as u64;
+        assert_eq!(report["verdicts"]["exact"], 12 * rewards, "{environment}: {report}");
+    }
+}
+
+#[test]
+fn a_reward_that_judges_groups_replays_with_its_group() {
+    let Some(bench) = Bench::new("a_reward_that_judges_groups") else { return };
+    let (guess, reward) = (bench.guest("env_guess"), bench.guest("odd_ranking"));
+    bench.json(&[
+        "run",
+        &guess,
+        "--episodes",
+        "12",
+        "--group",
+        "4",
+        "--reward",
+        &reward,
+        "--grant",
+        "llm:judge=follower",
+    ]);
+    let report = bench.exact(12, "a group");
+    assert_eq!(report["verdicts"]["exact"], 12, "{report}");
+    // One episode is enough to name: its group is found.
+    let listed = stdout(&bench.run(&["episodes", "export"]));
+    let one: Value = serde_json::from_str(listed.lines().nth(5).unwrap()).unwrap();
+    let output = bench.run(&["replay", one["id"].as_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("1 exact (") && said.contains("verdicts    1 exact"), "{said}");
+}
+
+#[test]
+fn an_ending_that_the_host_caused_is_replayed_up_to_its_last_turn() {
+    let Some(bench) = Bench::new("an_ending_that_the_host_caused") else { return };
+    let guess = bench.guest("env_guess");
+    // The budget ends in the middle of an episode.
+    bench.run(&["run", &guess, "--episodes", "6", "--concurrency", "1", "--max-tokens-total", "700"]);
+    let report = bench.json(&["replay", "--all"])["report"].clone();
+    let endings = report["host_endings"].as_object().unwrap();
+    assert!(endings.keys().all(|ending| ending.starts_with("failed: llm(")), "{report}");
+    assert_eq!(report["episodes"]["exact_turns"], endings.values().filter_map(Value::as_u64).sum::<u64>());
+    assert!(
+        report["episodes"]["exact_turns"].as_u64().unwrap() > 0 && report["turns"].as_u64().unwrap() > 0,
+        "{report}"
+    );
+    let said = stdout(&bench.run(&["replay", "--all"]));
+    assert!(said.contains("exact up to an ending that the host caused") && said.contains("failed: llm("), "{said}");
+}
+
+/// Changes the stored documents of an episode or verdict.
+fn tamper(bench: &Bench, sql: &str) {
+    let database = Connection::open(bench.data.path().join("clawhost.sqlite")).unwrap();
+    assert!(database.execute(sql, []).unwrap() > 0, "{sql}");
+}
+
+#[test]
+fn the_first_difference_is_named() {
+    let Some(bench) = Bench::new("the_first_difference_is_named") else { return };
+    let (guess, ranking) = (bench.guest("env_guess"), bench.guest("odd_ranking"));
+    let whole = |sql: &str| {
+        bench.json(&["run", &guess, "--episodes", "2", "--reward", &ranking, "--seed", "3"]);
+        tamper(&bench, sql);
+        let output = bench.run(&["replay", "--all", "--json"]);
+        assert_eq!(output.status.code(), Some(7), "{sql}: {}", stdout(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["report"]["findings"][0].clone()
+    };
+    let newest = "(SELECT id FROM runs ORDER BY rowid DESC LIMIT 1)";
+    let set = |path: &str, value: &str| {
+        format!(
+            "UPDATE episodes SET document = json_set(document, '$.{path}', {value}) WHERE position = 1 AND run = {newest}"
+        )
+    };
+    let digest = format!("'sha256:{}'", "0".repeat(64));
+    for (path, value, turn, what) in [
+        ("turns[1].host_calls", digest.as_str(), 1, "host_calls"),
+        ("turns[2].observation[0].parts[0].text", "'warmer'", 2, "observation[0].parts[0].text"),
+        ("turns[0].fuel", "1", 0, "fuel"),
+        ("turns[1].action.parts[0].text", "'51'", 1, "host_calls"),
+        ("turns[1].request", digest.as_str(), 1, "request"),
+        ("seed", "99", 0, "host_calls"),
+    ] {
+        let found = whole(&set(path, value));
+        let difference = &found["outcome"]["differs"];
+        assert!(difference["turn"].as_u64().is_some_and(|found| found <= turn + 1), "{path}: {found}");
+        if !["seed", "turns[1].action.parts[0].text"].contains(&path) {
+            assert_eq!((&difference["turn"], &difference["what"]), (&turn.into(), &what.into()), "{path}: {found}");
+        }
+    }
+    // A verdict, and a plugin that is gone.
+    let value = "UPDATE verdicts SET document = json_set(document, '$.verdict.scored.value', 0.125)";
+    let failing =
+        format!("{value} WHERE json_extract(document, '$.verdict.scored.value') IS NOT NULL AND run = {newest}");
+    let found = whole(&failing);
+    assert_eq!(found["outcome"]["differs"]["what"], "verdict.scored.value", "{found}");
+    let found = whole("DELETE FROM plugins WHERE world = 'environment'");
+    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("is not kept here"), "{found}");
+}
+
+#[test]
+fn members_of_a_group_branch_off_in_mid_episode_and_replay() {
+    let Some(bench) = Bench::new("members_of_a_group_branch_off") else { return };
+    for (guest, way, reason) in [
+        ("env_guess", "snapshot", None),
+        ("odd_snapshot", "snapshot", None),
+        ("odd_wasi", "replay", None),
+        ("odd_forgetful", "replay", Some("a restored run differs from the original, 1 steps on")),
+        ("hostile_snapshot", "replay", Some("hostile-snapshot")),
+    ] {
+        let plugin = bench.guest(guest);
+        let arguments = ["--episodes", "8", "--group", "4", "--branch-at", "3", "--max-turns", "6", "--grant", "kv"];
+        bench.json(&[&["run", &plugin][..], &arguments].concat());
+        let newest = bench.json(&["replay", "--all"])["run"].as_str().unwrap().to_owned();
+        let exported = stdout(&bench.run(&["episodes", "export", "--run", &newest]));
+        let episodes: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for group in episodes.chunks(4) {
+            let branch = |episode: &Value| episode["branch"].clone();
+            assert_eq!(branch(&group[0])["way"], way, "{guest}: {}", branch(&group[0]));
+            let at = branch(&group[0])["at"].as_u64().unwrap() as usize;
+            assert!((1..=3).contains(&at), "{guest}: {at}");
+            let shared = |episode: &Value| {
+                let turn =
+                    |turn: &Value| (turn["action"].clone(), turn["observation"].clone(), turn["host_calls"].clone());
+                episode["turns"].as_array().unwrap()[..at].iter().map(turn).collect::<Vec<_>>()
+            };
+            assert!(group.iter().all(|member| shared(member) == shared(&group[0])), "{guest}: the trunk is shared");
+            let pays: Vec<_> = group.iter().map(|member| branch(member)["pays"].as_bool().unwrap()).collect();
+            assert_eq!(pays, [true, false, false, false], "the shared turns were paid for once");
+            match reason {
+                Some(reason) => assert!(branch(&group[0])["reason"].as_str().unwrap().contains(reason), "{guest}"),
+                None => assert_eq!(branch(&group[0])["reason"], Value::Null, "{guest}"),
+            }
+        }
+        bench.exact(8, guest);
+    }
+}
