@@ -13,7 +13,9 @@ mod rewards;
 mod tools;
 
 use clawhost_core::{FailureKind, Sampling, Verdict};
-use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run};
+use clawhost_runtime::{
+    Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run, resume_run,
+};
 use fakes::*;
 use std::sync::Arc;
 
@@ -272,4 +274,65 @@ async fn a_request_is_named_by_everything_that_was_sent() {
     digests.sort();
     digests.dedup();
     assert_eq!(digests.len(), all, "no two requests were alike");
+}
+
+/// A clock that somebody sets back and forth while a run is played.
+struct Jumping(std::sync::atomic::AtomicU64);
+
+impl clawhost_core::Clock for Jumping {
+    fn now_ms(&self) -> u64 {
+        let read = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if read.is_multiple_of(2) { 1 } else { u64::MAX - read }
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        // Broken hardware: even this one goes back.
+        self.now_ms()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_changes_no_result() {
+    let run = async |clock: Arc<dyn clawhost_core::Clock>| {
+        let store = Arc::new(Memory::default());
+        let ports = Ports {
+            environment: Arc::new(Counting::default()),
+            rewards: vec![ScoringRule::new(Arc::new(Judge::giving(0.5)), vec![])],
+            policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
+            store: store.clone(),
+            clock,
+        };
+        let id = clawhost_core::RunId("run-test".into());
+        play_run(id, plan(20), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap()
+    };
+    assert_eq!(run(Arc::new(Still)).await, run(Arc::new(Jumping(Default::default()))).await);
+}
+
+/// Plays some of a plan, and then the rest of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_played_and_what_is_there_is_not() {
+    let whole = play(Plan { group: 4, ..plan(40) }, Counting::default(), vec![Judge::giving(1.0)]).await;
+    let expected = whole.report.unwrap();
+    let episodes = whole.store.episodes();
+    // A group in full, one that lacks a member, and one that was stopped.
+    let mut earlier: Vec<EpisodeSummary> = episodes[..12].iter().map(|episode| EpisodeSummary::of(episode)).collect();
+    earlier[9].cancelled = true;
+    earlier.remove(5);
+    let store = Arc::new(Memory::default());
+    let kept = whole.store.recorded.lock().unwrap()[..12].to_vec();
+    *store.recorded.lock().unwrap() = kept.into_iter().filter(|recorded| recorded.episode.index != 5).collect();
+    let environment = Arc::new(Counting::default());
+    let ports = Ports {
+        environment: environment.clone(),
+        rewards: vec![ScoringRule::new(Arc::new(Judge::giving(1.0)), vec![])],
+        policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
+        store: store.clone(),
+        clock: Arc::new(Still),
+    };
+    let id = clawhost_core::RunId("run-test".into());
+    let plan = Plan { group: 4, ..plan(40) };
+    let report = resume_run(id, plan, ports, earlier, &Cancel::default(), &Silent).await.unwrap();
+    assert_eq!(report, expected);
+    assert_eq!(environment.begun.load(std::sync::atomic::Ordering::Relaxed), 36, "the first group alone was whole");
+    assert_eq!(store.episodes().len(), 40, "none twice");
 }

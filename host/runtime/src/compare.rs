@@ -137,9 +137,9 @@ mod tests {
         check(|e| e.turns[0].host_calls = clawhost_core::Digest::of(b"x"), Some(0), "host_calls");
         check(|e| e.turns[0].fuel = Some(1), Some(0), "fuel");
         check(|e| e.turns.clear(), Some(0), "turns");
-        check(|e| e.closing.clear(), None, "closing[0]");
+        check(|e| e.closing.clear(), None, "closing");
         check(|e| e.ending = clawhost_core::Ending::Truncated("x".into()), None, "ending");
-        check(|e| e.log.push("a line".into()), None, "log[0]");
+        check(|e| e.log.push("a line".into()), None, "log");
         // Two differences: the earlier is named.
         let both = |e: &mut Episode| {
             e.turns[0].fuel = Some(1);
