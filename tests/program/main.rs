@@ -14,6 +14,7 @@ mod guests;
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
+mod compile;
 mod crash;
 mod doctor;
 mod endpoint;

@@ -14,7 +14,8 @@ mod tools;
 
 use clawhost_core::{FailureKind, Sampling, Verdict};
 use clawhost_runtime::{
-    Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run, resume_run,
+    Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run,
+    resume_run,
 };
 use fakes::*;
 use std::sync::Arc;

@@ -43,6 +43,9 @@ pub(crate) enum Command {
     Episodes(Episodes),
     /// Check what this machine has and lacks: toolchains, data folder, memory limits, endpoints
     Doctor(Box<Doctor>),
+    /// Compile a component for another process of this program
+    #[command(name = crate::hosting::COMPILE, hide = true)]
+    CompileComponent,
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(Completions),

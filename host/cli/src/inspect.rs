@@ -3,8 +3,8 @@
 use crate::args::{self, Common};
 use crate::data;
 use crate::exit::Exit;
+use crate::hosting;
 use crate::plugin::PluginSpec;
-use clawhost_engine::{Allocation, Host, HostConfig};
 use std::io::Write as _;
 
 pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<Exit> {
@@ -12,12 +12,7 @@ pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<E
     // Looking at a plugin makes no data folder; where there is one, compiled code is kept in it, as always.
     let folder = data::folder(common)?;
     let cache = if data::has_key(&folder) { Some(data::cache(&folder)?) } else { None };
-    let host = Host::new(HostConfig {
-        allocation: Allocation::OnDemand,
-        allow_interpreters: options.allow_interpreters,
-        cache,
-        ..HostConfig::default()
-    })?;
+    let host = hosting::host(cache, true, options.allow_interpreters)?;
     let spec = PluginSpec::parse(&options.plugin)?;
     let (name, bytes) = (spec.name(), host.read(&spec.path)?);
     let inspection = runtime.block_on(host.inspect(&name, &bytes))?;

@@ -8,6 +8,7 @@ mod data;
 mod doctor;
 mod episodes;
 mod exit;
+mod hosting;
 mod inspect;
 mod plugin;
 mod policy;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     let done = match arguments.command {
+        args::Command::CompileComponent => return hosting::compile(),
         args::Command::Run(options) => run::main(&arguments.common, &options),
         args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
         args::Command::Replay(options) => replay::main(&arguments.common, &options),

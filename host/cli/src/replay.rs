@@ -3,14 +3,15 @@
 use crate::args::{self, Common};
 use crate::data::{self, SystemClock};
 use crate::exit::{Exit, UsageError};
+use crate::hosting;
 use crate::progress::Count;
 use crate::stored::{Stored, choose};
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Environment, Episode, Grants, Limits, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse,
-    PluginIdentity, Reward, RewardRecord, RewardScope, StoreError, escaped,
+    Digest, Environment, Episode, Grants, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, PluginIdentity,
+    Reward, RewardRecord, RewardScope, StoreError, escaped,
 };
-use clawhost_engine::{Allocation, Host, HostConfig, ModelGrants};
+use clawhost_engine::{Host, ModelGrants};
 use clawhost_runtime::{Difference, EpisodeSource as _, Outcome, replay_episode, replay_verdicts};
 use clawhost_store::Reader;
 use serde::Serialize;
@@ -250,13 +251,8 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
         Some(episode) => episode.run.0.clone(),
         None => choose(&reader, options.run.as_deref())?.id,
     };
-    let host = Host::new(HostConfig {
-        limits: Limits::default(),
-        allocation: if options.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
-        cache: Some(data::cache(&folder)?),
-        // Whatever was played here may be played again.
-        allow_interpreters: true,
-    })?;
+    // Whatever was played here may be played again.
+    let host = hosting::host(Some(data::cache(&folder)?), options.on_demand, true)?;
     let mut source = Stored::new(&reader, &run)?;
     let total = if only.is_some() { 1 } else { source.len() as u64 };
     let count = Count::new(total, options.quiet || only.is_some(), "replayed");

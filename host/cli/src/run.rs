@@ -3,12 +3,13 @@
 use crate::args::{self, Common};
 use crate::data::{self, SystemClock};
 use crate::exit::{Exit, UsageError};
+use crate::hosting;
 use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Progress;
 use crate::summary::{self, Facts};
-use clawhost_core::{Clock as _, Digest, Environment as _, Episode, Limits, Reward as _, RunId, Sampling, StoreError};
-use clawhost_engine::{Allocation, ComponentOutline, Host, HostConfig, ModelGrants};
+use clawhost_core::{Clock as _, Digest, Environment as _, Episode, Reward as _, RunId, Sampling, StoreError};
+use clawhost_engine::{ComponentOutline, Host, ModelGrants};
 use clawhost_runtime::{
     Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, ScoringRule, play_run, resume_run, run_digest,
 };
@@ -50,12 +51,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     };
 
     let folder = data::folder(common)?;
-    let host = Host::new(HostConfig {
-        limits: Limits::default(),
-        allocation: if options.host.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
-        cache: Some(data::cache(&folder)?),
-        allow_interpreters: options.host.allow_interpreters,
-    })?;
+    let host = hosting::host(Some(data::cache(&folder)?), options.host.on_demand, options.host.allow_interpreters)?;
     let progress = Progress::new(options.episodes, options.quiet);
     let store = Store::open(&folder, StoreOptions { max_bytes: options.store_limit.map(|mib| mib << 20) })?;
 

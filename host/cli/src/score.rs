@@ -3,12 +3,12 @@
 use crate::args::{self, Common};
 use crate::data;
 use crate::exit::{Exit, UsageError};
+use crate::hosting;
 use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Count;
 use crate::stored::{Stored, choose};
-use clawhost_core::{Limits, escaped};
-use clawhost_engine::{Allocation, Host, HostConfig};
+use clawhost_core::escaped;
 use clawhost_runtime::{Cancel, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
 use clawhost_store::{Reader, RunRow, Store, StoreOptions};
 use std::io::Write as _;
@@ -28,12 +28,7 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     let folder = data::folder(common)?;
     let reader = Reader::open(&folder)?;
     let run = choose(&reader, options.run.as_deref())?;
-    let host = Host::new(HostConfig {
-        limits: Limits::default(),
-        allocation: if options.host.on_demand { Allocation::OnDemand } else { Allocation::Pooled },
-        cache: Some(data::cache(&folder)?),
-        allow_interpreters: options.host.allow_interpreters,
-    })?;
+    let host = hosting::host(Some(data::cache(&folder)?), options.host.on_demand, options.host.allow_interpreters)?;
     let store = Store::open(&folder, StoreOptions::default())?;
     let mut source = Stored::new(&reader, &run.id)?;
     let count = Count::new(source.len() as u64, options.quiet, "judged");

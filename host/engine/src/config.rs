@@ -2,6 +2,7 @@
 
 use crate::EngineError;
 use crate::cache::CacheKey;
+use crate::compile::Compiler;
 use clawhost_core::{Digest, Limits};
 use sha2::{Digest as _, Sha256};
 use std::hash::{Hash as _, Hasher};
@@ -26,13 +27,21 @@ pub struct HostConfig {
     pub allocation: Allocation,
     /// Where compiled artefacts are kept and the key that marks them as ours; none keeps nothing.
     pub cache: Option<(PathBuf, CacheKey)>,
+    /// How components are compiled that this host has not compiled before.
+    pub compiler: Compiler,
     /// Whether components that carry an interpreter (Python, JavaScript) may be loaded.
     pub allow_interpreters: bool,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        Self { limits: Limits::default(), allocation: Allocation::Pooled, cache: None, allow_interpreters: false }
+        Self {
+            limits: Limits::default(),
+            allocation: Allocation::Pooled,
+            cache: None,
+            compiler: Compiler::InProcess,
+            allow_interpreters: false,
+        }
     }
 }
 

@@ -109,6 +109,28 @@ pub enum EngineError {
         /// What is missing or different.
         message: String,
     },
+    /// The component holds what no toolchain makes.
+    #[error(
+        "{name}: {found} {what}, but a component may have {limit}; no toolchain makes that many: build it again, or split it"
+    )]
+    TooMuch {
+        /// The plugin.
+        name: String,
+        /// What there is too much of.
+        what: &'static str,
+        /// How many were found when counting ended.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// Compiling it was given up.
+    #[error("{name}: compiling it was given up: {how}; a plugin compiles in seconds: make it smaller, or split it")]
+    CompileLimit {
+        /// The plugin.
+        name: String,
+        /// Which limit was reached, or how the compiler died.
+        how: String,
+    },
     /// The component cannot be compiled.
     #[error("{name}: cannot be compiled: {message}")]
     Compile {

@@ -3,9 +3,11 @@
 use crate::binary::{ComponentOutline, World};
 use crate::cache::Cache;
 use crate::capability::clock::VirtualTime;
+use crate::compile::Compiler;
 use crate::config::{self, Allocation, HostConfig};
 use crate::state::{HostMemory, State};
 use crate::ticker::Ticker;
+use crate::walk::{self, Obstacle};
 use crate::{EngineError, EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin};
 use clawhost_bindings::environment::clawhost::{kv, llm, log};
 use clawhost_bindings::observer::clawhost::episode::view;
@@ -23,6 +25,7 @@ pub struct Host(pub(crate) Arc<HostInner>);
 /// One engine with what belongs to it.
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
+    allocation: Allocation,
     fingerprint: Digest,
     linker: Linker<State>,
 }
@@ -32,6 +35,7 @@ pub(crate) struct HostInner {
     pooled: Option<Bench>,
     on_demand: Bench,
     cache: Option<Cache>,
+    compiler: Compiler,
     allow_interpreters: bool,
     pub(crate) admission: Arc<Semaphore>,
     pub(crate) memory: Arc<HostMemory>,
@@ -56,7 +60,7 @@ impl Bench {
     fn new(limits: &Limits, allocation: Allocation) -> Result<Self, EngineError> {
         let engine = config::engine(limits, allocation)?;
         let linker = linker(&engine).map_err(|error| EngineError::SetUp(format!("{error:#}")))?;
-        Ok(Self { fingerprint: config::fingerprint(&engine), engine, linker })
+        Ok(Self { allocation, fingerprint: config::fingerprint(&engine), engine, linker })
     }
 }
 
@@ -98,6 +102,7 @@ impl Host {
             pooled,
             on_demand,
             cache: config.cache.map(|(folder, key)| Cache::new(folder, key)),
+            compiler: config.compiler,
             allow_interpreters: config.allow_interpreters,
             admission: Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS))),
             memory: Arc::new(HostMemory::new(limits.host_memory_bytes)),
@@ -156,7 +161,8 @@ impl Host {
         bytes: &[u8],
         grants: ModelGrants,
     ) -> Result<EnvironmentPlugin, EngineError> {
-        EnvironmentPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Environment)?, grants).await
+        EnvironmentPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Environment).await?, grants)
+            .await
     }
 
     /// Loads a reward.
@@ -164,7 +170,7 @@ impl Host {
     /// # Errors
     /// It is not one, does not fit its world, or does not describe itself.
     pub async fn reward(&self, name: &str, bytes: &[u8], grants: ModelGrants) -> Result<RewardPlugin, EngineError> {
-        RewardPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reward)?, grants).await
+        RewardPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reward).await?, grants).await
     }
 
     /// Loads a reflector.
@@ -177,19 +183,29 @@ impl Host {
         bytes: &[u8],
         grants: ModelGrants,
     ) -> Result<ReflectorPlugin, EngineError> {
-        ReflectorPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reflector)?, grants).await
+        ReflectorPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reflector).await?, grants).await
     }
 
-    fn prepare(&self, name: &str, bytes: &[u8], wanted: World) -> Result<Prepared, EngineError> {
+    async fn prepare(&self, name: &str, bytes: &[u8], wanted: World) -> Result<Prepared, EngineError> {
         let outline = self.outline(name, bytes)?;
         outline.expect(name, wanted)?;
         let small = bytes.len() <= self.0.limits.pooled_component_bytes;
         let pooled = self.0.pooled.as_ref().filter(|_| small);
-        let fits = pooled.map(|pooled| (pooled, self.component(pooled, name, &outline, bytes)));
+        let fits = match pooled {
+            Some(pooled) => self.component(pooled, name, &outline, bytes).await?.map(|component| (pooled, component)),
+            None => None,
+        };
         let (bench, component) = match fits {
-            Some((pooled, Ok(component))) => (pooled, component),
+            Some(fits) => fits,
             // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
-            _ => (&self.0.on_demand, self.component(&self.0.on_demand, name, &outline, bytes)?),
+            None => {
+                let bench = &self.0.on_demand;
+                let component = self.component(bench, name, &outline, bytes).await?.ok_or_else(|| {
+                    let message = "it wants more memories, tables or instances than any component may have".to_owned();
+                    EngineError::Compile { name: name.to_owned(), message }
+                })?;
+                (bench, component)
+            }
         };
         let pre = bench
             .linker
@@ -198,40 +214,67 @@ impl Host {
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
     }
 
-    /// The compiled component: from the cache if this host wrote it there, else compiled and kept.
-    fn component(
+    /// The compiled component: from the cache if this host wrote it there, else compiled and kept. None: it does not fit
+    /// the slots of this engine's pool.
+    async fn component(
         &self,
         bench: &Bench,
         name: &str,
         outline: &ComponentOutline,
         bytes: &[u8],
-    ) -> Result<Component, EngineError> {
-        if let Some(cache) = &self.0.cache
-            && let Some(artefact) = cache.get(&outline.digest, &bench.fingerprint)
-        {
-            #[allow(unsafe_code, reason = "native code; the cache gave it back, so this host wrote it (HMAC)")]
-            // SAFETY: the bytes are what `Component::serialize` gave this host for an engine of this fingerprint: the
-            // cache checked a tag that only this host can make.
-            let loaded = unsafe { Component::deserialize(&bench.engine, artefact) };
-            match loaded {
-                Ok(component) => return Ok(component),
-                // Both benches share what is compiled. Compiling for the pool again, to learn the same, would cost seconds
-                // for an interpreter.
-                Err(error) if format!("{error:#}").contains(POOL_EXCEEDED) => {
-                    return Err(EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") });
-                }
-                Err(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
+    ) -> Result<Option<Component>, EngineError> {
+        let failed =
+            |error: wasmtime::Error| EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") };
+        let kept = self.0.cache.as_ref().and_then(|cache| cache.get(&outline.digest, &bench.fingerprint));
+        if let Some(artefact) = kept {
+            match loaded(bench, &artefact) {
+                Loaded::Ready(component) => return Ok(Some(component)),
+                Loaded::DoesNotFit => return Ok(None),
+                Loaded::Stale(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
             }
         }
+        walk::walk(bytes, &walk::LIMITS).map_err(|obstacle| match obstacle {
+            Obstacle::Damaged(error) => EngineError::Damaged {
+                name: name.to_owned(),
+                offset: error.offset(),
+                message: error.message().to_owned(),
+            },
+            Obstacle::TooMuch { what, found, limit } => {
+                EngineError::TooMuch { name: name.to_owned(), what, found, limit }
+            }
+        })?;
         tracing::debug!(name, "compiling");
-        let component = Component::from_binary(&bench.engine, bytes)
-            .map_err(|error| EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") })?;
+        let Bench { engine, allocation, fingerprint, .. } = bench;
+        let compiling = self.0.compiler.compile(engine, *allocation, *fingerprint, &self.0.limits, name, bytes);
+        let artefact = compiling.await?;
         if let Some(cache) = &self.0.cache {
-            match component.serialize() {
-                Ok(artefact) => cache.put(&outline.digest, &bench.fingerprint, &artefact),
-                Err(error) => tracing::warn!(name, %error, "component cannot be serialised"),
-            }
+            cache.put(&outline.digest, fingerprint, &artefact);
         }
-        Ok(component)
+        match loaded(bench, &artefact) {
+            Loaded::Ready(component) => Ok(Some(component)),
+            Loaded::DoesNotFit => Ok(None),
+            Loaded::Stale(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// Native code, taken in by an engine.
+enum Loaded {
+    Ready(Component),
+    /// It wants more than a slot of the pool has. Both engines share what is compiled: compiling again would teach the same.
+    DoesNotFit,
+    /// It was made for another engine.
+    Stale(wasmtime::Error),
+}
+
+fn loaded(bench: &Bench, artefact: &[u8]) -> Loaded {
+    #[allow(unsafe_code, reason = "native code that this program made: just now, or before, as the cache's tag proves")]
+    // SAFETY: the bytes are what `Engine::precompile_component` gave to this program, here or in the process that it
+    // started for it, for an engine of this fingerprint. The cache checks a tag that only this host can make.
+    let loaded = unsafe { Component::deserialize(&bench.engine, artefact) };
+    match loaded {
+        Ok(component) => Loaded::Ready(component),
+        Err(error) if format!("{error:#}").contains(POOL_EXCEEDED) => Loaded::DoesNotFit,
+        Err(error) => Loaded::Stale(error),
     }
 }

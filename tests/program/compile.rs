@@ -1,0 +1,107 @@
+//! What was not compiled here before is compiled by a process of its own, with limits; what it cannot do is named.
+
+use super::*;
+use clawhost_engine::{Allocation, Compiler, EngineError, Host, HostConfig, ModelGrants};
+use std::time::Duration;
+
+fn host(memory_bytes: u64, seconds: u64, program: &str) -> Host {
+    let arguments = vec!["compile-component".into()];
+    let compiler = Compiler::Process { program: program.into(), arguments, memory_bytes, seconds };
+    Host::new(HostConfig { allocation: Allocation::OnDemand, compiler, ..HostConfig::default() }).unwrap()
+}
+
+/// A component that says it is an environment, around a core module.
+fn around(module: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component (core module {module})
+        (instance $i) (export "clawhost:environment/environment@0.1.0" (instance $i)))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+/// Small enough for the walk, and much work for a compiler.
+fn bomb() -> Vec<u8> {
+    let sum = "local.get 0 i32.const 3 i32.mul local.get 0 i32.xor local.set 0 ".repeat(400);
+    around(&format!("(func (param i32) {sum})").repeat(3000))
+}
+
+async fn refused(host: &Host, bytes: &[u8]) -> EngineError {
+    host.environment("plugin", bytes, ModelGrants::default()).await.unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compiler_that_takes_too_much_is_ended_and_the_host_goes_on() {
+    let Some(bench) = Bench::new("a_compiler_that_takes_too_much") else { return };
+    let own = env!("CARGO_BIN_EXE_clawhost");
+    let good = std::fs::read(bench.guest("env_guess")).unwrap();
+    let bomb = bomb();
+    for (host, says) in [
+        (host(3 << 30, 1, own), "it took more than 1 s"),
+        (host(40 << 20, 100, own), "it took more than 40 MiB of memory"),
+        (host(3 << 30, 100, "/bin/false"), "the compiler died (exit status: 1)"),
+    ] {
+        let error = refused(&host, &bomb).await;
+        assert!(matches!(error, EngineError::CompileLimit { .. }), "{error}");
+        assert!(error.to_string().contains(says), "{says}: {error}");
+        assert!(error.to_string().starts_with("plugin: compiling it was given up"), "{error}");
+    }
+    let host = host(3 << 30, 100, own);
+    let plugin = host.environment("env_guess", &good, ModelGrants::default()).await;
+    assert!(plugin.is_ok(), "the next plugin compiles");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_compiled_is_told_in_the_compilers_words() {
+    let Some(_) = Bench::new("what_cannot_be_compiled") else { return };
+    let host = host(3 << 30, 100, env!("CARGO_BIN_EXE_clawhost"));
+    let error = refused(&host, &around("(func i32.add drop)")).await;
+    assert!(matches!(error, EngineError::Compile { .. }), "{error}");
+    assert!(error.to_string().contains("type mismatch"), "{error}");
+    let missing = refused(&self::host(1 << 30, 10, "/nowhere/clawhost"), &around("")).await;
+    assert!(missing.to_string().contains("no compiling process"), "{missing}");
+    // What the walk refuses never reaches a compiler.
+    let walked = refused(&self::host(1 << 30, 10, "/nowhere/clawhost"), &around(&"(func)".repeat(100_001))).await;
+    assert!(matches!(walked, EngineError::TooMuch { .. }), "{walked}");
+    assert!(walked.to_string().contains("100001 functions, but a component may have 100000"), "{walked}");
+}
+
+#[tokio::test]
+async fn while_a_component_compiles_the_host_serves() {
+    let Some(bench) = Bench::new("while_a_component_compiles") else { return };
+    let host = host(3 << 30, 100, env!("CARGO_BIN_EXE_clawhost"));
+    let good = std::fs::read(bench.guest("env_guess")).unwrap();
+    let plugin = host.environment("env_guess", &good, ModelGrants::default()).await.unwrap();
+    let (busy, bomb) = (host.clone(), bomb());
+    // One thread: if compiling held it, nothing else would run before it ends.
+    let compiling = tokio::spawn(async move { refused(&busy, &bomb).await });
+    let mut served = 0;
+    while !compiling.is_finished() {
+        let task = clawhost_core::Task {
+            id: "train-0".into(),
+            split: "train".into(),
+            input: String::new(),
+            reference: None,
+            tags: vec![],
+            extra: vec![],
+        };
+        let answers = clawhost_core::Answers::Live;
+        let params = clawhost_core::StartParams { task, context: Default::default(), max_turns: 9, answers };
+        clawhost_core::Environment::start(&plugin, params).await.map(|_| ()).unwrap();
+        served += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(served > 10, "{served} episodes began meanwhile");
+    assert!(
+        compiling.await.unwrap().to_string().contains("does not fit its world"),
+        "it compiled, and is no environment"
+    );
+}
+
+#[test]
+fn the_compiling_process_is_for_the_program_itself() {
+    let Some(bench) = Bench::new("the_compiling_process_is_for") else { return };
+    let output = bench.run(&["compile-component"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("this is for the host itself"), "{}", stderr(&output));
+    assert!(!stdout(&bench.run(&["--help"])).contains("compile-component"));
+}
