@@ -18,6 +18,7 @@ mod compile;
 mod crash;
 mod doctor;
 mod endpoint;
+mod failures;
 mod refusals;
 mod replay;
 mod shop;

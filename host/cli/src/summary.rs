@@ -2,7 +2,7 @@
 
 use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped};
 use clawhost_providers::Spending;
-use clawhost_runtime::{Plan, RunReport, ScoringRule, StopReason};
+use clawhost_runtime::{FailureCount, Plan, RunReport, ScoringRule, StopReason};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -65,6 +65,7 @@ pub(crate) fn json(
         "by_reward": report.by_reward,
         "endings": report.endings,
         "failed": report.failed,
+        "failures": report.failures,
         "stopped": report.stopped,
         "steps": report.steps,
         "peak_step_fuel": report.peak_step_fuel,
@@ -217,25 +218,17 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     Ok(())
 }
 
-/// A failure's words without its numbers: what differs by a count or an address is one cause.
-fn cause(failure: &str) -> String {
-    failure.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
-}
-
+/// Who failed, how often, and where to look.
 fn failures(out: &mut impl std::io::Write, report: &RunReport) -> anyhow::Result<()> {
-    let mut kinds: BTreeMap<String, (u64, &str, &str)> = BTreeMap::new();
-    for episode in report.episodes.iter().filter(|episode| episode.failed()) {
-        let failure = episode.failure.as_deref().unwrap_or("?");
-        kinds.entry(cause(failure)).or_insert((0, failure, &episode.id.0)).0 += 1;
-    }
-    let mut kinds: Vec<_> = kinds.into_values().collect();
-    kinds.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
-    for (count, failure, example) in kinds.iter().take(SHOWN_FAILURES) {
-        writeln!(out, "\x1b[31mfailed\x1b[0m      {count} x {}", escaped(failure, 1000))?;
+    for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
+        let who = escaped(who, 80);
+        writeln!(out, "\x1b[31mfailed\x1b[0m      {who}: {episodes} x {}", escaped(message, 1000))?;
         writeln!(out, "            see `clawhost episodes show {example}`")?;
     }
-    if kinds.len() > SHOWN_FAILURES {
-        writeln!(out, "            and {} other causes", kinds.len() - SHOWN_FAILURES)?;
+    let others = report.failures.len().saturating_sub(SHOWN_FAILURES);
+    if others > 0 {
+        let episodes: u64 = report.failures.iter().skip(SHOWN_FAILURES).map(|count| count.episodes).sum();
+        writeln!(out, "            and {episodes} by {others} other causes")?;
     }
     Ok(())
 }

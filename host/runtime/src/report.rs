@@ -1,7 +1,7 @@
 //! What a run came to.
 
 use crate::interval::{Interval, mean_interval};
-use clawhost_core::{Ending, Episode, EpisodeId, FailureKind, StateId, Usage, Verdict, code};
+use clawhost_core::{Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,9 @@ pub struct EpisodeSummary {
     /// The first failure, of the episode or of a reward, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// What went wrong in it, and whose doing that was.
+    #[serde(skip)]
+    pub failures: Vec<FailedBy>,
     /// Whether it was stopped by the operator, or because the run stopped: that is nobody's failure.
     #[serde(skip)]
     pub cancelled: bool,
@@ -52,16 +55,17 @@ impl EpisodeSummary {
         let shared = episode.branch.as_ref().filter(|branch| !branch.pays).map_or(0, |branch| branch.at as usize);
         episode.turns.iter().skip(shared).for_each(|turn| usage += turn.usage);
         episode.untaken.iter().for_each(|answer| usage += answer.usage);
+        let judged = || episode.verdicts.iter().filter(|record| !record.afterwards);
         let own = match &episode.ending {
-            Ending::Failed(failure) => Some(failure.to_string()),
+            Ending::Failed(failure) => Some(FailedBy::of(&episode.environment.name, failure)),
             _ => None,
         };
-        let judged = || episode.verdicts.iter().filter(|record| !record.afterwards);
-        let refused = judged().find_map(|record| match &record.verdict {
-            Verdict::Failed(failure) => Some(failure.to_string()),
+        let refused = judged().filter_map(|record| match &record.verdict {
+            Verdict::Failed(failure) => Some(FailedBy::of(&record.reward.name, failure)),
             _ => None,
         });
-        let spent = |failure: &clawhost_core::Failure| failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
+        let failures: Vec<FailedBy> = own.into_iter().chain(refused).collect();
+        let spent = |failure: &Failure| failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
         let value = |record: &clawhost_core::RewardRecord| match &record.verdict {
             Verdict::Scored(card) => Some(card.value),
             _ => None,
@@ -80,7 +84,8 @@ impl EpisodeSummary {
             out_of_budget: matches!(&episode.ending, Ending::Failed(failure) if spent(failure))
                 || judged().any(|record| matches!(&record.verdict, Verdict::Failed(failure) if spent(failure))),
             peak_step_fuel: episode.turns.iter().filter_map(|turn| turn.fuel).max(),
-            failure: own.or(refused),
+            failure: failures.first().map(|first| first.message.clone()),
+            failures,
         }
     }
 
@@ -92,7 +97,7 @@ impl EpisodeSummary {
 
 /// Whether it, or its judgement, was stopped.
 fn was_cancelled(episode: &Episode) -> bool {
-    let stopped = |failure: &clawhost_core::Failure| failure.kind == FailureKind::Cancelled;
+    let stopped = |failure: &Failure| failure.kind == FailureKind::Cancelled;
     match &episode.ending {
         Ending::Failed(failure) => stopped(failure),
         _ => episode.verdicts.iter().any(|record| matches!(&record.verdict, Verdict::Failed(why) if stopped(why))),
@@ -114,6 +119,69 @@ pub enum StopReason {
     ModelBudget,
     /// The operator stopped it.
     Cancelled,
+}
+
+/// A failure with whoever is to be asked about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedBy {
+    /// The plugin's name; `policy` where a model gave no answer, `host` where this program did not.
+    pub who: String,
+    /// Kind and code.
+    pub failure: String,
+    /// In words.
+    pub message: String,
+}
+
+impl FailedBy {
+    fn of(plugin: &str, failure: &Failure) -> Self {
+        let who = match failure.kind {
+            FailureKind::Llm => "policy",
+            FailureKind::Host => "host",
+            FailureKind::Cancelled => "operator",
+            _ => plugin,
+        };
+        Self { who: who.to_owned(), failure: failure.label(), message: failure.to_string() }
+    }
+}
+
+/// How often something went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FailureCount {
+    /// The plugin's name; `policy` where a model gave no answer, `host` where this program did not.
+    pub who: String,
+    /// Kind and code.
+    pub failure: String,
+    /// In how many episodes.
+    pub episodes: u64,
+    /// The first time, in words.
+    pub message: String,
+    /// An episode to look at.
+    pub example: EpisodeId,
+}
+
+/// A failure's words without its numbers: what differs by a count or an address is one cause.
+fn cause(message: &str) -> String {
+    message.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
+}
+
+/// Failures by whose they are and what caused them, the most frequent first.
+fn count_failures(episodes: &[EpisodeSummary]) -> Vec<FailureCount> {
+    let mut counts: BTreeMap<(&str, &str, String), FailureCount> = BTreeMap::new();
+    for episode in episodes.iter().filter(|episode| episode.failed()) {
+        for FailedBy { who, failure, message } in &episode.failures {
+            let first = || FailureCount {
+                who: who.clone(),
+                failure: failure.clone(),
+                episodes: 0,
+                message: message.clone(),
+                example: episode.id.clone(),
+            };
+            counts.entry((who, failure, cause(message))).or_insert_with(first).episodes += 1;
+        }
+    }
+    let mut counts: Vec<FailureCount> = counts.into_values().collect();
+    counts.sort_by_key(|count| std::cmp::Reverse(count.episodes));
+    counts
 }
 
 /// What one reward came to, whether or not it decided.
@@ -146,6 +214,8 @@ pub struct RunReport {
     pub endings: BTreeMap<String, u64>,
     /// Episodes that could not be played or judged.
     pub failed: u64,
+    /// Why, and whose doing it was; the most frequent first.
+    pub failures: Vec<FailureCount>,
     /// Turns played.
     pub steps: u64,
     /// Most fuel that one step used.
@@ -161,7 +231,7 @@ impl RunReport {
     pub fn summary(&self) -> serde_json::Value {
         serde_json::json!({
             "reward_mean": self.reward_mean, "reward_interval": self.reward_interval, "scored": self.scored,
-            "endings": self.endings, "failed": self.failed, "steps": self.steps, "stopped": self.stopped,
+            "endings": self.endings, "failed": self.failed, "failures": self.failures, "steps": self.steps, "stopped": self.stopped,
         })
     }
 
@@ -204,6 +274,7 @@ impl RunReport {
             reward_interval,
             scored: episodes.iter().filter(|episode| episode.reward.is_some()).count() as u64,
             failed: episodes.iter().filter(|episode| episode.failed()).count() as u64,
+            failures: count_failures(&episodes),
             peak_step_fuel: episodes.iter().filter_map(|episode| episode.peak_step_fuel).max(),
             steps: episodes.iter().map(|episode| episode.turns).sum(),
             endings,
