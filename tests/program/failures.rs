@@ -20,7 +20,10 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
     assert!(value > 0.0, "the format of a complete episode is worth something: {value}");
     assert_eq!(summary["reward_mean"].as_f64(), Some(value), "all complete episodes are alike");
     assert_eq!(summary["scored"], complete);
-    assert_eq!((&summary["by_reward"][0]["mean"], &summary["by_reward"][0]["scored"]), (&value.into(), &complete.into()));
+    assert_eq!(
+        (&summary["by_reward"][0]["mean"], &summary["by_reward"][0]["scored"]),
+        (&value.into(), &complete.into())
+    );
     for episode in summary["episodes"].as_array().unwrap() {
         let is_failed = episode["ending"].as_str().unwrap().starts_with("failed");
         assert_eq!(episode["reward"].is_null(), is_failed, "{episode}");
@@ -33,7 +36,8 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
 
     // Lists, exports and the database itself.
     let exported = stdout(&bench.run(&["episodes", "export"]));
-    let rewards: Vec<Value> = exported.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["reward"].clone()).collect();
+    let rewards: Vec<Value> =
+        exported.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["reward"].clone()).collect();
     assert_eq!(rewards.iter().filter(|reward| reward.is_null()).count() as u64, failed);
     assert!(rewards.iter().all(|reward| reward.as_f64() != Some(0.0)));
     let database = Connection::open(bench.data.path().join("clawhost.sqlite")).unwrap();

@@ -233,16 +233,7 @@ impl Host {
                 Loaded::Stale(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
             }
         }
-        walk::walk(bytes, &walk::LIMITS).map_err(|obstacle| match obstacle {
-            Obstacle::Damaged(error) => EngineError::Damaged {
-                name: name.to_owned(),
-                offset: error.offset(),
-                message: error.message().to_owned(),
-            },
-            Obstacle::TooMuch { what, found, limit } => {
-                EngineError::TooMuch { name: name.to_owned(), what, found, limit }
-            }
-        })?;
+        walk_through(name, bytes)?;
         tracing::debug!(name, "compiling");
         let Bench { engine, allocation, fingerprint, .. } = bench;
         let compiling = self.0.compiler.compile(engine, *allocation, *fingerprint, &self.0.limits, name, bytes);
@@ -256,6 +247,32 @@ impl Host {
             Loaded::Stale(error) => Err(failed(error)),
         }
     }
+}
+
+fn walk_through(name: &str, bytes: &[u8]) -> Result<(), EngineError> {
+    let name = name.to_owned();
+    match walk::walk(bytes, &walk::LIMITS) {
+        Ok(_) => Ok(()),
+        Err(Obstacle::Damaged(error)) => {
+            Err(EngineError::Damaged { name, offset: error.offset(), message: error.message().to_owned() })
+        }
+        Err(Obstacle::TooMuch { what, found, limit }) => Err(EngineError::TooMuch { name, what, found, limit }),
+    }
+}
+
+/// Everything that is looked at before a component is compiled.
+///
+/// # Errors
+/// It is not a component of ours, or holds what no toolchain makes.
+pub fn examine(
+    name: &str,
+    bytes: &[u8],
+    limits: &Limits,
+    allow_interpreters: bool,
+) -> Result<ComponentOutline, EngineError> {
+    let outline = ComponentOutline::read(name, bytes, limits, allow_interpreters)?;
+    walk_through(name, bytes)?;
+    Ok(outline)
 }
 
 /// Native code, taken in by an engine.

@@ -45,7 +45,13 @@ pub use config::{Allocation, HostConfig, kernel_scans_pages, pool_slots};
 pub use environment::EnvironmentPlugin;
 pub use error::EngineError;
 pub use grants::ModelGrants;
-pub use host::Host;
+pub use host::{Host, examine};
+
+/// A message as a guest would hand it back that changes nothing: for tests of the boundary.
+pub fn there_and_back(message: &clawhost_core::Message) -> clawhost_core::Message {
+    convert::message_from(convert::message_to(message), message.origin)
+}
+
 pub use inspect::{Inspection, Permission};
 pub use reflector::ReflectorPlugin;
 pub use reward::RewardPlugin;

@@ -1,0 +1,79 @@
+//! What every reader of foreign bytes promises, whatever the bytes: it does not panic, it does not run away, and what it
+//! accepts it understands the same way a second time.
+//!
+//! Each function is a fuzz target (`cargo xtask fuzz`), and is tried with seeds and changed seeds by the tests of every day.
+#![allow(clippy::panic, reason = "a promise that is broken is a panic: that is what a fuzzer looks for")]
+
+use clawhost_core::{Episode, Limits, Message, ModelResponse, Part, Snapshot};
+
+/// A target's name and what it promises.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 5] =
+    [("component", component), ("episode", episode), ("snapshot", snapshot), ("message", message), ("reply", reply)];
+
+/// A component before it is compiled: outline and walk.
+pub fn component(bytes: &[u8]) {
+    let looked = || clawhost_engine::examine("fuzz", bytes, &Limits::default(), false);
+    match (looked(), looked()) {
+        (Ok(one), Ok(other)) => assert_eq!(one, other),
+        (Err(one), Err(other)) => {
+            assert_eq!(one.to_string(), other.to_string());
+            assert!(one.to_string().len() < 100_000, "a message for people: {one}");
+        }
+        (one, other) => panic!("{one:?} and then {other:?}"),
+    }
+}
+
+/// An episode's JSON: what is read is written back, and read again as the same.
+pub fn episode(bytes: &[u8]) {
+    let Ok(episode) = serde_json::from_slice::<Episode>(bytes) else { return };
+    let written = serde_json::to_string(&episode).unwrap_or_else(|error| panic!("{error}"));
+    let again: Episode = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
+    assert_eq!(again, episode);
+    let summary = clawhost_runtime::EpisodeSummary::of(&episode);
+    assert!(!summary.failed() || summary.failure.is_some());
+    if !episode.ending.is_complete() {
+        assert!(summary.failed() || summary.cancelled || summary.out_of_budget);
+    }
+}
+
+/// A snapshot's JSON.
+pub fn snapshot(bytes: &[u8]) {
+    let Ok(snapshot) = serde_json::from_slice::<Snapshot>(bytes) else { return };
+    let written = serde_json::to_string(&snapshot).unwrap_or_else(|error| panic!("{error}"));
+    let again: Snapshot = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
+    assert_eq!(again, snapshot);
+}
+
+/// A message over the boundary and back: nothing is lost but what the boundary decides itself.
+pub fn message(bytes: &[u8]) {
+    let Ok(message) = serde_json::from_slice::<Message>(bytes) else { return };
+    let back = clawhost_engine::there_and_back(&message);
+    assert_eq!(back, message);
+}
+
+/// What an endpoint replied, in either dialect. What is understood can be sent on in either.
+pub fn reply(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let replies = [clawhost_wire::openai::response(text), clawhost_wire::anthropic::response(text)];
+    for ModelResponse { message, .. } in replies.into_iter().flatten() {
+        let long = message.parts.iter().any(|part| matches!(part, Part::Text(text) if text.len() > bytes.len() * 6));
+        assert!(!long, "more text than was sent");
+        let request = clawhost_core::ModelRequest {
+            messages: vec![message],
+            tools: Vec::new(),
+            max_tokens: 1,
+            temperature: None,
+            seed: None,
+            stop: Vec::new(),
+        };
+        let limit = clawhost_wire::openai::TokenLimit::MaxTokens;
+        let openai = clawhost_wire::openai::request("m", &request, limit);
+        assert!(serde_json::to_string(&openai).is_ok());
+        if let Ok(anthropic) = clawhost_wire::anthropic::request("m", &request) {
+            assert!(serde_json::to_string(&anthropic).is_ok());
+        }
+    }
+}
