@@ -86,7 +86,7 @@ async fn a_panic_tells_message_place_and_frames_without_touching_the_terminal() 
 async fn an_instance_that_failed_is_never_entered_again() {
     let Some(folder) = folder("an_instance_that_failed") else { return };
     let host = pooled();
-    for guest in ["hostile_panic", "hostile_string_40"] {
+    for guest in ["hostile_panic", "hostile_string_40", "hostile_string_1", "hostile_nan_signal"] {
         let plugin = host.environment(guest, &guests::bytes(&folder, guest), ModelGrants::default()).await.unwrap();
         let (mut live, _) = plugin.start(params(1)).await.unwrap();
         live.step(&action("x"), &[]).await.unwrap_err();
