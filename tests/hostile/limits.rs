@@ -20,7 +20,7 @@ async fn check(host: &Host, folder: &Path, guest: &str, kind: FailureKind, code:
 }
 
 /// The table: what a guest does, and how that ends.
-const TABLE: [(&str, FailureKind, &str, &str); 14] = [
+const TABLE: [(&str, FailureKind, &str, &str); 16] = [
     ("hostile_loop", FailureKind::Limit, code::FUEL, "too much computing"),
     ("hostile_memory", FailureKind::Limit, code::MEMORY, "over the limit of 65536 KiB"),
     ("hostile_recursion", FailureKind::Limit, code::STACK, "recursed too deeply"),
@@ -34,6 +34,8 @@ const TABLE: [(&str, FailureKind, &str, &str); 14] = [
     ("hostile_panic", FailureKind::Trap, code::UNREACHABLE, "the guest gives up"),
     ("hostile_exit", FailureKind::Trap, code::EXIT, "exit(0)"),
     ("hostile_calls", FailureKind::Limit, code::HOST_CALLS, "more than 10000 calls"),
+    ("hostile_pollables", FailureKind::Limit, code::HANDLES, "too many host resources"),
+    ("hostile_log_line", FailureKind::Limit, code::TRANSFER, "larger than may cross"),
     ("hostile_start", FailureKind::Plugin, code::PLUGIN_ERROR, "no such task"),
 ];
 

@@ -14,8 +14,11 @@
 mod guests;
 mod limits;
 mod load;
+mod outside;
 mod refused;
+mod services;
 mod text;
+mod values;
 mod world;
 
 use clawhost_core::{
@@ -110,7 +113,10 @@ fn every_guest_stands_in_a_table() {
         include_str!("refused.rs"),
         include_str!("world.rs"),
         include_str!("load.rs"),
+        include_str!("outside.rs"),
+        include_str!("services.rs"),
         include_str!("text.rs"),
+        include_str!("values.rs"),
     ]
     .concat();
     let built = std::fs::read_dir(folder).unwrap().flatten();

@@ -6,6 +6,7 @@
 use super::*;
 use clawhost_core::{FailureKind, code};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::{Function, Handle, Resolve, Type, TypeDefKind, WorldId};
 
 /// Where the honest `describe` leaves its answer; the guests' files know this address.
 const ANSWER: u32 = 1024;
@@ -78,12 +79,42 @@ fn module(guest: &str) -> String {
     module
 }
 
+/// The contract, and the worlds that plugins export.
+pub(crate) fn contract() -> (Resolve, [WorldId; 3]) {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
+    let worlds = ["environment-plugin", "reward-plugin", "reflector-plugin"];
+    let worlds = worlds.map(|world| resolve.select_world(&[package], Some(world)).unwrap());
+    (resolve, worlds)
+}
+
+/// What a function's parameters and result are made of, all the way down.
+pub(crate) fn kinds(resolve: &Resolve, function: &Function) -> Vec<String> {
+    let mut waiting: Vec<Type> = function.params.iter().map(|param| param.ty).chain(function.result).collect();
+    let mut found = Vec::new();
+    while let Some(one) = waiting.pop() {
+        let Type::Id(id) = one else { continue };
+        let kind = &resolve.types[id].kind;
+        found.push(kind.as_str().to_owned());
+        match kind {
+            TypeDefKind::Type(inner) | TypeDefKind::List(inner) | TypeDefKind::Option(inner) => waiting.push(*inner),
+            TypeDefKind::Handle(Handle::Borrow(id)) => {
+                found.push(format!("borrow of {}", resolve.types[*id].name.clone().unwrap()));
+            }
+            TypeDefKind::Record(record) => waiting.extend(record.fields.iter().map(|field| field.ty)),
+            TypeDefKind::Tuple(tuple) => waiting.extend(&tuple.types),
+            TypeDefKind::Variant(variant) => waiting.extend(variant.cases.iter().filter_map(|case| case.ty)),
+            TypeDefKind::Result(result) => waiting.extend(result.ok.into_iter().chain(result.err)),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// A guest in text as a component.
 fn component(guest: &str) -> Vec<u8> {
     let mut bytes = wat::parse_str(module(guest)).unwrap_or_else(|error| panic!("{guest}: {error}"));
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
-    let world = resolve.select_world(&[package], Some("environment-plugin")).unwrap();
+    let (resolve, [world, ..]) = contract();
     embed_component_metadata(&mut bytes, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().validate(true).module(&bytes).unwrap().encode().unwrap()
 }
