@@ -144,6 +144,16 @@ pub enum EngineError {
 const SAID: usize = 2000;
 
 impl EngineError {
+    /// The component does not fit its world. What the engine says quotes names of the component, which may hold anything.
+    pub(crate) fn misfit(name: &str, error: &wasmtime::Error) -> Self {
+        Self::Misfit { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
+    }
+
+    /// The component cannot be compiled. As above.
+    pub(crate) fn compile(name: &str, error: &wasmtime::Error) -> Self {
+        Self::Compile { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
+    }
+
     /// What a plugin's answer to `check` comes to: nothing, a refusal in its own words, or no answer.
     pub(crate) fn of_check(name: &str, answered: Result<Result<(), String>, Failure>) -> Result<(), Self> {
         let name = name.to_owned();

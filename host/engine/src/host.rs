@@ -191,10 +191,7 @@ impl Host {
             // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
             _ => (&self.0.on_demand, self.component(&self.0.on_demand, name, &outline, bytes)?),
         };
-        let pre = bench
-            .linker
-            .instantiate_pre(&component)
-            .map_err(|error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") })?;
+        let pre = bench.linker.instantiate_pre(&component).map_err(|error| EngineError::misfit(name, &error))?;
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
     }
 
@@ -218,14 +215,14 @@ impl Host {
                 // Both benches share what is compiled. Compiling for the pool again, to learn the same, would cost seconds
                 // for an interpreter.
                 Err(error) if format!("{error:#}").contains(POOL_EXCEEDED) => {
-                    return Err(EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") });
+                    return Err(EngineError::compile(name, &error));
                 }
                 Err(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
             }
         }
         tracing::debug!(name, "compiling");
-        let component = Component::from_binary(&bench.engine, bytes)
-            .map_err(|error| EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") })?;
+        let component =
+            Component::from_binary(&bench.engine, bytes).map_err(|error| EngineError::compile(name, &error))?;
         if let Some(cache) = &self.0.cache {
             match component.serialize() {
                 Ok(artefact) => cache.put(&outline.digest, &bench.fingerprint, &artefact),
