@@ -108,6 +108,11 @@ async fn a_flood_of_names_makes_no_flood_of_words() {
     assert!(error.contains("exports no clawhost plugin world (it exports export-0, "), "{error}");
     assert!(error.contains("and 19992 more"), "{error}");
     assert!(error.len() < 8192, "a message for people, not {} bytes", error.len());
+    // An import is shown to people before they trust a component: thousands of harmless ones would hide the one that is not.
+    let imports: String = (0..129).map(|number| format!("(import \"wasi:cli/x{number}@0.2.0\" (instance))")).collect();
+    let ours = "(instance $i) (export \"clawhost:environment/environment@0.1.0\" (instance $i))";
+    let says = ["imports 129 interfaces, but a component may import 128", "leave out"];
+    check(&pooled(), "crowd", &component(&format!("(component {imports} {ours})")), &says).await;
 }
 
 /// A section of a component, as it lies in the file.

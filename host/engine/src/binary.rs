@@ -48,6 +48,10 @@ impl World {
 /// Longest name of an import or export that is looked at; ours have under 60 bytes.
 const NAME_BYTES: usize = 256;
 
+/// Imports of a component. They are shown to people before they trust it, so a crowd of harmless ones could hide another;
+/// an interpreter with all of WASI has under 50.
+const IMPORTS: usize = 128;
+
 /// Names that a message lists: enough to see what a component is.
 const NAMES_SHOWN: usize = 8;
 
@@ -93,6 +97,9 @@ impl ComponentOutline {
         let interface = interface.cloned().unwrap_or_default();
         if !version(&interface).starts_with(TRACK) {
             return Err(EngineError::WrongTrack { name: name.to_owned(), interface });
+        }
+        if imports.len() > IMPORTS {
+            return Err(EngineError::TooManyImports { name: name.to_owned(), count: imports.len(), limit: IMPORTS });
         }
         for import in &imports {
             if OFFERED.contains(&interface_name(import)) {

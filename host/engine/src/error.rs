@@ -101,6 +101,16 @@ pub enum EngineError {
         /// The import.
         import: String,
     },
+    /// The component wants more than people can look through.
+    #[error("{name}: imports {count} interfaces, but a component may import {limit}; leave out what it does not use")]
+    TooManyImports {
+        /// The plugin.
+        name: String,
+        /// How many it imports.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The component does not fit its world.
     #[error("{name}: does not fit its world: {message}; rebuild it with the SDK of this version")]
     Misfit {
