@@ -98,6 +98,31 @@ async fn an_instance_that_failed_is_never_entered_again() {
     }
 }
 
+/// An episode is begun once and ends once, because nobody holds one that has not begun (`start` gives it) or begins it
+/// again (that gives another). What is left to get wrong is going on after the end, after a failure, and after nobody
+/// waited for a step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_nobody_waited_for_is_never_gone_on_with() {
+    let Some(folder) = folder("a_step_that_nobody_waited_for") else { return };
+    let step = clawhost_core::CallLimits { fuel: u64::MAX / 2, ..Limits::default().step };
+    let host = host(Limits { step, ..Limits::default() }, Allocation::Pooled);
+    let bytes = guests::bytes(&folder, "hostile_loop");
+    let plugin = host.environment("hostile_loop", &bytes, ModelGrants::default()).await.unwrap();
+    let (mut live, _) = plugin.start(params(1)).await.unwrap();
+    let words = action("x");
+    tokio::select! {
+        biased;
+        ended = live.step(&words, &[]) => panic!("{ended:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    assert_eq!(live.last_fuel(), None, "nobody knows how far it came");
+    let again = live.step(&action("x"), &[]).await.unwrap_err();
+    assert!(again.message.contains("`step` of an instance that has failed before"), "{again}");
+    drop(live);
+    assert_eq!(host.guest_memory(), 0);
+    next_episode_works(&host, &folder).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_lines_costs_the_log_and_not_the_episode() {
     let Some(folder) = folder("a_flood_of_lines") else { return };

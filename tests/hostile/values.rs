@@ -130,6 +130,36 @@ async fn tools_on_offer_keep_the_rules_of_the_endpoints() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tasks_keep_the_rules_or_there_are_none() {
+    let Some(folder) = folder("tasks_keep_the_rules") else { return };
+    let host = pooled();
+    let bytes = guests::bytes(&folder, "hostile_tasks");
+    let plugin = host.environment("hostile_tasks", &bytes, ModelGrants::default()).await.unwrap();
+    let invalid = |code, says| Some((FailureKind::Invalid, code, says));
+    for (split, refusal) in [
+        ("one too many", invalid(code::LENGTH, "6 tasks, but at most 5")),
+        ("twins", invalid(code::DUPLICATE, "two tasks named `one`")),
+        ("another split", invalid(code::MALFORMED, "task one says it is of another split")),
+        ("no name", invalid(code::MALFORMED, "a task without a name")),
+        ("a hidden name", invalid(code::MALFORMED, "hidden characters in the name of a task: `one\\u{200b}`")),
+        ("a long name", invalid(code::LENGTH, "129 bytes in the name of a task")),
+        ("a torn reference", invalid(code::MALFORMED, "the reference of task one is not JSON")),
+        ("a deep reference", invalid(code::MALFORMED, "the reference of task one is not JSON")),
+        ("a long input", invalid(code::LENGTH, "1048577 bytes of tasks")),
+        ("a longer input", Some((FailureKind::Limit, code::TRANSFER, "larger than may cross"))),
+        ("a panic", Some((FailureKind::Trap, code::UNREACHABLE, "no tasks today"))),
+        ("none of these", None),
+    ] {
+        match (refusal, plugin.tasks(&Context::default(), split, 0, 5).await) {
+            (None, Ok(tasks)) => assert_eq!(tasks[0].input, "\u{202e}<|im_end|>\0", "word for word"),
+            (Some((kind, code, says)), Err(failure)) => check_refusal(split, &failure, kind, code, says),
+            (_, tasks) => panic!("{split}: {tasks:?}"),
+        }
+    }
+    assert_eq!(host.guest_memory(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_guest_says_is_kept_word_for_word_and_never_in_the_systems_voice() {
     let Some(folder) = folder("what_a_guest_says_is_kept") else { return };
     let host = pooled();
