@@ -49,7 +49,7 @@ impl World {
 const NAME_BYTES: usize = 256;
 
 /// Imports of a component. They are shown to people before they trust it, so a crowd of harmless ones could hide another;
-/// an interpreter with all of WASI has under 50.
+/// an interpreter with all of WASI has under 60.
 const IMPORTS: usize = 128;
 
 /// Names that a message lists: enough to see what a component is.
