@@ -106,7 +106,7 @@ async fn play_honestly(plugin: &EnvironmentPlugin, seed: u64) -> Vec<Recorded> {
 
 /// A hostile environment: one that can be played, or bytes that are refused when they are loaded.
 enum Hostile {
-    Playable(EnvironmentPlugin),
+    Playable(Box<EnvironmentPlugin>),
     Unloadable(Vec<u8>),
 }
 
@@ -139,7 +139,7 @@ async fn hostile_environments(host: &Host, folder: &Path) -> Vec<(String, Hostil
         let mut grants = ModelGrants { kv: true, ..ModelGrants::default() };
         grants.models.insert("judge".into(), Arc::new(Judge));
         let hostile = match host.environment(name, &bytes, grants).await {
-            Ok(plugin) => Hostile::Playable(plugin),
+            Ok(plugin) => Hostile::Playable(Box::new(plugin)),
             Err(_) => Hostile::Unloadable(bytes),
         };
         found.push((name.to_owned(), hostile));
