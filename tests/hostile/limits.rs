@@ -20,7 +20,7 @@ async fn check(host: &Host, folder: &Path, guest: &str, kind: FailureKind, code:
 }
 
 /// The table: what a guest does, and how that ends.
-const TABLE: [(&str, FailureKind, &str, &str); 14] = [
+const TABLE: [(&str, FailureKind, &str, &str); 16] = [
     ("hostile_loop", FailureKind::Limit, code::FUEL, "too much computing"),
     ("hostile_memory", FailureKind::Limit, code::MEMORY, "over the limit of 65536 KiB"),
     ("hostile_recursion", FailureKind::Limit, code::STACK, "recursed too deeply"),
@@ -34,6 +34,8 @@ const TABLE: [(&str, FailureKind, &str, &str); 14] = [
     ("hostile_panic", FailureKind::Trap, code::UNREACHABLE, "the guest gives up"),
     ("hostile_exit", FailureKind::Trap, code::EXIT, "exit(0)"),
     ("hostile_calls", FailureKind::Limit, code::HOST_CALLS, "more than 10000 calls"),
+    ("hostile_pollables", FailureKind::Limit, code::HANDLES, "too many host resources"),
+    ("hostile_log_line", FailureKind::Limit, code::TRANSFER, "larger than may cross"),
     ("hostile_start", FailureKind::Plugin, code::PLUGIN_ERROR, "no such task"),
 ];
 
@@ -86,7 +88,7 @@ async fn a_panic_tells_message_place_and_frames_without_touching_the_terminal() 
 async fn an_instance_that_failed_is_never_entered_again() {
     let Some(folder) = folder("an_instance_that_failed") else { return };
     let host = pooled();
-    for guest in ["hostile_panic", "hostile_string_40"] {
+    for guest in ["hostile_panic", "hostile_string_40", "hostile_string_1", "hostile_nan_signal"] {
         let plugin = host.environment(guest, &guests::bytes(&folder, guest), ModelGrants::default()).await.unwrap();
         let (mut live, _) = plugin.start(params(1)).await.unwrap();
         live.step(&action("x"), &[]).await.unwrap_err();
@@ -94,6 +96,31 @@ async fn an_instance_that_failed_is_never_entered_again() {
         assert_eq!(again.kind, FailureKind::Host, "{again}");
         assert!(again.message.contains("failed before"), "{again}");
     }
+}
+
+/// An episode is begun once and ends once, because nobody holds one that has not begun (`start` gives it) or begins it
+/// again (that gives another). What is left to get wrong is going on after the end, after a failure, and after nobody
+/// waited for a step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_nobody_waited_for_is_never_gone_on_with() {
+    let Some(folder) = folder("a_step_that_nobody_waited_for") else { return };
+    let step = clawhost_core::CallLimits { fuel: u64::MAX / 2, ..Limits::default().step };
+    let host = host(Limits { step, ..Limits::default() }, Allocation::Pooled);
+    let bytes = guests::bytes(&folder, "hostile_loop");
+    let plugin = host.environment("hostile_loop", &bytes, ModelGrants::default()).await.unwrap();
+    let (mut live, _) = plugin.start(params(1)).await.unwrap();
+    let words = action("x");
+    tokio::select! {
+        biased;
+        ended = live.step(&words, &[]) => panic!("{ended:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    assert_eq!(live.last_fuel(), None, "nobody knows how far it came");
+    let again = live.step(&action("x"), &[]).await.unwrap_err();
+    assert!(again.message.contains("`step` of an instance that has failed before"), "{again}");
+    drop(live);
+    assert_eq!(host.guest_memory(), 0);
+    next_episode_works(&host, &folder).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,6 +51,154 @@ async fn what_is_no_plugin_of_ours_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_contract_than_ours_is_named_with_what_this_host_speaks() {
+    let host = pooled();
+    let exports = |names: &[&str]| {
+        let exports = names.iter().map(|name| format!("(export \"{name}\" (instance $i))")).collect::<String>();
+        component(&format!("(component (instance $i) {exports})"))
+    };
+    let imports = |name: &str, kind: &str| {
+        let ours = "(instance $i) (export \"clawhost:environment/environment@0.1.0\" (instance $i))";
+        component(&format!("(component (import \"{name}\" {kind}) {ours})"))
+    };
+    let track = "speaks the 0.1 track; rebuild it with the SDK of this version";
+    let ours = "plugins may import clawhost:{types,log,llm,kv,episode}@0.1 and wasi:{cli,clocks,filesystem,io,random,sockets}@0.2";
+    let environment = "clawhost:environment/environment";
+    check(&host, "older", &exports(&[&format!("{environment}@0.0.9")]), &["speaks clawhost", "@0.0.9", track]).await;
+    check(&host, "unversioned", &exports(&[environment]), &["speaks clawhost:environment/environment,", track]).await;
+    let both = [&*format!("{environment}@0.2.0"), &format!("{environment}@0.1.0")];
+    check(&host, "both", &exports(&both), &["speaks clawhost:environment/environment@0.2.0", track]).await;
+    check(
+        &host,
+        "unknown",
+        &exports(&["clawhost:planner/planner@0.1.0"]),
+        &["exports no clawhost plugin world", "planner"],
+    )
+    .await;
+    let twins = ["clawhost:reward/reward@0.1.0", "clawhost:reflector/reflector@0.1.0"];
+    check(&host, "twins", &exports(&twins), &["more than one plugin world", "one component for each"]).await;
+    for (name, import, kind) in [
+        ("unknown-service", "clawhost:secrets/secrets@0.1.0", "(instance)"),
+        ("newer-wasi", "wasi:cli/environment@0.3.0", "(instance)"),
+        ("unknown-wasi", "wasi:keyvalue/store@0.2.0", "(instance)"),
+        ("a-function", "environment", "(func)"),
+    ] {
+        check(&host, name, &imports(import, kind), &[&format!("imports {import}"), "does not offer", ours]).await;
+    }
+    check(&host, "newer-service", &imports("clawhost:llm/llm@0.2.0", "(instance)"), &["clawhost:llm/llm@0.2.0", track])
+        .await;
+    let misfit = "does not fit its world";
+    let wanting = "(instance (export \"read-key\" (func)))";
+    check(&host, "extra", &imports("clawhost:log/log@0.1.0", wanting), &[misfit, "clawhost:log/log", "read-key"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_inside_a_component_reach_no_terminal() {
+    // A name inside a core module may hold anything; what is said about it may not.
+    let twice = r#"(component (core module (func $f) (export "\1b[2J\e2\80\ae" (func $f)) (export "\1b[2J\e2\80\ae" (func $f)))
+        (instance $i) (export "clawhost:environment/environment@0.1.0" (instance $i)))"#;
+    check(&pooled(), "escape", &component(twice), &["cannot be compiled", "\\u{1b}[2J\\u{202e}"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_names_makes_no_flood_of_words() {
+    let exports: String = (0..20_000).map(|number| format!("(export \"export-{number}\" (instance $i))")).collect();
+    let flood = component(&format!("(component (instance $i) {exports})"));
+    let error = pooled().environment("flood", &flood, ModelGrants::default()).await.unwrap_err().to_string();
+    assert!(error.contains("exports no clawhost plugin world (it exports export-0, "), "{error}");
+    assert!(error.contains("and 19992 more"), "{error}");
+    assert!(error.len() < 8192, "a message for people, not {} bytes", error.len());
+    // An import is shown to people before they trust a component: thousands of harmless ones would hide the one that is not.
+    let imports: String = (0..129).map(|number| format!("(import \"wasi:cli/x{number}@0.2.0\" (instance))")).collect();
+    let ours = "(instance $i) (export \"clawhost:environment/environment@0.1.0\" (instance $i))";
+    let says = ["imports 129 interfaces, but a component may import 128", "leave out"];
+    check(&pooled(), "crowd", &component(&format!("(component {imports} {ours})")), &says).await;
+}
+
+/// A section of a component, as it lies in the file.
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![id];
+    let mut rest = content.len();
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes.extend(content);
+    bytes
+}
+
+fn custom_section(bytes: usize) -> Vec<u8> {
+    section(0, &[&b"\x04note"[..], &vec![b'x'; bytes]].concat())
+}
+
+/// A plugin with a core module more, which it makes so many instances of.
+fn crowded(plugin: &[u8], module: &str, instances: usize) -> Vec<u8> {
+    let (mut depth, mut modules) = (0, 0u8);
+    for payload in wasmparser::Parser::new(0).parse_all(plugin) {
+        let payload = payload.unwrap();
+        match payload {
+            wasmparser::Payload::ModuleSection { .. } | wasmparser::Payload::ComponentSection { .. } => {
+                let own = depth == 0 && matches!(payload, wasmparser::Payload::ModuleSection { .. });
+                modules += u8::from(own);
+                depth += 1;
+            }
+            wasmparser::Payload::End(_) => depth -= 1,
+            _ => {}
+        }
+    }
+    let instances: Vec<u8> = std::iter::repeat_n([0, modules, 0], instances).flatten().collect();
+    let count = section(0, &vec![0; instances.len() / 3]).split_off(1);
+    let count = &count[..count.len() - instances.len() / 3];
+    [plugin, &section(1, &component(module)), &section(2, &[count, &instances].concat())].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_has_only_so_many_instances_memories_and_tables() {
+    let Some(folder) = folder("a_component_has_only_so_many") else { return };
+    let hello = guests::bytes(&folder, "hello_guess");
+    let module = |item: &str, count: usize| format!("(module {})", item.repeat(count));
+    for host in [pooled(), host(Limits::default(), Allocation::OnDemand)] {
+        // More than a slot of the pool has, and still welcome.
+        let ten = crowded(&hello, &module("(memory 0)(table 0 funcref)", 10), 1);
+        host.environment("ten", &ten, ModelGrants::default()).await.unwrap();
+        for (name, bytes, says) in [
+            ("instance", crowded(&hello, "(module)", 70), "limit(instances)"),
+            ("memory", crowded(&hello, &module("(memory 0)", 70), 1), "limit(instances)"),
+            ("table", crowded(&hello, &module("(table 0 funcref)", 70), 1), "limit(instances)"),
+            // The limit of memory is on all of them together.
+            ("memories", crowded(&hello, &module("(memory 200)", 10), 1), "limit(memory)"),
+        ] {
+            check(&host, name, &bytes, &["`describe` did not answer", says]).await;
+            assert_eq!(host.guest_memory(), 0, "{name}");
+        }
+        next_episode_works(&host, &folder).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_beside_the_code_is_refused_or_changes_nothing() {
+    let Some(folder) = folder("what_lies_beside_the_code") else { return };
+    let host = pooled();
+    let hello = guests::bytes(&folder, "hello_guess");
+    let with = |more: &[u8]| [&hello, more].concat();
+    // A zip archive is read from its end, so that both could be one file.
+    check(&host, "polyglot", &with(b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), &["damaged at byte"]).await;
+    let claim = with(&[0, 0x80, 0x80, 0x80, 0x32, 4, b'n', b'o', b't', b'e']);
+    check(&host, "claim", &claim, &["damaged at byte"]).await;
+    let huge = with(&custom_section(100 << 20));
+    check(&host, "huge", &huge, &["but a component may have 16777216"]).await;
+    #[allow(clippy::disallowed_methods, reason = "any engine's native code is refused")]
+    let native = wasmtime::Engine::default().precompile_component(&hello).unwrap();
+    check(&host, "native", &native, &["native code, perhaps a .cwasm"]).await;
+    // Small enough: it is neither compiled nor looked at.
+    let noted = host.environment("noted", &with(&custom_section(10 << 20)), ModelGrants::default()).await.unwrap();
+    let plain = host.environment("plain", &hello, ModelGrants::default()).await.unwrap();
+    assert_eq!(noted.description(), plain.description());
+    assert_ne!(noted.outline().digest, plain.outline().digest, "every byte counts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_or_wrong_plugin_is_told_apart() {
     let Some(folder) = folder("a_damaged_or_wrong_plugin") else { return };
     let host = pooled();

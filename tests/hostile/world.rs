@@ -50,7 +50,7 @@ async fn randomness_is_rationed() {
 
 /// A model that remembers what it was asked.
 #[derive(Default)]
-struct Judge(Mutex<Vec<ModelRequest>>);
+pub(crate) struct Judge(pub(crate) Mutex<Vec<ModelRequest>>);
 
 #[async_trait::async_trait]
 impl Llm for Judge {
@@ -144,6 +144,7 @@ async fn a_guest_with_a_standard_library_lives_in_virtual_time() {
     let (result, log) = one_step_logged(&host, &folder, "odd_std", ModelGrants::default()).await;
     let said = text(&result.unwrap());
     assert!(said.starts_with("3600 s, "), "an hour passed for it: {said}");
+    assert!(said.ends_with(", 0 files opened, made one: false"), "there is no file: {said}");
     assert_eq!(log, ["stdout: the policy says 50"]);
     let on_demand = super::host(Limits::default(), Allocation::OnDemand);
     let again = one_step(&on_demand, &folder, "odd_std", ModelGrants::default()).await.unwrap();

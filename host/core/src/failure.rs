@@ -15,6 +15,8 @@ pub mod code {
     pub const MEMORY: &str = "memory";
     /// The instance wanted a larger table than it may have.
     pub const TABLE: &str = "table";
+    /// The component holds more core instances, memories or tables than one may.
+    pub const INSTANCES: &str = "instances";
     /// The guest recursed too deeply.
     pub const STACK: &str = "stack";
     /// More bytes crossed the boundary in one value than may.

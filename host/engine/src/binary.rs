@@ -48,6 +48,13 @@ impl World {
 /// Longest name of an import or export that is looked at; ours have under 60 bytes.
 const NAME_BYTES: usize = 256;
 
+/// Imports of a component. They are shown to people before they trust it, so a crowd of harmless ones could hide another;
+/// an interpreter with all of WASI has under 60.
+const IMPORTS: usize = 128;
+
+/// Names that a message lists: enough to see what a component is.
+const NAMES_SHOWN: usize = 8;
+
 /// The release track this host speaks. The version of the exported interface tells a plugin's track.
 const TRACK: &str = "0.1.";
 
@@ -90,6 +97,9 @@ impl ComponentOutline {
         let interface = interface.cloned().unwrap_or_default();
         if !version(&interface).starts_with(TRACK) {
             return Err(EngineError::WrongTrack { name: name.to_owned(), interface });
+        }
+        if imports.len() > IMPORTS {
+            return Err(EngineError::TooManyImports { name: name.to_owned(), count: imports.len(), limit: IMPORTS });
         }
         for import in &imports {
             if OFFERED.contains(&interface_name(import)) {
@@ -146,11 +156,19 @@ fn world(name: &str, exports: &[String]) -> Result<World, EngineError> {
     match worlds.as_slice() {
         [one] => Ok(*one),
         [] => {
-            let exports = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
+            let exports = if exports.is_empty() { "nothing".to_owned() } else { listed(exports) };
             Err(EngineError::NoWorld { name: name.to_owned(), exports })
         }
-        _ => Err(EngineError::ManyWorlds { name: name.to_owned(), exports: exports.join(", ") }),
+        _ => Err(EngineError::ManyWorlds { name: name.to_owned(), exports: listed(exports) }),
     }
+}
+
+/// Names for a message: the first ones, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let first: Vec<&str> = names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+    let more = names.len().saturating_sub(NAMES_SHOWN);
+    let and = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("{}{and}", first.join(", "))
 }
 
 /// Names in the outermost import and export sections. Nested components and modules are skipped whole.

@@ -83,7 +83,7 @@ impl Compiler {
                 let (engine, bytes) = (engine.clone(), bytes.to_vec());
                 let compiled = tokio::task::spawn_blocking(move || engine.precompile_component(&bytes)).await;
                 let compiled = compiled.map_err(|error| failed(error.to_string()))?;
-                compiled.map_err(|error| failed(format!("{error:#}")))
+                compiled.map_err(|error| EngineError::compile(name, &error))
             }
             Self::Process { program, arguments, memory_bytes, seconds } => {
                 let (memory_bytes, seconds) = (*memory_bytes, *seconds);

@@ -58,7 +58,7 @@ impl EnvironmentPlugin {
         prepared: Prepared,
         grants: ModelGrants,
     ) -> Result<Self, EngineError> {
-        let misfit = |error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") };
+        let misfit = |error| EngineError::misfit(name, &error);
         let pre = EnvironmentPluginPre::new(prepared.pre).map_err(misfit)?;
         let identity =
             PluginIdentity { name: name.to_owned(), version: "?".to_owned(), digest: prepared.outline.digest };
@@ -331,7 +331,10 @@ impl LiveEpisode for Live {
         let episodes = interface.episode();
         let call = episodes.call_step(&mut self.place.store, self.episode, &action);
         let answer = call::within(deadline, call).await;
-        let result = self.end(answer)?.map_err(|error| env_error(&self.identity, "step", error))?;
+        let answer = self.end(answer)?;
+        // An answer that is an error, or is refused below, is a failure too: nothing follows it.
+        self.dead = true;
+        let result = answer.map_err(|error| env_error(&self.identity, "step", error))?;
         let limits = self.place.store.data().limits.clone();
         let check = Check { plugin: &self.identity, export: "step", limits: &limits };
         check.at_most("signals", result.signals.len(), limits.signals)?;
@@ -353,6 +356,7 @@ impl LiveEpisode for Live {
             }
         };
         let observation = messages(&check, result.observation)?;
+        self.dead = false;
         self.over = status != Status::Running;
         Ok(StepResult { observation, status, signals, artefacts })
     }

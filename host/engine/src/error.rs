@@ -101,6 +101,16 @@ pub enum EngineError {
         /// The import.
         import: String,
     },
+    /// The component wants more than people can look through.
+    #[error("{name}: imports {count} interfaces, but a component may import {limit}; leave out what it does not use")]
+    TooManyImports {
+        /// The plugin.
+        name: String,
+        /// How many it imports.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The component does not fit its world.
     #[error("{name}: does not fit its world: {message}; rebuild it with the SDK of this version")]
     Misfit {
@@ -166,6 +176,16 @@ pub enum EngineError {
 const SAID: usize = 2000;
 
 impl EngineError {
+    /// The component does not fit its world. What the engine says quotes names of the component, which may hold anything.
+    pub(crate) fn misfit(name: &str, error: &wasmtime::Error) -> Self {
+        Self::Misfit { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
+    }
+
+    /// The component cannot be compiled. As above.
+    pub(crate) fn compile(name: &str, error: &wasmtime::Error) -> Self {
+        Self::Compile { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
+    }
+
     /// What a plugin's answer to `check` comes to: nothing, a refusal in its own words, or no answer.
     pub(crate) fn of_check(name: &str, answered: Result<Result<(), String>, Failure>) -> Result<(), Self> {
         let name = name.to_owned();

@@ -17,6 +17,9 @@ const LOG_LINES: usize = 12;
 /// What wasmtime says when a value is larger than the transfer budget; its error type is private.
 const TRANSFER_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
 
+/// What wasmtime says when a component holds more core instances, memories or tables than the limiter allows.
+const COUNT_EXCEEDED: &str = "count too high at";
+
 /// Kind, code and cause of an engine error.
 pub(crate) fn classify(error: &wasmtime::Error) -> (FailureKind, &'static str, String) {
     use FailureKind::{Host, Limit, Trap as Trapped};
@@ -50,7 +53,11 @@ pub(crate) fn classify(error: &wasmtime::Error) -> (FailureKind, &'static str, S
     if error.chain().any(|cause| cause.to_string().contains(TRANSFER_EXHAUSTED)) {
         return (Limit, code::TRANSFER, "gave a value larger than may cross the boundary".into());
     }
-    (Trapped, code::TRAP, error.root_cause().to_string())
+    let cause = error.root_cause().to_string();
+    if cause.contains(COUNT_EXCEEDED) {
+        return (Limit, code::INSTANCES, format!("holds too many core instances, memories or tables: {cause}"));
+    }
+    (Trapped, code::TRAP, cause)
 }
 
 /// The failure with its report.

@@ -81,7 +81,7 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
 }
 
 /// What wasmtime says of a component that wants more than a slot of the pool has.
-const POOL_EXCEEDED: &str = "exceeds the configured maximum";
+const POOL_EXCEEDED: [&str; 2] = ["exceeds the configured maximum", "does not fit in pooling allocator requirements"];
 
 impl Host {
     /// Sets up the engines.
@@ -207,10 +207,7 @@ impl Host {
                 (bench, component)
             }
         };
-        let pre = bench
-            .linker
-            .instantiate_pre(&component)
-            .map_err(|error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") })?;
+        let pre = bench.linker.instantiate_pre(&component).map_err(|error| EngineError::misfit(name, &error))?;
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
     }
 
@@ -223,8 +220,6 @@ impl Host {
         outline: &ComponentOutline,
         bytes: &[u8],
     ) -> Result<Option<Component>, EngineError> {
-        let failed =
-            |error: wasmtime::Error| EngineError::Compile { name: name.to_owned(), message: format!("{error:#}") };
         let kept = self.0.cache.as_ref().and_then(|cache| cache.get(&outline.digest, &bench.fingerprint));
         if let Some(artefact) = kept {
             match loaded(bench, &artefact) {
@@ -235,7 +230,9 @@ impl Host {
         }
         walk_through(name, bytes)?;
         tracing::debug!(name, "compiling");
-        let Bench { engine, allocation, fingerprint, .. } = bench;
+        // Both engines take the same native code; the one without a pool has no slots that it would have to fit.
+        let general = Some(&self.0.on_demand).filter(|general| general.fingerprint == bench.fingerprint);
+        let Bench { engine, allocation, fingerprint, .. } = general.unwrap_or(bench);
         let compiling = self.0.compiler.compile(engine, *allocation, *fingerprint, &self.0.limits, name, bytes);
         let artefact = compiling.await?;
         if let Some(cache) = &self.0.cache {
@@ -244,7 +241,7 @@ impl Host {
         match loaded(bench, &artefact) {
             Loaded::Ready(component) => Ok(Some(component)),
             Loaded::DoesNotFit => Ok(None),
-            Loaded::Stale(error) => Err(failed(error)),
+            Loaded::Stale(error) => Err(EngineError::compile(name, &error)),
         }
     }
 }
@@ -291,7 +288,7 @@ fn loaded(bench: &Bench, artefact: &[u8]) -> Loaded {
     let loaded = unsafe { Component::deserialize(&bench.engine, artefact) };
     match loaded {
         Ok(component) => Loaded::Ready(component),
-        Err(error) if format!("{error:#}").contains(POOL_EXCEEDED) => Loaded::DoesNotFit,
+        Err(error) if POOL_EXCEEDED.iter().any(|words| format!("{error:#}").contains(words)) => Loaded::DoesNotFit,
         Err(error) => Loaded::Stale(error),
     }
 }

@@ -58,7 +58,7 @@ impl ReflectorPlugin {
         prepared: Prepared,
         grants: ModelGrants,
     ) -> Result<Self, EngineError> {
-        let misfit = |error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") };
+        let misfit = |error| EngineError::misfit(name, &error);
         let pre = ReflectorPluginPre::new(prepared.pre).map_err(misfit)?;
         let identity =
             PluginIdentity { name: name.to_owned(), version: "?".to_owned(), digest: prepared.outline.digest };

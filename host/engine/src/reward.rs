@@ -60,7 +60,7 @@ impl RewardPlugin {
         prepared: Prepared,
         grants: ModelGrants,
     ) -> Result<Self, EngineError> {
-        let misfit = |error| EngineError::Misfit { name: name.to_owned(), message: format!("{error:#}") };
+        let misfit = |error| EngineError::misfit(name, &error);
         let pre = RewardPluginPre::new(prepared.pre).map_err(misfit)?;
         let identity =
             PluginIdentity { name: name.to_owned(), version: "?".to_owned(), digest: prepared.outline.digest };

@@ -26,8 +26,8 @@ pub(crate) struct Measure {
     pub(crate) jumps: usize,
     /// Types, imports, exports, globals, aliases, instances and segments: everything else that is listed.
     pub(crate) items: usize,
-    /// Bytes of sections that the engine does not read: names, and what tools leave.
-    pub(crate) custom_bytes: usize,
+    /// Sections, those included that the engine does not read.
+    pub(crate) sections: usize,
 }
 
 /// Five to twenty times what the largest known components hold: a CPython with its library (13,367 functions, the longest of
@@ -41,7 +41,7 @@ pub(crate) const LIMITS: Measure = Measure {
     nesting: 4_000,
     jumps: 100_000,
     items: 300_000,
-    custom_bytes: 8 << 20,
+    sections: 100_000,
 };
 
 /// Why the walk ended.
@@ -74,12 +74,15 @@ pub(crate) fn walk(bytes: &[u8], limits: &Measure) -> Result<Measure, Obstacle> 
         nesting: 0,
         jumps: 0,
         items: 0,
-        custom_bytes: 0,
+        sections: 0,
     };
     let mut depth = 0usize;
     for payload in Parser::new(0).parse_all(bytes) {
         let mut listed = 0usize;
-        match payload? {
+        let payload = payload?;
+        seen.sections += usize::from(payload.as_section().is_some());
+        at_most("sections", seen.sections, limits.sections)?;
+        match payload {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
                 depth += 1;
                 seen.depth = seen.depth.max(depth);
@@ -93,10 +96,6 @@ pub(crate) fn walk(bytes: &[u8], limits: &Measure) -> Result<Measure, Obstacle> 
                 at_most("functions", seen.functions, limits.functions)?;
             }
             Payload::CodeSectionEntry(body) => function(&body, limits, &mut seen)?,
-            Payload::CustomSection(section) => {
-                seen.custom_bytes = seen.custom_bytes.saturating_add(section.data().len());
-                at_most("bytes in custom sections", seen.custom_bytes, limits.custom_bytes)?;
-            }
             Payload::TypeSection(section) => listed = section.count() as usize,
             Payload::ImportSection(section) => listed = section.count() as usize,
             Payload::FunctionSection(section) => listed = section.count() as usize,
@@ -184,8 +183,7 @@ mod tests {
         check(&format!("(component (core module {long}))"), "bytes in one function");
         check(&format!("{}{}", many(20, "(component "), many(20, ")")), "components inside components");
         check(&format!("(component {})", many(300, "(core module)")), "modules and components");
-        let custom = format!("(component (@custom \"x\" \"{}\"))", many(9 << 20, "x"));
-        check(&custom, "bytes in custom sections");
+        check(&format!("(component {})", many(100_001, "(@custom \"x\" \"\")")), "sections");
         check(&format!("(component {})", many(300_001, "(type string)")), "types, imports, exports and other items");
     }
 }

@@ -1,4 +1,4 @@
-//! Uses the standard library as any program would: prints, tells the time, sleeps, and iterates over a hash map.
+//! Uses the standard library as any program would: prints, tells the time, sleeps, iterates over a hash map, and opens files.
 //!
 //! Built for `wasm32-wasip2` it works, in virtual time; `wasm32-unknown-unknown` has no clock, and it panics.
 #![allow(clippy::disallowed_methods, reason = "telling the time is what this guest is for")]
@@ -6,6 +6,9 @@
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
+
+/// Paths to files that many machines have, ways out of a folder, and names of devices.
+const PATHS: [&str; 7] = ["/etc/passwd", "etc/passwd", "../../etc/passwd", "/", ".", "NUL", "C:\\CON"];
 
 struct Guest;
 
@@ -21,7 +24,10 @@ impl Environment for Guest {
         std::thread::sleep(Duration::from_secs(3600));
         println!("the policy says {action}");
         let order: Vec<u32> = (0..20).map(|number| (number, ())).collect::<HashMap<_, _>>().into_keys().collect();
-        Ok(Next::Continue(format!("{} s, {:?}, {order:?}", began.elapsed().as_secs(), SystemTime::now())))
+        let opened = PATHS.iter().filter(|path| std::fs::File::open(path).is_ok() || std::fs::read_dir(path).is_ok());
+        let (opened, made) = (opened.count(), std::fs::write("made", "x").is_ok());
+        let (seconds, now) = (began.elapsed().as_secs(), SystemTime::now());
+        Ok(Next::Continue(format!("{seconds} s, {now:?}, {order:?}, {opened} files opened, made one: {made}")))
     }
 }
 

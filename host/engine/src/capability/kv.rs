@@ -57,7 +57,8 @@ impl Notes {
         let keys = self.keys + usize::from(replaced.is_none());
         let bytes = self.bytes - replaced.unwrap_or(0) + key.len() + value.len();
         // Deletions are remembered too, so they count as keys.
-        if keys > self.max_keys || self.writes.len() > self.max_keys || bytes > self.max_bytes {
+        let remembered = self.writes.len() + usize::from(!self.writes.contains_key(&key));
+        if keys > self.max_keys || remembered > self.max_keys || bytes > self.max_bytes {
             let message = format!("notes are limited to {} keys and {} bytes", self.max_keys, self.max_bytes);
             return Err(kv::KvError::Quota(message));
         }

@@ -6,3 +6,6 @@ pub(crate) mod llm;
 pub(crate) mod log;
 pub(crate) mod view;
 pub(crate) mod wasi;
+
+#[cfg(test)]
+mod hostile_values;

@@ -1,0 +1,442 @@
+//! Every function that guests can call, with whatever a guest may pass: none panics, quotas hold, and what is refused is
+//! refused as the contract says.
+
+use super::clock::VirtualClock;
+use crate::failure::classify;
+use crate::grants::ModelGrants;
+use crate::state::{HostMemory, Memory, State};
+use clawhost_bindings::environment::clawhost::kv::kv::{self, Host as _};
+use clawhost_bindings::environment::clawhost::llm::llm::{self, Host as _};
+use clawhost_bindings::environment::clawhost::log::log::{self, Host as _};
+use clawhost_bindings::environment::clawhost::types::types as wit;
+use clawhost_bindings::observer::clawhost::episode::view::{HostEpisodeView as _, HostGroup as _};
+use clawhost_bindings::{EpisodeView, Group};
+use clawhost_core::{
+    Episode, FailureKind, Limits, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
+    ToolCall, Usage, code,
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::Host as _;
+use wasmtime_wasi::p2::bindings::clocks::wall_clock;
+
+/// A model that counts what it is asked, and answers as it is told.
+struct Model {
+    asked: AtomicUsize,
+    answer: Result<ModelResponse, ModelError>,
+}
+
+#[async_trait::async_trait]
+impl Llm for Model {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity { provider: "test".into(), model: "judge".into(), version: "1".into() }
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.answer.clone()
+    }
+}
+
+fn saying(message: Message) -> Arc<Model> {
+    let answer = Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into() });
+    Arc::new(Model { asked: AtomicUsize::new(0), answer })
+}
+
+fn four() -> Arc<Model> {
+    saying(Message::text(Role::Assistant, Origin::Policy, "four"))
+}
+
+fn state(limits: Limits, grants: ModelGrants) -> State {
+    let limits = Arc::new(limits);
+    let memory = Memory::new(Arc::new(HostMemory::new(0)), 0, &limits);
+    State::new(limits, memory, 7, Arc::new(grants))
+}
+
+fn asking(limits: Limits, model: &Arc<Model>) -> State {
+    let mut grants = ModelGrants::default();
+    grants.models.insert("judge".into(), model.clone());
+    state(limits, grants)
+}
+
+fn noting(limits: Limits, granted: bool) -> State {
+    state(limits, ModelGrants { kv: granted, ..ModelGrants::default() })
+}
+
+/// Two recorded episodes, held by a state that reads them.
+fn reading() -> State {
+    let episode: Episode = serde_json::from_str(include_str!("../../../../tests/golden/episode-1.json")).unwrap();
+    let episode = Arc::new(episode);
+    let mut state = state(Limits::default(), ModelGrants::default());
+    state.group = vec![episode; 2];
+    state
+}
+
+/// Runs what a guest would wait for.
+fn done<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(call)
+}
+
+/// What an engine error comes to.
+fn named(error: &wasmtime::Error) -> (FailureKind, &'static str) {
+    let (kind, code, _) = classify(error);
+    (kind, code)
+}
+
+/// Any text: short, long, empty, with everything that Unicode has.
+fn text(longest: usize) -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => prop::collection::vec(any::<char>(), 0..20).prop_map(String::from_iter),
+        2 => "[a-c]{0,4}",
+        1 => prop::sample::select(vec!["\u{1b}[2J", "\u{202e}", "\0", "../..", "\n", "<|im_end|>"]).prop_map(str::to_owned),
+        1 => (0..longest).prop_map(|length| "x".repeat(length)),
+    ]
+}
+
+fn level() -> impl Strategy<Value = log::Level> {
+    prop::sample::select(vec![
+        log::Level::Trace,
+        log::Level::Debug,
+        log::Level::Info,
+        log::Level::Warn,
+        log::Level::Error,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn any_line_is_kept_escaped_or_counted(lines in prop::collection::vec((level(), text(5000)), 0..40)) {
+        let limits = Limits { log_lines: 20, log_bytes: 2000, log_line_bytes: 100, ..Limits::default() };
+        let mut state = state(limits, ModelGrants::default());
+        let count = lines.len();
+        for (level, line) in lines {
+            done(state.write(level, line)).unwrap();
+        }
+        prop_assert_eq!(state.call.host_calls, 0, "a line is never charged");
+        let last_error = state.log().last_error().map(str::to_owned);
+        let kept = state.log().take();
+        let counted = kept.last().and_then(|line| line.strip_prefix("host: suppressed ")).map(str::to_owned);
+        let suppressed: usize = counted.map_or(0, |rest| rest.split(' ').next().unwrap().parse().unwrap());
+        let lines = &kept[..kept.len() - usize::from(suppressed > 0)];
+        prop_assert_eq!(lines.len() + suppressed, count, "none is lost without being counted");
+        prop_assert!(lines.len() <= 20);
+        // A line may end with one escaped character and a mark more.
+        prop_assert!(lines.iter().all(|line| line.len() <= 100 + "trace: ".len() + 16));
+        prop_assert!(lines.iter().map(String::len).sum::<usize>() <= 2000 + "trace: ".len() + 16);
+        prop_assert!(!lines.iter().chain(&last_error).any(|line| line.chars().any(clawhost_core::is_hidden)));
+    }
+
+    #[test]
+    fn any_note_is_kept_within_the_quota_or_refused_as_documented(
+        granted in prop::bool::weighted(0.9),
+        steps in prop::collection::vec((0..4u8, prop_oneof![3 => "[a-p]", 1 => text(400)], 0..200usize, any::<u32>()), 0..120),
+    ) {
+        let limits = Limits { kv_keys: 8, kv_bytes: 1000, kv_key_bytes: 32, ..Limits::default() };
+        let mut state = noting(limits, granted);
+        for (function, key, length, limit) in steps {
+            let sound = !key.is_empty() && key.len() <= 32 && !key.chars().any(char::is_control);
+            let error = match function {
+                0 => done(state.get(key)).unwrap().err(),
+                1 => done(state.set(key, vec![1; length])).unwrap().err(),
+                2 => done(state.delete(key)).unwrap().err(),
+                _ => match done(state.keys(key.clone(), limit)).unwrap() {
+                    Ok(found) => {
+                        prop_assert!(found.len() <= 8 && found.len() <= limit as usize);
+                        prop_assert!(found.is_sorted() && found.iter().all(|name| name.starts_with(&key)));
+                        None
+                    }
+                    Err(error) => Some(error),
+                },
+            };
+            match error {
+                Some(kv::KvError::Denied(_)) => prop_assert!(!granted),
+                Some(kv::KvError::InvalidKey(_)) => prop_assert!(granted && !sound && function != 3),
+                Some(kv::KvError::Quota(_)) => prop_assert!(granted && sound && function == 1),
+                Some(kv::KvError::Other(said)) => prop_assert!(false, "{said}"),
+                None => prop_assert!(granted && (sound || function == 3)),
+            }
+        }
+        for key in done(state.keys(String::new(), u32::MAX)).unwrap().unwrap_or_default() {
+            let value = done(state.get(key.clone())).unwrap().unwrap().unwrap();
+            prop_assert!(done(state.set(key, value)).unwrap().is_ok(), "what is there may be written again");
+        }
+        let kept = state.notes.take_writes();
+        prop_assert!(kept.len() <= 8, "deletions are kept too, and count");
+        let values = kept.iter().filter_map(|(key, value)| Some(key.len() + value.as_ref()?.len()));
+        prop_assert!(values.clone().count() <= 8 && values.sum::<usize>() <= 1000);
+    }
+
+    #[test]
+    fn any_request_is_sent_once_or_refused_as_documented(requests in prop::collection::vec(request(), 1..12)) {
+        let model = four();
+        let mut state = asking(Limits { llm_calls: 4, ..Limits::default() }, &model);
+        let mut answered = 0;
+        for request in requests {
+            let (sound, alias) = (is_sound(&request), request.alias.clone());
+            match done(state.complete(request)).unwrap() {
+                Ok(response) => {
+                    answered += 1;
+                    prop_assert!(sound && alias == "judge");
+                    prop_assert_eq!(response.finish, "stop");
+                }
+                Err(llm::LlmError::Denied(_)) => prop_assert!(alias != "judge"),
+                Err(llm::LlmError::InvalidRequest(_)) => prop_assert!(alias == "judge" && !sound),
+                Err(llm::LlmError::BudgetExhausted(_)) => prop_assert!(sound && answered == 4),
+                Err(llm::LlmError::Unavailable(said) | llm::LlmError::Other(said)) => prop_assert!(false, "{said}"),
+            }
+        }
+        prop_assert!(answered <= 4);
+        let sent = model.asked.load(Ordering::Relaxed);
+        prop_assert_eq!((sent, state.llm_calls as usize, state.journal.len()), (answered, answered, answered));
+    }
+
+    #[test]
+    fn any_batch_is_answered_one_by_one_or_refused_whole(requests in prop::collection::vec(request(), 0..20)) {
+        let model = four();
+        let mut state = asking(Limits { llm_batch: 12, llm_calls: 6, ..Limits::default() }, &model);
+        let sound = requests.iter().filter(|request| is_sound(request) && request.alias == "judge").count();
+        let count = requests.len();
+        let answered = match done(state.complete_batch(requests)).unwrap() {
+            Ok(answers) => {
+                prop_assert_eq!(answers.len(), count, "every request has its answer");
+                let answered = answers.iter().filter(|answer| answer.is_ok()).count();
+                prop_assert_eq!(answered, sound.min(6));
+                answered
+            }
+            Err(llm::LlmError::InvalidRequest(_)) => {
+                prop_assert!(count > 12);
+                0
+            }
+            Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        let sent = model.asked.load(Ordering::Relaxed);
+        prop_assert_eq!((sent, state.llm_calls as usize, state.journal.len()), (answered, answered, answered));
+    }
+
+    #[test]
+    fn time_never_goes_back_and_never_overflows(steps in prop::collection::vec((0..5u8, moment()), 0..60)) {
+        let mut state = state(Limits::default(), ModelGrants::default());
+        let mut before = (0, (0, 0));
+        for (function, moment) in steps {
+            match function {
+                0 => drop(state.subscribe_duration(moment).unwrap()),
+                1 => drop(state.subscribe_instant(moment).unwrap()),
+                2 => state.clock.next_turn(),
+                _ => {
+                    let now = state.now().unwrap();
+                    let wall = wall_clock::Host::now(&mut state).unwrap();
+                    prop_assert!(now >= before.0 && (wall.seconds, wall.nanoseconds) >= before.1);
+                    prop_assert!(wall.nanoseconds < 1_000_000_000);
+                    before = (now, (wall.seconds, wall.nanoseconds));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_handle_and_any_index_is_answered_or_refused(
+        handle in prop_oneof![0..4u32, any::<u32>()],
+        index in prop_oneof![0..4u32, any::<u32>()],
+        count in prop_oneof![0..4u32, any::<u32>()],
+        name in text(200),
+    ) {
+        let mut state = reading();
+        state.table.push(Group).unwrap();
+        let group = || Resource::<Group>::new_own(0);
+        match state.episode(group(), index) {
+            Ok(_) => prop_assert!(index < 2),
+            Err(error) => {
+                prop_assert!(index >= 2);
+                prop_assert_eq!(named(&error), (FailureKind::Trap, code::TRAP));
+                state.episode(group(), 0).unwrap();
+            }
+        }
+        // The group has the first place in the table, the episode the second.
+        let known = handle == 1;
+        let episode = || Resource::<EpisodeView>::new_own(handle);
+        let turns = state.turns(episode(), index, count);
+        if let Ok(turns) = &turns {
+            prop_assert!(turns.len() <= (count as usize).min(1) && (index == 0 || turns.is_empty()));
+        }
+        let answers = [
+            turns.map(drop),
+            state.id(episode()).map(drop),
+            state.task(episode()).map(drop),
+            state.tools(episode()).map(drop),
+            state.environment(episode()).map(drop),
+            state.turn_count(episode()).map(drop),
+            state.closing(episode()).map(drop),
+            state.ending(episode()).map(drop),
+            state.signals(episode()).map(drop),
+            state.artefact(episode(), name).map(drop),
+            clawhost_bindings::observer::clawhost::episode::view::HostEpisodeView::drop(&mut state, episode()),
+        ];
+        for answer in answers {
+            prop_assert_eq!(answer.is_ok(), known);
+            if let Err(error) = answer {
+                prop_assert_eq!(named(&error), (FailureKind::Trap, code::TRAP));
+            }
+        }
+        prop_assert!(state.id(episode()).is_err(), "it was given back");
+    }
+}
+
+/// Moments that matter, and any other.
+fn moment() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..10u64, prop::sample::select(vec![u64::MAX, u64::MAX - 1, 1 << 63, 3_600_000_000_000])]
+}
+
+fn message() -> impl Strategy<Value = wit::Message> {
+    let role = prop::sample::select(vec![wit::Role::System, wit::Role::User, wit::Role::Assistant, wit::Role::Tool]);
+    (role, text(2000), any::<bool>()).prop_map(|(role, text, json)| wit::Message {
+        role,
+        parts: vec![if json { wit::Part::Json(text.clone()) } else { wit::Part::Text(text.clone()) }],
+        tool_calls: vec![],
+        tool_call_id: json.then_some(text),
+        origin: wit::Origin::Host,
+        extra: vec![],
+    })
+}
+
+fn request() -> impl Strategy<Value = llm::Request> {
+    let alias = prop_oneof![8 => Just("judge".to_owned()), 1 => text(100)];
+    let tool = |name| wit::ToolSpec { name, description: String::new(), input_schema: "{not".into(), extra: vec![] };
+    let tools = prop_oneof![6 => Just(0), 1 => Just(128), 1 => Just(129)];
+    let messages = prop_oneof![
+        8 => prop::collection::vec(message(), 0..3),
+        1 => message().prop_map(|message| vec![wit::Message { parts: vec![wit::Part::Other("x".repeat(1 << 20))], ..message.clone() }, message]),
+    ];
+    let temperature = prop::option::weighted(0.3, prop_oneof![any::<f32>(), 0.0..2.0f32]);
+    let tokens = prop_oneof![8 => 1..u32::MAX, 1 => Just(0)];
+    (alias, messages, tools, tokens, temperature, any::<Option<u64>>(), 0..18usize).prop_map(
+        move |(alias, messages, tools, max_tokens, temperature, seed, stops)| llm::Request {
+            alias,
+            messages,
+            tools: (0..tools).map(|number: u32| tool(number.to_string())).collect(),
+            max_tokens,
+            temperature,
+            seed,
+            stop: vec![String::new(); stops],
+            extra: vec![],
+        },
+    )
+}
+
+/// What the contract asks of a request.
+fn is_sound(request: &llm::Request) -> bool {
+    let bytes = |message: &wit::Message| {
+        let parts = message.parts.iter().map(|part| match part {
+            wit::Part::Text(text) | wit::Part::Json(text) | wit::Part::Other(text) => text.len(),
+            wit::Part::Blob(_) => 0,
+        });
+        parts.sum::<usize>() + message.tool_call_id.as_ref().map_or(0, String::len)
+    };
+    request.max_tokens > 0
+        && request.temperature.is_none_or(|temperature| (0.0..=2.0).contains(&temperature))
+        && !request.messages.is_empty()
+        && request.messages.iter().map(bytes).sum::<usize>() <= 1 << 20
+        && request.tools.len() <= 128
+        && request.stop.len() <= 16
+}
+
+fn plain_request() -> llm::Request {
+    let message = wit::Message {
+        role: wit::Role::User,
+        parts: vec![wit::Part::Text("2 + 2?".into())],
+        tool_calls: vec![],
+        tool_call_id: None,
+        origin: wit::Origin::Host,
+        extra: vec![],
+    };
+    llm::Request {
+        alias: "judge".into(),
+        messages: vec![message],
+        tools: vec![],
+        max_tokens: 1,
+        temperature: None,
+        seed: None,
+        stop: vec![],
+        extra: vec![],
+    }
+}
+
+#[test]
+fn what_a_model_answers_is_no_more_trusted_than_what_a_guest_asks() {
+    // More tool calls than any message has.
+    let call = ToolCall { id: "1".into(), name: "look".into(), arguments: "{".into(), extra: vec![] };
+    let calling = Message { tool_calls: vec![call; 65], ..Message::text(Role::Assistant, Origin::Policy, "") };
+    let mut state = asking(Limits::default(), &saying(calling));
+    let answer = done(state.complete(plain_request())).unwrap();
+    assert!(matches!(answer, Err(llm::LlmError::Unavailable(said)) if said.contains("65 tools")));
+    assert_eq!(state.journal.len(), 1);
+    // More text than the host hands over in one call: the call is over, and what was paid for is kept.
+    let mut state =
+        asking(Limits::default(), &saying(Message::text(Role::Assistant, Origin::Policy, "x".repeat(17 << 20))));
+    let error = done(state.complete(plain_request())).unwrap_err();
+    assert_eq!(named(&error), (FailureKind::Limit, code::HOST_CALLS));
+    assert_eq!(state.journal.len(), 1);
+    // The operator's budget is spent: the guest is told, and so is the host.
+    let answer = Err(ModelError::Budget("3 of 3 tokens".into()));
+    let mut state = asking(Limits::default(), &Arc::new(Model { asked: AtomicUsize::new(0), answer }));
+    let answers = done(state.complete_batch(vec![plain_request(); 3])).unwrap().unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Err(llm::LlmError::BudgetExhausted(_)))));
+    assert_eq!((state.budget_spent.as_deref(), state.journal.len()), (Some("3 of 3 tokens"), 3));
+}
+
+#[test]
+fn every_function_but_the_log_counts_to_the_calls_of_a_call() {
+    type Call = fn(&mut State) -> wasmtime::Result<()>;
+    let calls: [(&str, Call); 9] = [
+        ("get", |state| done(state.get(String::new())).map(drop)),
+        ("set", |state| done(state.set("key".into(), vec![])).map(drop)),
+        ("delete", |state| done(state.delete("key".into())).map(drop)),
+        ("keys", |state| done(state.keys(String::new(), u32::MAX)).map(drop)),
+        ("complete", |state| done(state.complete(plain_request())).map(drop)),
+        ("complete-batch", |state| done(state.complete_batch(vec![])).map(drop)),
+        ("monotonic now", |state| state.now().map(drop)),
+        ("wall now", |state| wall_clock::Host::now(state).map(drop)),
+        ("size", |state| state.size(Resource::new_own(0)).map(drop)),
+    ];
+    for (name, call) in calls {
+        let mut state = noting(Limits { host_calls: 5, ..Limits::default() }, true);
+        for _ in 0..5 {
+            call(&mut state).unwrap();
+        }
+        let error = call(&mut state).unwrap_err();
+        assert_eq!(named(&error), (FailureKind::Limit, code::HOST_CALLS), "{name}");
+        done(state.write(log::Level::Info, "still heard".into())).unwrap();
+    }
+}
+
+#[test]
+fn bytes_to_and_from_the_host_are_counted_both_ways() {
+    let mut state = noting(Limits { host_call_bytes: 1000, ..Limits::default() }, true);
+    done(state.set("key".into(), vec![1; 400])).unwrap().unwrap();
+    done(state.get("key".into())).unwrap().unwrap();
+    let error = done(state.get("key".into())).unwrap_err();
+    assert_eq!(named(&error), (FailureKind::Limit, code::HOST_CALLS));
+}
+
+#[test]
+fn sleeps_for_ever_fill_the_table_and_leave_the_clock_at_its_end() {
+    let mut state = state(Limits::default(), ModelGrants::default());
+    let error = (0..2000).find_map(|_| state.subscribe_duration(u64::MAX).err()).unwrap();
+    assert_eq!(named(&error), (FailureKind::Limit, code::HANDLES));
+    assert_eq!(state.now().unwrap(), u64::MAX);
+    assert_eq!(wall_clock::Host::now(&mut state).unwrap().seconds, 1_577_836_800 + u64::MAX / 1_000_000_000);
+    state.clock = VirtualClock::default();
+    assert_eq!(state.now().unwrap(), 1000, "time passes by reading it");
+}
+
+#[test]
+fn an_episode_that_is_no_longer_at_hand_is_not_read() {
+    let mut state = reading();
+    state.table.push(Group).unwrap();
+    let episode = state.episode(Resource::new_own(0), 1).unwrap();
+    state.group.clear();
+    assert_eq!(state.size(Resource::new_own(0)).unwrap(), 0);
+    let error = state.id(Resource::new_own(episode.rep())).unwrap_err();
+    assert!(error.to_string().contains("no longer at hand"), "{error}");
+}

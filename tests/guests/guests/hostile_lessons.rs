@@ -1,0 +1,32 @@
+//! Proposes a lesson that breaks the rules, in the way that the option `attack` names.
+
+use clawhost_sdk::{Change, Context, Entry, Group, Playbook, Proposal, Reflector, Result, export_reflector};
+
+struct Guest;
+
+fn lesson(text: &str, tags: &[&str]) -> Proposal {
+    let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    let entry = Entry { id: String::new(), text: text.to_owned(), tags, extra: vec![] };
+    Proposal { change: Change::Add(entry), ..Proposal::add("", "less guessing") }
+}
+
+impl Reflector for Guest {
+    const NAME: &'static str = "hostile-lessons";
+
+    fn reflect(_: &Group, _: &Playbook, context: &Context) -> Result<Vec<Proposal>> {
+        let one = |change: Change| Proposal { change, ..lesson("", &[]) };
+        Ok(vec![match context.option("attack").unwrap_or_default() {
+            "10 MiB" => lesson(&"x".repeat(10 << 20), &[]),
+            "65 KiB" => lesson(&"x".repeat((64 << 10) + 1), &[]),
+            "control characters" => lesson("a\u{1b}[2Jb\u{202e}c\0d", &[]),
+            "a hidden tag" => lesson("plain", &["\u{200b}"]),
+            "a hidden section" => one(Change::RewriteSection(("rules\u{202e}".into(), "none".into()))),
+            "retires nothing" => one(Change::Retire(String::new())),
+            "a kind of its own" => one(Change::Other("burn\u{1b}[2J".into())),
+            "65 proofs" => (0..65).fold(lesson("plain", &[]), |proposal, _| proposal.seen_in("episode", vec![])),
+            _ => lesson("plain", &["tag"]),
+        }])
+    }
+}
+
+export_reflector!(Guest);

@@ -1,0 +1,2 @@
+;; Declares a table larger than a table may be.
+(table 20000 funcref)
