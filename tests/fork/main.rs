@@ -13,8 +13,8 @@
 mod guests;
 
 use clawhost_core::{
-    Answers, Context, Digest, Environment as _, FailureKind, Limits, LiveEpisode, Message, Origin, Role, Snapshot,
-    StartParams, Status, StepResult, code,
+    Answers, Context, Digest, Environment as _, FailureKind, Limits, LiveEpisode, Message, ModelError, ModelRequest,
+    ModelResponse, Origin, Role, Snapshot, StartParams, Status, StepResult, code,
 };
 use clawhost_engine::{Allocation, EnvironmentPlugin, Host, HostConfig, ModelGrants};
 use proptest::prelude::*;
@@ -109,6 +109,71 @@ fn a_fork_with_the_same_actions_is_the_original() {
             runtime.block_on(check(&one, &other, seed, &actions, at));
         });
     }
+}
+
+/// A model that counts how often it was asked.
+#[derive(Default)]
+struct Judge(std::sync::atomic::AtomicU64);
+
+#[async_trait::async_trait]
+impl clawhost_core::Llm for Judge {
+    fn identity(&self) -> clawhost_core::LlmIdentity {
+        clawhost_core::LlmIdentity { provider: "test".into(), model: "judge".into(), version: "1".into() }
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let asked = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let message = Message::text(Role::Assistant, Origin::Policy, format!("answer {asked}"));
+        Ok(ModelResponse { message, usage: Default::default(), finish: "stop".into() })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_come_from_the_record_as_far_as_it_goes_and_nothing_else_is_asked() {
+    let Some(folder) = guests::folder_or_skip("answers_come_from_the_record") else { return };
+    let host = host(Allocation::Pooled);
+    let judge = std::sync::Arc::new(Judge::default());
+    let mut grants = ModelGrants { kv: true, ..ModelGrants::default() };
+    grants.models.insert("judge".into(), judge.clone());
+    let bytes = guests::bytes(&folder, "odd_services");
+    let plugin = host.environment("odd_services", &bytes, grants).await.unwrap();
+    let live = params(&plugin, 1).await;
+    let actions: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
+    let asked = || judge.0.load(std::sync::atomic::Ordering::Relaxed);
+
+    let (mut first, _) = plugin.start(live.clone()).await.unwrap();
+    let original = walk(first.as_mut(), &actions).await;
+    let journal = first.take_records().journal;
+    assert_eq!((journal.len(), asked()), (3, 3));
+
+    let with = |journal: &[clawhost_core::JournalEntry], through| StartParams {
+        answers: Answers::Recorded { journal: journal.into(), through },
+        ..live.clone()
+    };
+    // All of it from the record.
+    let (mut again, _) = plugin.start(with(&journal, u32::MAX)).await.unwrap();
+    assert_eq!(walk(again.as_mut(), &actions).await, original);
+    assert_eq!(again.take_records().journal, journal, "it is journalled as it was");
+    assert_eq!(asked(), 3, "nobody was asked");
+    // Two turns from the record, then the model.
+    let (mut on, _) = plugin.start(with(&journal, 2)).await.unwrap();
+    let forked = walk(on.as_mut(), &actions).await;
+    assert_eq!((&forked[..2], asked()), (&original[..2], 4));
+    assert_ne!(forked[2], original[2], "another answer");
+    // A record that does not fit: another turn, another question, or none at all.
+    let mut moved = journal.clone();
+    moved[1].turn = 1;
+    let mut other = journal.clone();
+    other[1].request = serde_json::json!({});
+    for wrong in [&journal[..1], &moved, &other] {
+        let (mut live, _) = plugin.start(with(wrong, u32::MAX)).await.unwrap();
+        let action = |text: &String| Message::text(Role::Assistant, Origin::Policy, text.clone());
+        live.step(&action(&actions[0]), &[]).await.unwrap();
+        let failure = live.step(&action(&actions[1]), &[]).await.unwrap_err();
+        assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Host, code::JOURNAL), "{failure}");
+        assert!(failure.message.contains("asks `judge` something that the record holds no answer to"), "{failure}");
+    }
+    assert_eq!(asked(), 4, "nobody was asked");
 }
 
 #[tokio::test(flavor = "multi_thread")]

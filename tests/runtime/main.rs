@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod branch;
 mod fakes;
 mod rewards;
 mod tools;

@@ -62,6 +62,7 @@ const CLAIMS: &str = "playing";
 
 /// A run that this process plays. The claim ends with the process, however that ends.
 pub(crate) struct Claim {
+    path: PathBuf,
     _file: std::fs::File,
 }
 
@@ -73,12 +74,19 @@ impl Claim {
             StoreError::Other(format!("{}: {error}; choose another --data folder", claims.display()))
         };
         std::fs::create_dir_all(&claims).map_err(unusable)?;
-        let file = std::fs::File::create(claims.join(&run.0)).map_err(unusable)?;
+        let path = claims.join(&run.0);
+        let file = std::fs::File::create(&path).map_err(unusable)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
+            Ok(()) => Ok(Some(Self { path, _file: file })),
             Err(std::fs::TryLockError::WouldBlock) => Ok(None),
             Err(std::fs::TryLockError::Error(error)) => Err(unusable(error).into()),
         }
+    }
+
+    /// The run has come to its end: nobody will take it up again.
+    pub(crate) fn finish(self) {
+        // A file that is left says nothing: its lock is gone with the process.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Progress;
 use crate::summary::{self, Facts};
+use anyhow::Context as _;
 use clawhost_core::{Clock as _, Digest, Environment as _, Episode, Reward as _, RunId, Sampling, StoreError};
 use clawhost_engine::{ComponentOutline, Host, ModelGrants};
 use clawhost_runtime::{
@@ -86,7 +87,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         store: Arc::new(store),
         clock: clock.clone(),
     };
-    let (run, _claim, earlier) = match &options.resume {
+    let (run, claim, earlier) = match &options.resume {
         Some(name) => {
             let (run, claim) = unfinished(&folder, &run_digest(&plan, &ports)?, name)?;
             let earlier = earlier(&folder, &run)?;
@@ -96,7 +97,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         None => {
             let run = data::run_id(clock.now_ms())?;
             let claim = data::Claim::new(&folder, &run)?;
-            (run.clone(), claim.ok_or_else(|| UsageError(format!("{run} is being played already")))?, None)
+            (run.clone(), claim.with_context(|| format!("{run} is being played already"))?, None)
         }
     };
     let facts = Facts {
@@ -132,6 +133,9 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     stop_on_signal.abort();
     progress.finish();
     let report = report?;
+    if report.stopped.is_none() {
+        claim.finish();
+    }
     let wall = began.elapsed();
     let spent = *models.spent.lock().unwrap_or_else(PoisonError::into_inner);
     if common.json {

@@ -95,15 +95,21 @@ async fn retrace(
     let policy = stage.policy.saying(turns);
     let stage = Stage { policy: &policy, ..stage };
     let mut scene = stage.begin(&again).await?;
-    if let Some(Ending::Failed(failure)) = stage.go_on(&mut scene, &again, through).await {
+    let ended = stage.go_on(&mut scene, &again, through).await;
+    if let Some(Ending::Failed(failure)) = ended {
         return Err(failure);
     }
+    let plugin = &stage.environment.identity().name;
+    let differs = |how: String| {
+        Err(Failure::new(FailureKind::Host, code::REPLAY, format!("{plugin} does not repeat itself: {how}")))
+    };
     if let Some(Difference { what, recorded, replayed, .. }) = difference(turns, &scene.recording.turns) {
-        let plugin = &stage.environment.identity().name;
-        let message = format!("{plugin} does not repeat itself: {what} was {recorded} and is {replayed}");
-        return Err(Failure::new(FailureKind::Host, code::REPLAY, message));
+        return differs(format!("{what} was {recorded} and is {replayed}"));
     }
-    Ok(scene)
+    match ended {
+        None => Ok(scene),
+        Some(_) => differs("it is over where it went on".into()),
+    }
 }
 
 /// A snapshot; none where the environment offers none.

@@ -128,7 +128,14 @@ impl Stage<'_> {
         self.record(assignment, None, branch, Ending::Failed(failure))
     }
 
-    fn record(&self, assignment: Assignment, scene: Option<Scene>, branch: Option<Branch>, ending: Ending) -> Played {
+    /// The record of what was played.
+    pub(crate) fn record(
+        &self,
+        assignment: Assignment,
+        scene: Option<Scene>,
+        branch: Option<Branch>,
+        ending: Ending,
+    ) -> Played {
         let (records, opening, policy, recording) = match scene {
             None => (EpisodeRecords::default(), None, self.policy.record(assignment.policy_seed), Recording::default()),
             Some(Scene { mut live, opening, conversation, recording }) => {

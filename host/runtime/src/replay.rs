@@ -77,18 +77,23 @@ pub async fn replay_episode(
         answers: Answers::Recorded { journal: recorded.journal.clone().into(), through: u32::MAX },
     };
     let replayed = match play_again(stage, &assignment, recorded).await {
-        Ok(scene) => stage.end(assignment, scene, recorded.branch.clone()).await,
+        Ok((scene, None)) => stage.end(assignment, scene, recorded.branch.clone()).await,
+        Ok((scene, Some(ending))) => stage.record(assignment, Some(scene), recorded.branch.clone(), ending),
         Err(failure) => stage.fail(assignment, None, failure),
     };
     judge(recorded, &replayed.episode)
 }
 
-/// Up to where the episode is played to its end: the beginning, or where it branched off.
-async fn play_again(stage: Stage<'_>, assignment: &Assignment, recorded: &Episode) -> Result<Scene, Failure> {
+/// Up to where the episode is played to its end: the beginning, or where it branched off. An ending: it came no further.
+async fn play_again(
+    stage: Stage<'_>,
+    assignment: &Assignment,
+    recorded: &Episode,
+) -> Result<(Scene, Option<Ending>), Failure> {
     let mut scene = stage.begin(assignment).await?;
-    let Some(branch) = &recorded.branch else { return Ok(scene) };
-    if let Some(Ending::Failed(failure)) = stage.go_on(&mut scene, assignment, branch.at).await {
-        return Err(failure);
+    let Some(branch) = &recorded.branch else { return Ok((scene, None)) };
+    if let Some(ending) = stage.go_on(&mut scene, assignment, branch.at).await {
+        return Ok((scene, Some(ending)));
     }
     let Scene { mut live, opening, recording, .. } = scene;
     if branch.way == BranchWay::Snapshot {
@@ -96,7 +101,7 @@ async fn play_again(stage: Stage<'_>, assignment: &Assignment, recorded: &Episod
         drop(live);
         live = stage.environment.restore(assignment.params(), &snapshot).await?;
     }
-    Ok(branch::continued(stage.policy, live, opening, recording, recorded.policy.seed))
+    Ok((branch::continued(stage.policy, live, opening, recording, recorded.policy.seed), None))
 }
 
 fn judge(recorded: &Episode, replayed: &Episode) -> Outcome {

@@ -1,6 +1,7 @@
 //! `cargo xtask`: set-up, guest builds, demo, tests and tidy, with nothing but cargo and rustup.
 
 mod demo;
+mod fuzz;
 mod guests;
 mod languages;
 mod messages;
@@ -18,6 +19,8 @@ const HELP: &str = "cargo xtask COMMAND
   guests      build every guest into target/guests
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
+  fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
+              compiler and cargo-fuzz
   tidy        check floors, dependencies, sizes and names
 
 Guests need a WebAssembly standard library. The first that is there is used:
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Some("test") => test(rest),
         Some("guests") => guests::build().map(|_| ()),
         Some("languages") => languages::main(),
+        Some("fuzz") => fuzz::main(rest),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {
             say(HELP);

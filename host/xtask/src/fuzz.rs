@@ -1,0 +1,73 @@
+//! `cargo xtask fuzz`: every fuzz target for some seconds, from the seeds that the tests use.
+
+use crate::{root, run, say, target};
+use anyhow::{Context as _, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// A smoke run: long enough to leave the seeds behind.
+const SECONDS: u64 = 60;
+
+/// Larger seeds make each try slower and find no more.
+const SEED_BYTES: u64 = 70_000;
+
+/// The targets, as `tests/fuzz` names them.
+const TARGETS: [&str; 5] = ["component", "episode", "snapshot", "message", "reply"];
+
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    let mut seconds = SECONDS;
+    let mut wanted = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--seconds" => {
+                let text = rest.next().context("--seconds needs a number")?;
+                seconds = text.parse().with_context(|| format!("`{text}` is no number of seconds"))?;
+            }
+            name if TARGETS.contains(&name) => wanted.push(name),
+            other => bail!("`{other}` is no fuzz target; there are {}", TARGETS.join(", ")),
+        }
+    }
+    if wanted.is_empty() {
+        wanted = TARGETS.to_vec();
+    }
+    let has = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    if !has("cargo", &["fuzz", "--version"]) || !has("cargo", &["+nightly", "--version"]) {
+        bail!(
+            "fuzzing needs a nightly compiler and cargo-fuzz: `rustup toolchain install nightly --profile minimal`, then \
+             `cargo install cargo-fuzz`"
+        );
+    }
+    let work = target()?.join("fuzz");
+    for name in wanted {
+        let corpus = work.join("corpus").join(name);
+        seed(&corpus)?;
+        say(&format!("{name}: {seconds} s"));
+        // The readers under test are safe Rust: the address sanitizer would find nothing and cost half the speed.
+        let mut command = Command::new("cargo");
+        command.current_dir(root()).args(["+nightly", "fuzz", "run", "--sanitizer", "none", "--fuzz-dir"]);
+        command.args(["tests/fuzz/libfuzzer", "--target-dir"]).arg(work.join("build")).arg(name).arg(&corpus);
+        run(command
+            .args(["--", "-timeout=10", "-rss_limit_mb=2048", "-max_len=131072"])
+            .arg(format!("-max_total_time={seconds}")))?;
+    }
+    Ok(())
+}
+
+/// Puts the seeds beside what earlier runs found.
+fn seed(corpus: &Path) -> Result<()> {
+    std::fs::create_dir_all(corpus)?;
+    let folders = ["tests/golden", "tests/golden/wire", "tests/fuzz/seeds"].map(|folder| root().join(folder));
+    for folder in folders.iter().chain([&target()?.join("guests")]) {
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let small = path.metadata().is_ok_and(|file| file.is_file() && file.len() < SEED_BYTES);
+            if let Some(name) = path.file_name().filter(|_| small) {
+                std::fs::copy(&path, corpus.join(name)).with_context(|| path.display().to_string())?;
+            }
+        }
+    }
+    Ok(())
+}

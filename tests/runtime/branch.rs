@@ -1,0 +1,114 @@
+//! Branching and replay over ports alone: environments written natively, one of which does not repeat itself.
+
+use super::*;
+use async_trait::async_trait;
+use clawhost_core::{
+    BranchWay, Context, Environment, EnvironmentDescription, Failure, LiveEpisode, Opening, PluginIdentity, Snapshot,
+    StartParams, Task, code,
+};
+use clawhost_runtime::{Outcome, replay_episode};
+
+async fn run(environment: Arc<dyn Environment>, plan: Plan) -> (RunReport, Arc<Memory>) {
+    let store = Arc::new(Memory::default());
+    let ports = Ports {
+        environment,
+        rewards: vec![],
+        policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
+        store: store.clone(),
+        clock: Arc::new(Still),
+    };
+    let id = clawhost_core::RunId("run-test".into());
+    let report = play_run(id, plan, ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();
+    (report, store)
+}
+
+/// After the second instance all others are over after one turn.
+struct Fickle {
+    steady: Counting,
+    hasty: Counting,
+}
+
+#[async_trait]
+impl Environment for Fickle {
+    fn identity(&self) -> &PluginIdentity {
+        self.steady.identity()
+    }
+
+    fn description(&self) -> &EnvironmentDescription {
+        self.steady.description()
+    }
+
+    async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        self.steady.tasks(context, split, offset, limit).await
+    }
+
+    async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
+        let begun = self.steady.begun.load(std::sync::atomic::Ordering::Relaxed);
+        if begun == 2 { self.hasty.start(params).await } else { self.steady.start(params).await }
+    }
+
+    async fn restore(&self, _: StartParams, _: &Snapshot) -> Result<Box<dyn LiveEpisode>, Failure> {
+        panic!("nobody offered snapshots")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_shares_its_trunk_whatever_the_concurrency() {
+    let mut reports = Vec::new();
+    for concurrency in [1, 16] {
+        let plan = Plan { group: 4, branch_at: Some(2), concurrency, ..plan(16) };
+        let (report, store) = run(Arc::new(Counting::default()), plan).await;
+        for episode in store.episodes() {
+            let branch = episode.branch.clone().unwrap();
+            assert_eq!((branch.at, branch.way, branch.pays), (2, BranchWay::Replay, episode.index % 4 == 0));
+            assert_eq!(episode.turns.len(), 3);
+        }
+        // Eight shared turns and sixteen of their own were paid for.
+        assert_eq!(report.usage.prompt_tokens, 3 * (8 + 16));
+        reports.push(report);
+    }
+    assert_eq!(reports[0], reports[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_that_is_over_early_branches_before_its_last_turn() {
+    for (turns, at) in [(3, 2), (1, 0)] {
+        let environment = Counting { turns, ..Counting::default() };
+        let (_, store) = run(Arc::new(environment), Plan { group: 2, branch_at: Some(6), ..plan(4) }).await;
+        for episode in store.episodes() {
+            assert_eq!(episode.branch.as_ref().map_or(0, |branch| branch.at), at, "{turns} turns");
+            assert_eq!(episode.turns.len() as u32, turns);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_that_does_not_come_to_the_same_fails_by_name() {
+    let hasty = Counting { turns: 1, ..Counting::default() };
+    let environment = Fickle { steady: Counting::default(), hasty };
+    let plan = Plan { group: 4, branch_at: Some(2), concurrency: 1, failure_budget: 1.0, ..plan(4) };
+    let (report, store) = run(Arc::new(environment), plan).await;
+    assert_eq!(report.failed, 3, "the trunk and the first member came to the same");
+    let failed = store.episodes().into_iter().find(|episode| !episode.ending.is_complete()).unwrap();
+    let clawhost_core::Ending::Failed(failure) = &failed.ending else { panic!("{:?}", failed.ending) };
+    assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Host, code::REPLAY));
+    assert!(failure.message.contains("counting does not repeat itself"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn episodes_of_a_native_environment_replay_too() {
+    for branch_at in [None, Some(2)] {
+        let (_, store) = run(Arc::new(Counting::default()), Plan { group: 2, branch_at, ..plan(4) }).await;
+        for episode in store.episodes() {
+            let replay = async |environment: Counting| replay_episode(&environment, &episode, 1 << 20, &Still).await;
+            assert_eq!(replay(Counting::default()).await, Outcome::Exact);
+            let Outcome::Differs(difference) = replay(Counting { turns: 4, ..Counting::default() }).await else {
+                panic!("an environment with more turns is another one")
+            };
+            assert_eq!((difference.turn, difference.what.as_str()), (None, "ending"), "{difference:?}");
+            let shorter = replay(Counting { turns: 2, ..Counting::default() }).await;
+            let Outcome::Differs(difference) = shorter else { panic!("{shorter:?}") };
+            assert_eq!((difference.turn, difference.what.as_str()), (Some(2), "turns"), "{difference:?}");
+        }
+    }
+}
