@@ -78,6 +78,7 @@ pub(crate) fn check() -> Result<Vec<String>> {
     sources(&mut findings)?;
     follower(&mut findings)?;
     architecture(&mut findings)?;
+    promises(&mut findings)?;
     reasons(&mut findings)?;
     crate::messages::check(&mut findings.0)?;
     Ok(findings.0)
@@ -263,6 +264,35 @@ fn architecture(findings: &mut Findings) -> Result<()> {
         if !text.contains(&format!("`{folder}`")) {
             findings.add(format!("{}: crate `{folder}` is not on the map", shown(&path)));
         }
+    }
+    Ok(())
+}
+
+/// Every promise of SECURITY.md names tests that exist: rows below a heading of `promise` and `test`.
+fn promises(findings: &mut Findings) -> Result<()> {
+    let path = root().join("host/SECURITY.md");
+    let text = std::fs::read_to_string(&path).with_context(|| shown(&path))?;
+    let sources: String = all_sources()?.into_iter().map(|(_, text)| text).collect();
+    let (mut inside, mut promised) = (false, 0);
+    for line in text.lines() {
+        inside = line == "| promise | test |" || (inside && line.starts_with('|'));
+        let Some((promise, tests)) = line.trim_end_matches(['|', ' ']).rsplit_once(" | ").filter(|_| inside) else {
+            continue;
+        };
+        if promise == "| promise" || promise.starts_with("|---") {
+            continue;
+        }
+        promised += 1;
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            findings.add(format!("{}: no test for{}", shown(&path), promise.trim_start_matches('|')));
+        }
+        for name in names.into_iter().filter(|name| !sources.contains(&format!("fn {name}("))) {
+            findings.add(format!("{}: no test `{name}`", shown(&path)));
+        }
+    }
+    if promised == 0 {
+        findings.add(format!("{}: promises nothing", shown(&path)));
     }
     Ok(())
 }
