@@ -63,6 +63,14 @@ impl Bench {
         assert!(text.contains(says), "{arguments:?}: {says} in {text}");
     }
 
+    /// The newest run replays, byte for byte.
+    fn replays(&self, episodes: u64) {
+        let report = self.json(&["replay", "--all"])["report"].clone();
+        assert_eq!(report["episodes"]["exact"], episodes, "{report}");
+        assert_eq!(report["findings"], serde_json::json!([]));
+        assert!(report["verdicts"]["exact"].as_u64().unwrap() >= episodes);
+    }
+
     /// Compiled code that is kept, and when it was written.
     fn cached(&self) -> Vec<(PathBuf, SystemTime)> {
         let entries = std::fs::read_dir(self.0.path().join("cache")).unwrap().flatten();
@@ -85,6 +93,7 @@ fn an_environment_in_python_is_scored_by_a_reward_in_c() {
     assert!((0.05..0.55).contains(&mean), "one of four at random: {mean}");
     let again = bench.json(&run);
     assert_eq!(summary["episodes"], again["episodes"], "equal seeds, equal runs, in Python too");
+    bench.replays(60);
 
     let options = format!("{quiz}?words=9");
     bench.refused(&["run", &options, "--allow-interpreters"], 2, "must be a whole number from 3 to 6");
@@ -116,6 +125,7 @@ fn a_reward_in_javascript_judges_beside_one_in_rust() {
     let summary = bench.json(&run);
     assert_eq!(summary["by_reward"][1]["mean"], 1.0, "the follower is brief");
     assert_eq!(summary["rewards"][1]["source"], "execution");
+    bench.replays(20);
     let strict = format!("{brevity}?words=2");
     let scored = bench.json(&["score", "--reward", &strict]);
     assert!(scored["report"]["rewards"][0]["mean"].as_f64().unwrap() < 1.0, "not in two words");

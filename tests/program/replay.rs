@@ -1,4 +1,6 @@
 //! `clawhost replay`: what was recorded comes out again, from the data folder alone and in another process.
+//!
+//! `CLAWHOST_REPLAYS=N` plays so many episodes of every plugin instead of the few of every day.
 
 use super::*;
 use rusqlite::Connection;
@@ -15,9 +17,15 @@ impl Bench {
     }
 }
 
+/// Episodes of every plugin, every day.
+const EPISODES: u64 = 12;
+
 #[test]
 fn every_kind_of_plugin_replays_byte_for_byte() {
     let Some(bench) = Bench::new("every_kind_of_plugin_replays") else { return };
+    let episodes = std::env::var("CLAWHOST_REPLAYS").ok().and_then(|text| text.parse().ok()).unwrap_or(EPISODES);
+    let count = episodes.to_string();
+    let mut replayed = 0;
     let (exact, state, format) =
         (bench.guest("reward_exact"), bench.guest("reward_state"), bench.guest("reward_format"));
     let (execution, judge) = (bench.guest("reward_execution"), bench.guest("reward_judge"));
@@ -46,12 +54,14 @@ fn every_kind_of_plugin_replays_byte_for_byte() {
             eprintln!("skipped {environment}: its target is not installed");
             continue;
         }
-        let played = bench.run(&[&["run", &plugin, "--episodes", "12", "-q"][..], &grants, more].concat());
+        let played = bench.run(&[&["run", &plugin, "--episodes", &count, "-q"][..], &grants, more].concat());
         assert!(played.status.success(), "{environment}: {}", stderr(&played));
-        let report = bench.exact(12, environment);
+        let report = bench.exact(episodes, environment);
         let rewards = more.iter().filter(|word| **word == "--reward").count() as u64;
-        assert_eq!(report["verdicts"]["exact"], 12 * rewards, "{environment}: {report}");
+        assert_eq!(report["verdicts"]["exact"], episodes * rewards, "{environment}: {report}");
+        replayed += episodes;
     }
+    eprintln!("{replayed} episodes replayed, exact, pooled and on demand");
 }
 
 #[test]
