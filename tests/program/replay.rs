@@ -196,3 +196,18 @@ fn members_of_a_group_branch_off_in_mid_episode_and_replay() {
         bench.exact(8, guest);
     }
 }
+
+#[test]
+fn what_is_to_be_replayed_must_be_named() {
+    let Some(bench) = Bench::new("what_is_to_be_replayed") else { return };
+    let refused = |arguments: &[&str], code: i32, says: &str| {
+        let output = bench.run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{says}: {}", stderr(&output));
+    };
+    refused(&["replay"], 2, "name an episode");
+    refused(&["replay", "--all"], 5, "no episodes here yet");
+    bench.json(&["run", &bench.guest("env_math"), "--episodes", "2"]);
+    refused(&["replay", "ep-0"], 2, "no episode `ep-0` here");
+    refused(&["replay", "--run", "run-0"], 2, "no run `run-0` here");
+}

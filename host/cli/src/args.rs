@@ -194,7 +194,7 @@ pub(crate) struct Score {
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Replay {
     /// An episode: its id, or RUN/ID
-    #[arg(value_name = "EPISODE", required_unless_present_any = ["all", "run"], conflicts_with_all = ["all", "run"])]
+    #[arg(value_name = "EPISODE", conflicts_with_all = ["all", "run"])]
     pub(crate) episode: Option<String>,
     /// All episodes of a run
     #[arg(long)]

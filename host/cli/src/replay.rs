@@ -236,6 +236,10 @@ pub(crate) fn main(common: &Common, options: &args::Replay) -> anyhow::Result<Ex
 }
 
 async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit> {
+    if options.episode.is_none() && !options.all && options.run.is_none() {
+        let message = "name an episode (`clawhost episodes list` shows them), or say --all for a whole run";
+        return Err(UsageError(message.into()).into());
+    }
     let folder = data::folder(common)?;
     let reader = Reader::open(&folder)?;
     // One episode is found by its name; its group comes along, because a verdict may be about the group.
@@ -243,7 +247,7 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
         None => None,
         Some(name) => {
             let found = reader.episode(name)?;
-            let hint = "`clawhost episodes list` shows what there is";
+            let hint = "`clawhost episodes list` shows the latest";
             Some(found.ok_or_else(|| UsageError(format!("no episode `{name}` here; {hint}")))?)
         }
     };

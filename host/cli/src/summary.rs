@@ -206,13 +206,16 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     match &report.stopped {
         Some(StopReason::FailureBudget { failed, allowed }) => writeln!(
             out,
-            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above, or raise --failure-budget"
+            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above, or raise --failure-budget and go on with --resume"
         )?,
         Some(StopReason::ModelBudget) => writeln!(
             out,
-            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost to go on"
+            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost and go on with --resume"
         )?,
-        Some(StopReason::Cancelled) => writeln!(out, "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded")?,
+        Some(StopReason::Cancelled) => writeln!(
+            out,
+            "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded, and the same command with --resume goes on"
+        )?,
         None => {}
     }
     Ok(())

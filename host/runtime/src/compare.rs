@@ -22,6 +22,9 @@ pub struct Difference {
     pub replayed: String,
 }
 
+/// What differs where one has more turns than the other.
+pub(crate) const TURNS: &str = "turns";
+
 /// Fields of a turn in the order in which they come about. Usage and answer are given by the record. Timing is no result.
 const OF_TURN: [&str; 9] =
     ["observation", "request", "action", "finish", "host_calls", "tool_results", "signals", "fuel", "extra"];
@@ -49,7 +52,7 @@ pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Differe
     let (one, other) = (recorded.len(), replayed.len());
     (one != other).then(|| Difference {
         turn: Some(one.min(other) as u64),
-        what: "turns".into(),
+        what: TURNS.into(),
         recorded: one.to_string(),
         replayed: other.to_string(),
     })

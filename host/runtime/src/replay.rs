@@ -6,7 +6,7 @@
 //! function of them: such an episode is replayed up to its last completed turn.
 
 use crate::branch;
-use crate::compare::{Difference, first_difference, first_field};
+use crate::compare::{Difference, TURNS, first_difference, first_field};
 use crate::play::{Assignment, Scene, Stage};
 use crate::policy::ChatPolicy;
 use crate::run::Cancel;
@@ -107,7 +107,11 @@ async fn play_again(
 fn judge(recorded: &Episode, replayed: &Episode) -> Outcome {
     let host = caused_by_host(&recorded.ending);
     let through = host.map(|_| recorded.turns.len());
-    let difference = first_difference(recorded, replayed, through);
+    let mut difference = first_difference(recorded, replayed, through);
+    // Where the replay came no further, its ending says why.
+    if let Some(difference) = difference.as_mut().filter(|found| found.what == TURNS) {
+        difference.replayed = format!("{}, {}", difference.replayed, replayed.ending);
+    }
     match (difference, host, caused_by_host(&replayed.ending)) {
         // It ended for want of something that the record had: what came before is as it was, or was not reached.
         (Some(difference), None, Some(now)) if cut_short(&difference, replayed) && !is_end_of_record(now) => {
