@@ -27,9 +27,10 @@ pub(crate) fn host(allocation: Allocation, cache: Option<&Path>) -> Host {
 const DECLARED_BYTES: usize = 16 << 30;
 
 /// A host for as many instances as it has places for.
-pub(crate) fn roomy_host() -> Host {
+pub(crate) fn roomy_host(cache: Option<&Path>) -> Host {
     let limits = Limits { host_memory_bytes: DECLARED_BYTES, ..Limits::default() };
-    Host::new(HostConfig { limits, ..HostConfig::default() }).unwrap()
+    let cache = cache.map(|folder| (folder.to_owned(), CacheKey([1; 32])));
+    Host::new(HostConfig { limits, cache, ..HostConfig::default() }).unwrap()
 }
 
 /// A loaded environment.
