@@ -45,7 +45,8 @@ def end_with_parent():
 
 
 def main():
-    listener = socket.socket()
+    # With the protocol named asyncio sends at once; without it every answer waits for the client's delayed acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     threading.Thread(target=end_with_parent, daemon=True).start()
