@@ -24,7 +24,7 @@ const VILLAINS: [&str; 9] = [
     "hostile_log",
     "hostile_signals_200000",
     "hostile_panic",
-    "hostile_parts",
+    "hostile_log_errors",
     "hostile_stdout",
 ];
 
