@@ -100,7 +100,7 @@ pub(crate) fn engine(limits: &Limits, allocation: Allocation) -> Result<Engine, 
         .max_wasm_stack(limits.stack_bytes)
         .async_stack_size(limits.stack_bytes + HOST_STACK_BYTES)
         // Bounds are checked by the guest's code, not by protected pages: an instance that takes over a slot then changes no
-        // protection, which cost a third of its start, and a flush on every core. Code that only computes pays about an eighth.
+        // protection, which cost a third of its start, and a flush on every core. Code that only computes pays up to a fifth.
         .signals_based_traps(false)
         .memory_guard_size(0)
         .memory_reservation(limits.memory_bytes.saturating_add(MEMORY_GAP_BYTES) as u64)
