@@ -330,6 +330,11 @@ async fn conduct(
     let mut progress =
         Progress { summaries: kept, counted: 0, failed: 0, allowed: shared.plan.failures_allowed(), stopped: None };
     progress.count();
+    // Played and counted, waiting for the transaction under way to end: one is written while others play.
+    let mut ready: Vec<Recorded> = Vec::new();
+    let mut writing = None;
+    let mut recorded = progress.summaries.len() as u64;
+    let mut open = true;
     loop {
         while playing.len() < at_once && progress.stopped.is_none() {
             let Some(sender) = &sender else { break };
@@ -345,29 +350,44 @@ async fn conduct(
             // The last sender: the recorder drains what is left, then sees the end.
             sender = None;
         }
+        if writing.is_none() && !ready.is_empty() {
+            let batch = std::mem::take(&mut ready);
+            let indices: Vec<u64> = batch.iter().map(|recorded| recorded.episode.index).collect();
+            let store = shared.ports.store.clone();
+            writing = Some(Box::pin(async move { store.append(batch).await.map(|()| indices) }));
+        }
+        if !open && writing.is_none() {
+            break;
+        }
         tokio::select! {
             biased;
             () = operator.requested(), if progress.stopped.is_none() => {
                 progress.stopped = Some(StopReason::Cancelled);
                 shared.cancel.request();
             }
-            // Before players are joined: what a group came to is known before the next one begins.
-            first = finished.recv() => {
-                let Some(first) = first else { break };
-                let mut batch = Vec::new();
-                let mut next = Some(first);
-                while let Some(recorded) = next {
-                    batch.extend(recorded);
-                    next = if batch.len() < BATCH { finished.try_recv().ok() } else { None };
-                }
-                shared.ports.store.append(batch.clone()).await?;
-                for Recorded { episode, .. } in &batch {
-                    let summary = EpisodeSummary::of(episode);
-                    observer.recorded(&summary, progress.summaries.len() as u64 + 1, total);
-                    if summary.out_of_budget && progress.stopped.is_none() {
-                        progress.stopped = Some(StopReason::ModelBudget);
+            Some(written) = async { Some(writing.as_mut()?.await) } => {
+                writing = None;
+                for index in written? {
+                    recorded += 1;
+                    if let Some(summary) = progress.summaries.get(&index) {
+                        observer.recorded(summary, recorded, total);
                     }
-                    progress.summaries.insert(summary.index, summary);
+                }
+            }
+            // Before players are joined: what a group came to is known before the next one begins.
+            first = finished.recv(), if open && ready.len() < BATCH => {
+                let mut next = first;
+                open = next.is_some();
+                while let Some(group) = next {
+                    for Recorded { episode, .. } in &group {
+                        let summary = EpisodeSummary::of(episode);
+                        if summary.out_of_budget && progress.stopped.is_none() {
+                            progress.stopped = Some(StopReason::ModelBudget);
+                        }
+                        progress.summaries.insert(summary.index, summary);
+                    }
+                    ready.extend(group);
+                    next = if ready.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
                 progress.count();
                 if progress.stopped.is_some() {
