@@ -36,7 +36,7 @@ async fn a_compiler_that_takes_too_much_is_ended_and_the_host_goes_on() {
     let good = std::fs::read(bench.guest("env_guess")).unwrap();
     let bomb = bomb();
     for (host, says) in [
-        (host(3 << 30, 1, own), "it took more than 1 s"),
+        (host(3 << 30, 1, own), "it took more than 1 s of processor time"),
         (host(40 << 20, 100, own), "it took more than 40 MiB of memory"),
         (host(3 << 30, 100, "/bin/false"), "the compiler died (exit status: 1)"),
     ] {
@@ -58,11 +58,43 @@ async fn what_cannot_be_compiled_is_told_in_the_compilers_words() {
     assert!(matches!(error, EngineError::Compile { .. }), "{error}");
     assert!(error.to_string().contains("type mismatch"), "{error}");
     let missing = refused(&self::host(1 << 30, 10, "/nowhere/clawhost"), &around("")).await;
-    assert!(missing.to_string().contains("no compiling process"), "{missing}");
+    assert!(missing.to_string().starts_with("components cannot be compiled here: no compiling process"), "{missing}");
     // What the walk refuses never reaches a compiler.
     let walked = refused(&self::host(1 << 30, 10, "/nowhere/clawhost"), &around(&"(func)".repeat(100_001))).await;
     assert!(matches!(walked, EngineError::TooMuch { .. }), "{walked}");
     assert!(walked.to_string().contains("100001 functions, but a component may have 100000"), "{walked}");
+}
+
+/// A program that stands in for the compiler.
+fn stand_in(folder: &Path, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = folder.join("compiler");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compiler_that_talks_or_is_killed_is_heard_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = around("");
+    // A megabyte of words, before it has read anything.
+    let chatty = "head -c 1000000 /dev/zero | tr '\\0' x >&2; cat > /dev/null; exit 3";
+    let error = refused(&host(1 << 30, 30, &stand_in(folder.path(), chatty)), &bytes).await;
+    assert!(matches!(error, EngineError::Compile { .. }) && error.to_string().len() < 5000, "{error}");
+    let killed = refused(&host(1 << 30, 30, &stand_in(folder.path(), "kill -9 $$")), &bytes).await;
+    assert!(killed.to_string().contains("the compiler was killed, perhaps for want of memory"), "{killed}");
+    let idle = refused(&host(1 << 30, 1, &stand_in(folder.path(), "exec sleep 60")), &bytes).await;
+    assert!(idle.to_string().contains("it took more than 3 s by the clock"), "{idle}");
+    // Names as long as a component are no reason to wait, nor to flood a terminal.
+    let (low, high) = ("a".repeat(99_000), "A".repeat(99_000));
+    let clash = format!(
+        r#"(component (instance $i) (export "clawhost:environment/environment@0.1.0" (instance $i))
+        (export "{low}" (instance $i)) (export "{high}" (instance $i)))"#
+    );
+    let own = host(3 << 30, 100, env!("CARGO_BIN_EXE_clawhost"));
+    let error = refused(&own, &wat::parse_str(clash).unwrap()).await;
+    assert!(error.to_string().len() < 5000, "{} bytes of words", error.to_string().len());
 }
 
 #[tokio::test]
@@ -101,7 +133,7 @@ async fn while_a_component_compiles_the_host_serves() {
 fn the_compiling_process_is_for_the_program_itself() {
     let Some(bench) = Bench::new("the_compiling_process_is_for") else { return };
     let output = bench.run(&["compile-component"]);
-    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.status.code(), Some(4));
     assert!(stderr(&output).contains("this is for the host itself"), "{}", stderr(&output));
     assert!(!stdout(&bench.run(&["--help"])).contains("compile-component"));
 }

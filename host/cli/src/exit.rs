@@ -62,6 +62,7 @@ impl Exit {
             if let Some(error) = cause.downcast_ref::<EngineError>() {
                 return match error {
                     EngineError::Options { .. } => Self::Usage,
+                    EngineError::Compiler(_) | EngineError::SetUp(_) => Self::Other,
                     _ => Self::PluginRefused,
                 };
             }

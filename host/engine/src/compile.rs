@@ -96,9 +96,10 @@ impl Compiler {
                 match tokio::time::timeout(PATIENCE * Duration::from_secs(seconds), asking).await {
                     Ok(Ok(artefact)) => Ok(artefact),
                     Ok(Err(Trouble::Refused(message))) => Err(failed(message)),
+                    Ok(Err(Trouble::Here(message))) => Err(EngineError::Compiler(message)),
                     Ok(Err(Trouble::Died(how))) => Err(EngineError::CompileLimit { name: name.to_owned(), how }),
                     Err(_) => {
-                        let how = format!("it took more than {seconds} s");
+                        let how = format!("it took more than {} s by the clock", u64::from(PATIENCE) * seconds);
                         Err(EngineError::CompileLimit { name: name.to_owned(), how })
                     }
                 }
@@ -111,59 +112,101 @@ impl Compiler {
 enum Trouble {
     /// It says that the component cannot be compiled.
     Refused(String),
+    /// It cannot be started, or does not fit this process: no fault of the component.
+    Here(String),
     /// It came to an end that it did not choose.
     Died(String),
 }
 
 async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -> Result<Vec<u8>, Trouble> {
-    let refused = |error: std::io::Error| Trouble::Refused(format!("no compiling process: {error}"));
-    let mut child = command.spawn().map_err(refused)?;
+    let here = |error: std::io::Error| Trouble::Here(format!("no compiling process: {error}"));
+    let mut child = command.spawn().map_err(here)?;
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(Trouble::Refused("the compiling process has no pipes".into()));
+        return Err(Trouble::Here("the compiling process has no pipes".into()));
     };
-    let mut head = serde_json::to_vec(&order).map_err(|error| Trouble::Refused(error.to_string()))?;
+    let mut head = serde_json::to_vec(&order).map_err(|error| Trouble::Here(error.to_string()))?;
     head.push(b'\n');
-    let (mut artefact, mut words) = (Vec::new(), Vec::new());
+    let mut artefact = Vec::new();
     let send = async move {
         // A process that dies before it has read everything is judged by how it died.
         let _ = stdin.write_all(&head).await;
         let _ = stdin.write_all(bytes).await;
     };
-    let (mut stdout, mut stderr) = (stdout.take(ARTEFACT_BYTES), stderr.take(LAST_WORDS));
-    let (_, read, _) = tokio::join!(send, stdout.read_to_end(&mut artefact), stderr.read_to_end(&mut words));
-    read.map_err(refused)?;
-    let status = child.wait().await.map_err(refused)?;
+    // Whatever it says is read to its end, or it would wait for us for ever; only the first of it is kept.
+    let listening = tokio::spawn(async move {
+        let mut words = Vec::new();
+        let mut stderr = stderr.take(LAST_WORDS);
+        let _ = stderr.read_to_end(&mut words).await;
+        let _ = tokio::io::copy(&mut stderr.into_inner(), &mut tokio::io::sink()).await;
+        words
+    });
+    let mut stdout = stdout.take(ARTEFACT_BYTES + 1);
+    let (_, read) = tokio::join!(send, stdout.read_to_end(&mut artefact));
+    read.map_err(here)?;
+    if artefact.len() as u64 > ARTEFACT_BYTES {
+        // It is killed when its handle is dropped.
+        return Err(Trouble::Died(format!("it made more than {} MiB of native code", ARTEFACT_BYTES >> 20)));
+    }
+    let status = child.wait().await.map_err(here)?;
+    let words = listening.await.unwrap_or_default();
     let words = String::from_utf8_lossy(&words);
-    let words = clawhost_core::escaped(words.trim(), 2000);
-    match status.code() {
-        Some(0) => Ok(artefact),
-        Some(REFUSED) => Err(Trouble::Refused(words)),
-        _ if words.contains(OUT_OF_MEMORY) => {
+    let words = clawhost_core::escaped(words.trim(), SHOWN_WORDS);
+    match (status.code(), signal(status)) {
+        (Some(0), _) => Ok(artefact),
+        (Some(NOT_HERE), _) => Err(Trouble::Here(words)),
+        _ if OUT_OF_MEMORY.iter().any(|said| words.contains(said)) => {
             Err(Trouble::Died(format!("it took more than {} MiB of memory", order.memory_bytes >> 20)))
         }
-        _ if out_of_time(status) => Err(Trouble::Died(format!("it took more than {} s", order.seconds))),
+        (Some(REFUSED), _) => Err(Trouble::Refused(words)),
+        (_, Some(Ended::OutOfTime)) => {
+            Err(Trouble::Died(format!("it took more than {} s of processor time", order.seconds)))
+        }
+        (_, Some(Ended::Killed)) => Err(Trouble::Died("the compiler was killed, perhaps for want of memory".into())),
         _ => Err(Trouble::Died(format!("the compiler died ({status}) {words}"))),
     }
 }
 
-/// What Rust says before it aborts for want of memory.
-const OUT_OF_MEMORY: &str = "memory allocation of";
+/// How a compiling process was ended.
+enum Ended {
+    OutOfTime,
+    Killed,
+}
+
+#[cfg(unix)]
+fn signal(status: std::process::ExitStatus) -> Option<Ended> {
+    use rustix::process::Signal;
+    use std::os::unix::process::ExitStatusExt as _;
+    match status.signal()? {
+        signal if signal == Signal::XCPU.as_raw() => Some(Ended::OutOfTime),
+        signal if signal == Signal::KILL.as_raw() => Some(Ended::Killed),
+        _ => None,
+    }
+}
+
+#[cfg(not(unix))]
+fn signal(_: std::process::ExitStatus) -> Option<Ended> {
+    None
+}
+
+/// What Rust says before it aborts for want of memory, and what the system says where the engine asks it itself.
+const OUT_OF_MEMORY: [&str; 3] = ["memory allocation of", "Cannot allocate memory", "os error 12"];
 
 /// How a compiling process ends that refuses its component.
 const REFUSED: i32 = 3;
 
-#[cfg(unix)]
-fn out_of_time(status: std::process::ExitStatus) -> bool {
-    use std::os::unix::process::ExitStatusExt as _;
-    status.signal().is_some_and(|signal| {
-        [rustix::process::Signal::XCPU, rustix::process::Signal::KILL].map(|s| s.as_raw()).contains(&signal)
-    })
-}
+/// How it ends that cannot serve this process.
+const NOT_HERE: i32 = 4;
 
-#[cfg(not(unix))]
-fn out_of_time(_: std::process::ExitStatus) -> bool {
-    false
+/// Bytes of a compiler's words that are shown.
+const SHOWN_WORDS: usize = 2000;
+
+/// Why an order is not carried out.
+enum Refusal {
+    /// The component cannot be compiled.
+    Component(String),
+    /// This process cannot compile for that one.
+    NotHere(String),
 }
 
 /// The whole life of a compiling process: reads an order and a component, writes native code. Gives the code to exit with.
@@ -171,41 +214,50 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write, mut last_wor
     match compile_order(&mut input) {
         Ok(artefact) if output.write_all(&artefact).and_then(|()| output.flush()).is_ok() => 0,
         Ok(_) => 1,
-        Err(message) => {
-            // Where nobody listens the exit code says enough.
-            let _ = writeln!(last_words, "{message}");
-            u8::try_from(REFUSED).unwrap_or(1)
+        Err(refusal) => {
+            let (message, code) = match &refusal {
+                Refusal::Component(message) => (message, REFUSED),
+                Refusal::NotHere(message) => (message, NOT_HERE),
+            };
+            // Where nobody listens the exit code says enough. A component's names may be as long as the component.
+            let _ = writeln!(last_words, "{}", clawhost_core::escaped(message, SHOWN_WORDS));
+            u8::try_from(code).unwrap_or(1)
         }
     }
 }
 
-fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, String> {
+fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, Refusal> {
+    let not_here = |message: &dyn std::fmt::Display| Refusal::NotHere(format!("this is for the host itself: {message}"));
     let mut bytes = Vec::new();
-    input.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    let end =
-        bytes.iter().position(|byte| *byte == b'\n').ok_or("this is for the host itself: an order comes first")?;
+    input.read_to_end(&mut bytes).map_err(|error| not_here(&error))?;
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| not_here(&"an order comes first"))?;
     let (head, component) = bytes.split_at(end);
-    let order: Order = serde_json::from_slice(head).map_err(|error| format!("this is for the host itself: {error}"))?;
+    let order: Order = serde_json::from_slice(head).map_err(|error| not_here(&error))?;
     bound(&order);
     let allocation = if order.pooled { Allocation::Pooled } else { Allocation::OnDemand };
     // One slot: nothing is instantiated here.
     let limits = Limits { live_instances: 1, ..order.limits };
-    let engine = config::engine(&limits, allocation).map_err(|error| error.to_string())?;
+    let engine = config::engine(&limits, allocation).map_err(|error| Refusal::NotHere(error.to_string()))?;
     if config::fingerprint(&engine) != order.fingerprint {
-        return Err("the program was exchanged while it ran; start it again".into());
+        return Err(Refusal::NotHere("the program was exchanged while it ran; start it again".into()));
     }
     let component = component.get(1..).unwrap_or_default();
-    engine.precompile_component(component).map_err(|error| format!("{error:#}"))
+    engine.precompile_component(component).map_err(|error| Refusal::Component(format!("{error:#}")))
 }
 
 /// Bounds this process: writable memory, so that reserved address space does not count, and processor time.
 #[cfg(unix)]
 fn bound(order: &Order) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    for (resource, limit) in [(Resource::Data, order.memory_bytes), (Resource::Cpu, order.seconds), (Resource::Core, 0)]
-    {
+    // Some seconds more before it is killed: first it is told that its time is up, so that we can tell.
+    let limits = [
+        (Resource::Data, order.memory_bytes, order.memory_bytes),
+        (Resource::Cpu, order.seconds, order.seconds.saturating_add(5)),
+        (Resource::Core, 0, 0),
+    ];
+    for (resource, current, maximum) in limits {
         // Where the system refuses, the clock on the wall is left.
-        let _ = setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
+        let _ = setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) });
     }
 }
 

@@ -133,6 +133,9 @@ pub enum EngineError {
         /// How many there may be.
         limit: usize,
     },
+    /// Nothing can be compiled here: no fault of the plugin.
+    #[error("components cannot be compiled here: {0}; start the program again, or install it again")]
+    Compiler(String),
     /// Compiling it was given up.
     #[error("{name}: compiling it was given up: {how}; a plugin compiles in seconds: make it smaller, or split it")]
     CompileLimit {
