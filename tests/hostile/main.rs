@@ -97,7 +97,7 @@ pub(crate) async fn next_episode_works(host: &Host, folder: &Path) {
 
 /// A recorded episode of two turns.
 pub(crate) fn recorded() -> Arc<Episode> {
-    let json = include_str!("../golden/episode-1.json");
+    let json = include_str!("../golden/episode-2.json");
     Arc::new(serde_json::from_str(json).unwrap())
 }
 

@@ -131,29 +131,114 @@ impl Bench {
 }
 
 #[test]
-fn a_run_stopped_by_its_operator_or_a_budget_is_taken_up_again() {
-    let Some(bench) = Bench::new("a_run_stopped_by_its_operator") else { return };
+fn a_run_that_a_budget_stopped_is_taken_up_again() {
+    let Some(bench) = Bench::new("a_run_that_a_budget_stopped") else { return };
     let guess = bench.guest("env_guess");
-    let run = ["run", &guess, "--episodes", "40", "--concurrency", "1"];
+    let run = ["run", &guess, "--episodes", "48", "--group", "8", "--concurrency", "16"];
+    let limited = |tokens: &'static str, more: &[&'static str]| {
+        let output = bench.run(&[&run[..], &["--json", "--max-tokens-total", tokens], more].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), report["timing"]["spent"]["prompt_tokens"].as_u64().unwrap(), report)
+    };
     let mut expected = bench.json(&run);
     expected.as_object_mut().unwrap().remove("timing");
 
-    let spent = bench.run(&[&run[..], &["--max-tokens-total", "3000"]].concat());
-    assert_eq!(spent.status.code(), Some(6), "{}", stderr(&spent));
-    let again = bench.run(&[&run[..], &["--max-tokens-total", "3000", "--resume"]].concat());
-    assert_eq!(again.status.code(), Some(6), "what was paid for counts: {}", stderr(&again));
+    let (code, spent, _) = limited("2000", &[]);
+    assert_eq!(code, Some(6));
+    // What was paid for counts, however often it is tried: nothing more is bought, and nothing recorded is given up.
+    let recorded = bench.count("SELECT sum(turns) FROM episodes WHERE run = (SELECT max(id) FROM runs)");
+    for _ in 0..3 {
+        let (code, again, _) = limited("2000", &["--resume"]);
+        assert_eq!((code, again), (Some(6), spent));
+    }
+    assert_eq!(bench.runs(), 2, "it went on, it did not begin anew");
     let mut resumed = bench.json(&[&run[..], &["--resume"]].concat());
+    assert!(resumed["timing"]["spent"]["prompt_tokens"].as_u64().unwrap() > spent);
     resumed.as_object_mut().unwrap().remove("timing");
     assert_eq!(resumed, expected);
-    assert_eq!(bench.runs(), 2, "it went on, it did not begin anew");
+    assert!(recorded > 0);
 
-    // A run that fails too much goes on with a larger budget.
+    // What judges and environments ask counts too.
+    let (services, ranking) = (bench.guest("odd_services"), bench.guest("odd_ranking"));
+    let run = [
+        "run",
+        &services,
+        "--episodes",
+        "40",
+        "--reward",
+        &ranking,
+        "--grant",
+        "llm:judge=follower",
+        "--max-turns",
+        "2",
+    ];
+    let run = [&run[..], &["--policy", "script:", "--concurrency", "4"]].concat();
+    let script = bench.data.path().join("script");
+    std::fs::write(&script, "go\n").unwrap();
+    let policy = format!("script:{}", script.display());
+    let run: Vec<&str> = run.into_iter().map(|word| if word == "script:" { policy.as_str() } else { word }).collect();
+    let stopped = bench.run(&[&run[..], &["--max-tokens-total", "300"]].concat());
+    assert_eq!(stopped.status.code(), Some(6), "{}", stderr(&stopped));
+    for _ in 0..2 {
+        let again = bench.run(&[&run[..], &["--max-tokens-total", "300", "--resume", "--json"]].concat());
+        assert_eq!(again.status.code(), Some(6), "{}", stderr(&again));
+    }
+    // No episode is complete in which a model was out of budget.
+    let told = bench.count(
+        "SELECT count(*) FROM episodes WHERE ending NOT LIKE 'failed%' AND document LIKE '%--max-tokens-total%'",
+    );
+    assert_eq!(told, 0);
+    let whole = bench.json(&run);
+    let resumed = bench.json(&[&run[..], &["--resume"]].concat());
+    assert_eq!(resumed["episodes"], whole["episodes"], "as if it had never stopped");
+}
+
+#[test]
+fn a_run_that_failed_too_much_goes_on_with_a_larger_budget() {
+    let Some(bench) = Bench::new("a_run_that_failed_too_much") else { return };
     let failing = bench.guest("odd_failing");
     let run = ["run", &failing, "--episodes", "40", "--seed", "1"];
     let whole = bench.json(&[&run[..], &["--failure-budget", "1"]].concat());
     assert_eq!(bench.run(&run).status.code(), Some(4));
     let resumed = bench.json(&[&run[..], &["--failure-budget", "1", "--resume"]].concat());
     assert_eq!((&resumed["episodes"], &resumed["failed"]), (&whole["episodes"], &whole["failed"]));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_its_operator_stopped_replays_and_is_taken_up_again() {
+    let Some(bench) = Bench::new("a_run_that_its_operator_stopped") else { return };
+    // Nobody answers at this address: episodes are stopped before their first turn, and in groups.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let policy = format!("openai:m@http://{}/v1", silent.local_addr().unwrap());
+    let guess = bench.guest("env_guess");
+    let run = ["run", &guess, "--episodes", "16", "--group", "4", "--concurrency", "8", "--policy", &policy, "-q"];
+    let child = bench.command(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while bench.runs() == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let stop = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(stop.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stdout(&output).contains("the same command with --resume goes on"), "{}", stdout(&output));
+    let replayed = bench.run(&["replay", "--all"]);
+    assert_eq!(replayed.status.code(), Some(0), "{}", stdout(&replayed));
+    assert!(stdout(&replayed).contains("failed: cancelled"), "{}", stdout(&replayed));
+    assert_eq!(bench.count("SELECT count(*) FROM runs WHERE json_extract(summary, '$.stopped') = 'cancelled'"), 1);
+
+    // With a model that answers it is another configuration; the same one is taken up where it was.
+    let again = bench.command(&[&run[..], &["--resume"]].concat()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut again = again.unwrap();
+    while bench.count("SELECT count(*) FROM runs WHERE summary IS NULL") == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    again.kill().unwrap();
+    again.wait().unwrap();
+    assert_eq!(bench.runs(), 1);
+    let before = bench.count("SELECT count(*) FROM episodes");
+    assert!(before > 0, "what was cut short stands until another takes its place");
 }
 
 #[test]
@@ -169,12 +254,14 @@ fn only_the_run_that_is_meant_is_taken_up() {
     let stopped = bench.run(&["run", &guess, "--max-tokens-total", "500"]);
     assert_eq!(stopped.status.code(), Some(6));
     refused(&["run", &guess, "--seed", "9", "--resume"], "no run of this configuration was interrupted here");
+    refused(&["run", &guess, "--episodes", "5", "--resume"], "no run of this configuration was interrupted here");
     refused(&["run", &guess, "--resume=run-1"], "`run-1` is no interrupted run of this configuration");
     // While another process plays it, nobody else does.
     let newest = bench.json(&["episodes", "list", "--runs"])[0]["id"].as_str().unwrap().to_owned();
     let claim = std::fs::File::create(bench.data.path().join("playing").join(&newest)).unwrap();
     claim.lock().unwrap();
     refused(&["run", &guess, "--resume"], "is being played by another process");
+    refused(&["score", "--reward", &bench.guest("reward_format")], "is being played by another process");
     drop(claim);
     let resumed = bench.json(&["run", &guess, &format!("--resume={newest}")]);
     assert_eq!((&resumed["stopped"], &resumed["timing"]["run"]), (&Value::Null, &newest.into()));

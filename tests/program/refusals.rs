@@ -56,6 +56,9 @@ fn words_that_make_no_sense() {
         &["reward-judge refuses its options: votes must be 1 to 15"],
     );
     check(&bench, &["run", &guess, "--seed", "9007199254740992"], 2, &["--seed"]);
+    check(&bench, &["run", &guess, "--group", "1", "--branch-at", "2"], 2, &["say --group 2 or more"]);
+    let late = ["run", &guess, "--group", "2", "--branch-at", "5", "--max-turns", "5"];
+    check(&bench, &late, 2, &["--branch-at 5 leaves no turn of their own; it must be below --max-turns 5"]);
     let exact = bench.guest("reward_exact");
     let typo = format!("{exact}?tolerence=1");
     check(&bench, &["run", &guess, "--reward", &typo], 2, &["did you mean `tolerance`?"]);

@@ -36,6 +36,9 @@ fn every_kind_of_plugin_replays_byte_for_byte() {
         ("env_shop", &["--group", "4", "--reward", &state, "--reward", &execution]),
         ("env_shop", &["--reward", &judge, "--failure-budget", "1"]),
         ("hello_guess", &[]),
+        // A model that is told nothing first.
+        ("env_math", &["--system-prompt", ""]),
+        ("env_math", &["--system-prompt", "Answer.", "--temperature", "0.3", "--max-tokens", "77"]),
         // WASI clock, sleeps, randomness and hash order; notes and models.
         ("odd_wasi", &["--max-turns", "5"]),
         ("odd_snapshot", &["--max-turns", "9"]),
@@ -155,8 +158,43 @@ fn the_first_difference_is_named() {
         format!("{value} WHERE json_extract(document, '$.verdict.scored.value') IS NOT NULL AND run = {newest}");
     let found = whole(&failing);
     assert_eq!(found["outcome"]["differs"]["what"], "verdict.scored.value", "{found}");
+    let found = whole("UPDATE episodes SET document = json_set(document, '$.format', 1)");
+    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("kept less than a replay needs"), "{found}");
+    let found = whole("UPDATE plugins SET bytes = x'00' WHERE world = 'environment'");
+    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("it is damaged"), "{found}");
     let found = whole("DELETE FROM plugins WHERE world = 'environment'");
     assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("is not kept here"), "{found}");
+}
+
+#[test]
+fn a_branched_episode_that_was_changed_is_found_out() {
+    let Some(bench) = Bench::new("a_branched_episode_that_was_changed") else { return };
+    let plugin = bench.guest("odd_snapshot");
+    bench.json(&["run", &plugin, "--episodes", "2", "--group", "2", "--branch-at", "3", "--max-turns", "6"]);
+    // It ends in a turn that all share.
+    tamper(&bench, "UPDATE episodes SET document = json_set(document, '$.turns[1].action.parts[0].text', 'end')");
+    let output = bench.run(&["replay", "--all", "--json"]);
+    assert_eq!(output.status.code(), Some(7));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["report"]["episodes"]["differ"], 2, "{report}");
+    let difference = &report["report"]["findings"][0]["outcome"]["differs"];
+    assert_eq!(difference["turn"], 1, "{difference}");
+}
+
+#[test]
+fn groups_that_share_nothing_say_why() {
+    let Some(bench) = Bench::new("groups_that_share_nothing") else { return };
+    let math = bench.guest("env_math");
+    let output = bench.run(&["run", &math, "--episodes", "4", "--group", "2", "--branch-at", "2"]);
+    let said = stdout(&output);
+    assert!(said.contains("branched    4 not"), "{said}");
+    assert!(said.contains("4 because the episode is over after its first turn"), "{said}");
+    bench.exact(4, "unshared");
+    let forgetful = bench.guest("odd_forgetful");
+    let run = ["run", &forgetful, "--episodes", "4", "--group", "2", "--branch-at", "2", "--max-turns", "3"];
+    let said = stdout(&bench.run(&run));
+    assert!(said.contains("branched    4 by taking the shared turns again"), "{said}");
+    assert!(said.contains("a restored run differs from the original"), "{said}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ async fn run(environment: Arc<dyn Environment>, plan: Plan) -> (RunReport, Arc<M
         policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
         store: store.clone(),
         clock: Arc::new(Still),
+        meter: Arc::new(Free),
     };
     let id = clawhost_core::RunId("run-test".into());
     let report = play_run(id, plan, ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();

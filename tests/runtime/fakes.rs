@@ -7,6 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub(crate) struct Free;
+
+impl Meter for Free {
+    fn spent(&self) -> Usage {
+        Usage::default()
+    }
+}
+
 pub(crate) struct Still;
 
 impl Clock for Still {
@@ -421,14 +429,14 @@ impl EpisodeStore for Memory {
         Ok(())
     }
 
-    async fn resume_run(&self, _: &RunId, again: Vec<u64>) -> Result<(), StoreError> {
+    async fn resume_run(&self, _: &RunId) -> Result<(), StoreError> {
         *self.finished.lock().unwrap() = None;
-        self.recorded.lock().unwrap().retain(|recorded| !again.contains(&recorded.episode.index));
         Ok(())
     }
 
-    async fn append(&self, episodes: Vec<Recorded>) -> Result<(), StoreError> {
+    async fn append(&self, _: &RunId, episodes: Vec<Recorded>, _: Usage) -> Result<(), StoreError> {
         let mut kept = self.recorded.lock().unwrap();
+        kept.retain(|known| !episodes.iter().any(|new| new.again && new.episode.index == known.episode.index));
         if self.full_after.is_some_and(|most| kept.len() + episodes.len() > most) {
             return Err(StoreError::Full("memory".into()));
         }

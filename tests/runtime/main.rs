@@ -61,6 +61,7 @@ async fn play_with(
         policy: ChatPolicy::new(model.clone(), None, Sampling::default()),
         store: store.clone(),
         clock: Arc::new(Still),
+        meter: Arc::new(Free),
     };
     let id = clawhost_core::RunId("run-test".into());
     let report = play_run(id, plan, ports, serde_json::json!({}), cancel, &Silent).await;
@@ -303,6 +304,7 @@ async fn a_clock_that_jumps_changes_no_result() {
             policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
             store: store.clone(),
             clock,
+            meter: Arc::new(Free),
         };
         let id = clawhost_core::RunId("run-test".into());
         play_run(id, plan(20), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap()
@@ -330,6 +332,7 @@ async fn what_is_missing_is_played_and_what_is_there_is_not() {
         policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
         store: store.clone(),
         clock: Arc::new(Still),
+        meter: Arc::new(Free),
     };
     let id = clawhost_core::RunId("run-test".into());
     let plan = Plan { group: 4, ..plan(40) };

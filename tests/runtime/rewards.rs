@@ -13,6 +13,7 @@ async fn play_rules(plan: Plan, rewards: Vec<ScoringRule>) -> (RunReport, Arc<Me
         policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
         store: store.clone(),
         clock: Arc::new(Still),
+        meter: Arc::new(Free),
     };
     let id = clawhost_core::RunId("run-test".into());
     let report = play_run(id, plan, ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();
@@ -210,6 +211,7 @@ async fn a_clock_that_goes_back_changes_no_result() {
             policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
             store: store.clone(),
             clock,
+            meter: Arc::new(Free),
         };
         let id = clawhost_core::RunId("run-test".into());
         let report = play_run(id, plan(5), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();

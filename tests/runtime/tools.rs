@@ -27,6 +27,7 @@ async fn converse(says: Vec<Message>) -> (Arc<Episode>, Vec<ModelRequest>, Vec<(
         policy: ChatPolicy::new(model.clone(), None, Sampling::default()),
         store: store.clone(),
         clock: Arc::new(Still),
+        meter: Arc::new(Free),
     };
     let id = clawhost_core::RunId("run-test".into());
     play_run(id, plan(1), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();

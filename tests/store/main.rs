@@ -10,7 +10,7 @@
 
 use clawhost_core::{
     Digest, Episode, EpisodeId, EpisodeStore as _, Judged, Recorded, RewardRecord, RunId, RunRecord, StateId,
-    StoreError, Verdict,
+    StoreError, Usage, Verdict,
 };
 use clawhost_store::{FILE, Filter, Reader, SCHEMA, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ fn golden(name: &str) -> Episode {
 }
 
 fn episode(run: &str, index: u64) -> Episode {
-    let base = golden(if index.is_multiple_of(2) { "episode-1.json" } else { "episode-1-failed.json" });
+    let base = golden(if index.is_multiple_of(2) { "episode-2.json" } else { "episode-2-failed.json" });
     Episode { run: RunId(run.into()), id: EpisodeId(format!("ep-{index:04}")), index, ..base }
 }
 
 fn recorded(run: &str, index: u64) -> Recorded {
-    Recorded { episode: Arc::new(episode(run, index)), notes: BTreeMap::new() }
+    Recorded { episode: Arc::new(episode(run, index)), notes: BTreeMap::new(), again: false }
 }
 
 /// An episode that wrote or deleted a note.
@@ -38,15 +38,21 @@ fn noting(run: &str, index: u64, key: &str, value: Option<&str>) -> Recorded {
 }
 
 fn run(id: &str) -> RunRecord {
-    let state_id: StateId = golden("episode-1.json").state_id;
+    let state_id: StateId = golden("episode-2.json").state_id;
     let digest = Digest::of(b"configuration");
     RunRecord { id: RunId(id.into()), state_id, config: serde_json::json!({"seed": 7}), digest, created_at: 1 }
+}
+
+/// Puts episodes of one run into a store; its models have cost 7 tokens.
+async fn put(store: &Store, recorded: Vec<Recorded>) -> Result<(), StoreError> {
+    let run = recorded.first().map_or(RunId("run-a".into()), |first| first.episode.run.clone());
+    store.append(&run, recorded, Usage { prompt_tokens: 7, ..Usage::default() }).await
 }
 
 async fn filled(folder: &Path, run_id: &str, count: u64) -> Store {
     let store = Store::open(folder, StoreOptions::default()).unwrap();
     store.begin_run(&run(run_id)).await.unwrap();
-    store.append((0..count).map(|index| recorded(run_id, index)).collect()).await.unwrap();
+    put(&store, (0..count).map(|index| recorded(run_id, index)).collect()).await.unwrap();
     store
 }
 
@@ -73,15 +79,17 @@ async fn notes_are_merged_in_the_order_of_the_plan_whoever_ran_first() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 0).await;
     let later = vec![noting("run-a", 3, "kept", Some("third")), noting("run-a", 4, "gone", None)];
-    store.append(later).await.unwrap();
+    put(&store, later).await.unwrap();
     let earlier = vec![noting("run-a", 1, "kept", Some("first")), noting("run-a", 2, "gone", Some("second"))];
-    store.append(earlier).await.unwrap();
+    put(&store, earlier).await.unwrap();
     let finish = async || store.finish_run(&RunId("run-a".into()), &serde_json::json!({})).await.unwrap();
     finish().await;
     let notes = || Reader::open(folder.path()).unwrap().notes("run-a").unwrap();
     assert_eq!(notes(), [("kept".to_owned(), b"third".to_vec())]);
-    // Taken up again without its last writers, it merges anew.
-    store.resume_run(&RunId("run-a".into()), vec![3, 4]).await.unwrap();
+    // Taken up again, with others in the places of its last writers, it merges anew.
+    store.resume_run(&RunId("run-a".into())).await.unwrap();
+    let again = |index| Recorded { again: true, ..recorded("run-a", index) };
+    put(&store, vec![again(3), again(4)]).await.unwrap();
     finish().await;
     assert_eq!(notes(), [("gone".to_owned(), b"second".to_vec()), ("kept".to_owned(), b"first".to_vec())]);
 }
@@ -91,20 +99,50 @@ async fn a_run_that_did_not_end_is_found_by_its_digest_and_taken_up_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
     store.begin_run(&run("run-b")).await.unwrap();
-    let unfinished = |digest: &[u8]| Reader::open(folder.path()).unwrap().unfinished(&Digest::of(digest)).unwrap();
-    assert_eq!(unfinished(b"configuration"), ["run-b", "run-a"], "newest first");
+    let unfinished = |digest: &[u8]| {
+        let found = Reader::open(folder.path()).unwrap().unfinished(&Digest::of(digest)).unwrap();
+        found.into_iter().map(|(run, spent)| (run, spent.prompt_tokens)).collect::<Vec<_>>()
+    };
+    let [a, b] = [("run-a".to_owned(), 7), ("run-b".to_owned(), 0)];
+    assert_eq!(unfinished(b"configuration"), [b.clone(), a.clone()], "newest first, with what they cost");
     assert!(unfinished(b"another").is_empty());
     let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary).await.unwrap();
     finish("run-a", serde_json::json!({"stopped": null})).await;
     finish("run-b", serde_json::json!({"stopped": "cancelled"})).await;
-    assert_eq!(unfinished(b"configuration"), ["run-b"], "one that was stopped did not end");
-    // What is forgotten is gone with its verdicts, and may be recorded anew.
-    store.resume_run(&RunId("run-a".into()), vec![2]).await.unwrap();
-    assert_eq!(unfinished(b"configuration"), ["run-b", "run-a"]);
-    assert_eq!(Reader::open(folder.path()).unwrap().episode("run-a/ep-0002").unwrap(), None);
-    store.append(vec![recorded("run-a", 2)]).await.unwrap();
+    assert_eq!(unfinished(b"configuration"), [b.clone()], "one that was stopped did not end");
+    store.resume_run(&RunId("run-a".into())).await.unwrap();
+    assert_eq!(unfinished(b"configuration"), [b, a]);
+    // What was cut short stands until another takes its place, verdicts and all, in one transaction.
+    let names = || Reader::open(folder.path()).unwrap().episodes(&Filter::default()).unwrap().len();
+    assert_eq!(names(), 4);
+    let clash = vec![Recorded { again: true, ..recorded("run-a", 2) }, recorded("run-a", 1)];
+    put(&store, clash).await.unwrap_err();
+    assert_eq!(names(), 4, "nothing was taken out for a batch that was not recorded");
+    put(&store, vec![Recorded { again: true, ..recorded("run-a", 2) }]).await.unwrap();
     let again = Reader::open(folder.path()).unwrap().episode("run-a/ep-0002").unwrap().unwrap();
-    assert_eq!(again, episode("run-a", 2), "verdicts and all, none twice");
+    assert_eq!((again, names()), (episode("run-a", 2), 4), "none twice");
+}
+
+/// A database as the first version made it.
+fn made_by_version_1(folder: &Path) {
+    drop(Store::open(folder, StoreOptions::default()).unwrap());
+    let old = rusqlite::Connection::open(folder.join(FILE)).unwrap();
+    let back = "DROP TABLE episode_notes; ALTER TABLE runs DROP COLUMN digest; ALTER TABLE runs DROP COLUMN spent;
+        INSERT INTO runs (id, state_id, config, created_at) VALUES ('run-old', 'x', '{}', 1); PRAGMA user_version = 1;";
+    old.execute_batch(back).unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_version_1_is_read_and_led_on() {
+    let folder = tempfile::tempdir().unwrap();
+    made_by_version_1(folder.path());
+    assert_eq!(Reader::open(folder.path()).unwrap().runs(None).unwrap().len(), 1, "read as it is");
+    let store = filled(folder.path(), "run-a", 2).await;
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.runs(None).unwrap().len(), 2);
+    let unfinished = reader.unfinished(&Digest::of(b"configuration")).unwrap();
+    assert_eq!(unfinished.len(), 1, "what has no digest cannot be taken up");
+    drop(store);
 }
 
 #[tokio::test]
@@ -132,10 +170,10 @@ async fn a_batch_is_recorded_whole_or_not_at_all() {
     let store = filled(folder.path(), "run-a", 2).await;
     // The second of these is there already.
     let batch = vec![recorded("run-a", 7), recorded("run-a", 1), recorded("run-a", 8)];
-    store.append(batch).await.unwrap_err();
+    put(&store, batch).await.unwrap_err();
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episodes(&Filter::default()).unwrap().len(), 2);
-    store.append(vec![recorded("run-a", 7)]).await.unwrap();
+    put(&store, vec![recorded("run-a", 7)]).await.unwrap();
     assert_eq!(reader.episodes(&Filter::default()).unwrap().len(), 3, "the store goes on");
 }
 
@@ -146,7 +184,7 @@ async fn a_bad_write_does_not_take_its_neighbours_with_it() {
     let writes: Vec<_> = (0..200)
         .map(|index| {
             let store = store.clone();
-            tokio::spawn(async move { store.append(vec![recorded("run-a", index % 100)]).await.is_ok() })
+            tokio::spawn(async move { put(&store, vec![recorded("run-a", index % 100)]).await.is_ok() })
         })
         .collect();
     let mut done = 0;
@@ -165,7 +203,7 @@ async fn a_full_disk_is_named_and_what_was_recorded_stays() {
     store.begin_run(&run("run-a")).await.unwrap();
     let mut count = 0;
     let error = loop {
-        match store.append(vec![recorded("run-a", count)]).await {
+        match put(&store, vec![recorded("run-a", count)]).await {
             Ok(()) => count += 1,
             Err(error) => break error,
         }
@@ -176,7 +214,7 @@ async fn a_full_disk_is_named_and_what_was_recorded_stays() {
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episodes(&Filter::default()).unwrap().len() as u64, count);
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-    store.append(vec![recorded("run-a", count)]).await.unwrap();
+    put(&store, vec![recorded("run-a", count)]).await.unwrap();
 }
 
 #[test]
@@ -200,10 +238,10 @@ async fn a_locked_database_is_named() {
     let store = filled(folder.path(), "run-a", 1).await;
     let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let error = store.append(vec![recorded("run-a", 5)]).await.unwrap_err();
+    let error = put(&store, vec![recorded("run-a", 5)]).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked(_)), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    store.append(vec![recorded("run-a", 5)]).await.unwrap();
+    put(&store, vec![recorded("run-a", 5)]).await.unwrap();
 }
 
 #[tokio::test]
@@ -212,8 +250,8 @@ async fn two_writers_share_a_folder() {
     let one = filled(folder.path(), "run-a", 1).await;
     let two = filled(folder.path(), "run-b", 1).await;
     for index in 1..20 {
-        one.append(vec![recorded("run-a", index)]).await.unwrap();
-        two.append(vec![recorded("run-b", index)]).await.unwrap();
+        put(&one, vec![recorded("run-a", index)]).await.unwrap();
+        put(&two, vec![recorded("run-b", index)]).await.unwrap();
     }
     assert_eq!(Reader::open(folder.path()).unwrap().episodes(&Filter::default()).unwrap().len(), 40);
 }
@@ -253,7 +291,7 @@ fn an_empty_folder_says_how_to_begin() {
 }
 
 fn verdict_of(name: &str, verdict: Verdict) -> RewardRecord {
-    let mut record = golden("episode-1.json").verdicts.remove(0);
+    let mut record = golden("episode-2.json").verdicts.remove(0);
     record.reward.digest = Digest::of(name.as_bytes());
     record.verdict = verdict;
     record
@@ -277,7 +315,7 @@ async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
     bare.verdicts = vec![verdict_of("first", failed()), verdict_of("second", scored(1.0))];
     bare.reward = None;
     let id = bare.id.clone();
-    store.append(vec![Recorded { episode: Arc::new(bare), notes: BTreeMap::new() }]).await.unwrap();
+    put(&store, vec![Recorded { episode: Arc::new(bare), notes: BTreeMap::new(), again: false }]).await.unwrap();
     let judge = async |record: RewardRecord| {
         let judged = Judged { run: RunId("run-a".into()), episode: id.clone(), record };
         store.judge(vec![judged]).await.unwrap();

@@ -161,6 +161,7 @@ async fn episodes(name: &str, environment: &str, reward: Option<&str>) {
             policy: ChatPolicy::new(Arc::new(Follower), None, Sampling::default()),
             store,
             clock: clock.clone(),
+            meter: Arc::new(clawhost_providers::Ledger(Default::default())),
         };
         let plan = Plan {
             episodes: count,

@@ -67,8 +67,21 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// None: another process plays it.
+    /// To play it. None: another process plays it, or reads it.
     pub(crate) fn new(folder: &Path, run: &RunId) -> anyhow::Result<Option<Self>> {
+        Self::locked(folder, run, std::fs::File::try_lock)
+    }
+
+    /// To read it while nobody plays it. None: somebody does.
+    pub(crate) fn shared(folder: &Path, run: &RunId) -> anyhow::Result<Option<Self>> {
+        Self::locked(folder, run, std::fs::File::try_lock_shared)
+    }
+
+    fn locked(
+        folder: &Path,
+        run: &RunId,
+        lock: fn(&std::fs::File) -> Result<(), std::fs::TryLockError>,
+    ) -> anyhow::Result<Option<Self>> {
         let claims = folder.join(CLAIMS);
         let unusable = |error: std::io::Error| {
             StoreError::Other(format!("{}: {error}; choose another --data folder", claims.display()))
@@ -76,7 +89,7 @@ impl Claim {
         std::fs::create_dir_all(&claims).map_err(unusable)?;
         let path = claims.join(&run.0);
         let file = std::fs::File::create(&path).map_err(unusable)?;
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => Ok(Some(Self { path, _file: file })),
             Err(std::fs::TryLockError::WouldBlock) => Ok(None),
             Err(std::fs::TryLockError::Error(error)) => Err(unusable(error).into()),

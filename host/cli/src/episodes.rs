@@ -149,6 +149,17 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     writeln!(out, "{}{}, seed {}", row("task"), safe(&episode.task.id), episode.seed)?;
     let model = &episode.policy.model;
     writeln!(out, "{}{} {} ({})", row("policy"), model.provider, model.model, model.version)?;
+    if let Some(branch) = &episode.branch {
+        let how = match (branch.at, branch.way) {
+            (0, _) => "shares no turn with its group".to_owned(),
+            (at, clawhost_core::BranchWay::Snapshot) => {
+                format!("shares its first {at} turns, restored from a snapshot")
+            }
+            (at, clawhost_core::BranchWay::Replay) => format!("shares its first {at} turns, taken again"),
+        };
+        let reason = branch.reason.as_ref().map(|reason| format!(": {}", escaped(reason, 500))).unwrap_or_default();
+        writeln!(out, "{}{how}{reason}", row("branch"))?;
+    }
     if let Some(hint) = &episode.policy.system_prompt {
         writeln!(out, "{}{}", row("told first"), safe(hint).replace('\n', "\n            "))?;
     }

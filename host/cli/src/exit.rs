@@ -31,7 +31,7 @@ pub(crate) enum Exit {
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other trouble, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
-5 data folder unusable, 6 token or cost budget spent, 7 a replay differs, 130 interrupted (everything played is recorded).";
+5 data folder unusable, 6 token or cost budget spent, 7 a replay differs or could not be made, 130 interrupted (everything played is recorded).";
 
 /// The command line asks for something that cannot be.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use crate::stored::{Stored, choose};
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Environment, Episode, Grants, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, PluginIdentity,
-    Reward, RewardRecord, RewardScope, StoreError, escaped,
+    Question, Reward, RewardRecord, RewardScope, StoreError, escaped,
 };
 use clawhost_engine::{Host, ModelGrants};
 use clawhost_runtime::{Difference, EpisodeSource as _, Outcome, replay_episode, replay_verdicts};
@@ -52,6 +52,10 @@ fn gone(plugin: &PluginIdentity) -> String {
     format!("{} {} is not kept here", plugin.name, plugin.digest.short())
 }
 
+fn damaged(plugin: &PluginIdentity) -> String {
+    format!("what is kept of {} is not what {} names: it is damaged", plugin.name, plugin.digest.short())
+}
+
 /// The plugins of the episodes at hand, loaded once.
 struct Plugins<'a> {
     host: &'a Host,
@@ -76,6 +80,7 @@ impl<'a> Plugins<'a> {
         }
         let loaded: Loaded<dyn Environment> = match self.reader.plugin(&episode.environment.digest)? {
             None => Err(gone(&episode.environment)),
+            Some(kept) if Digest::of(&kept.bytes) != episode.environment.digest => Err(damaged(&episode.environment)),
             Some(kept) => match self.host.environment(&kept.name, &kept.bytes, granted(&episode.grants)).await {
                 Ok(plugin) => Ok(Arc::new(plugin)),
                 Err(error) => Err(error.to_string()),
@@ -92,6 +97,7 @@ impl<'a> Plugins<'a> {
         }
         let loaded: Loaded<dyn Reward> = match self.reader.plugin(&record.reward.digest)? {
             None => Err(gone(&record.reward)),
+            Some(kept) if Digest::of(&kept.bytes) != record.reward.digest => Err(damaged(&record.reward)),
             Some(kept) => match self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)).await {
                 Ok(plugin) => Ok(Arc::new(plugin)),
                 Err(error) => Err(error.to_string()),
@@ -127,12 +133,29 @@ impl Assembled {
             };
             replayed.push((episode.clone(), outcome, Vec::new()));
         }
+        // A reward that judges groups is asked once about the group.
+        let mut of_group: Vec<(Question, Vec<Outcome>)> = Vec::new();
         for (of, position, reward) in &self.verdicts {
             let Some(episode) = self.group.get(*of).filter(|episode| wanted(episode)) else { continue };
             let Some(record) = episode.verdicts.get(*position) else { continue };
             let outcome = match reward {
-                Ok(reward) => self.replay_verdict(reward.as_ref(), episode, record).await,
                 Err(why) => Outcome::NotReplayed(why.clone()),
+                Ok(reward) if reward.description().scope == RewardScope::Each => {
+                    let alone = std::slice::from_ref(episode);
+                    replay_verdicts(reward.as_ref(), &[record], alone).await.pop().unwrap_or(no_verdict())
+                }
+                Ok(reward) => {
+                    let question = record.question();
+                    if !of_group.iter().any(|(known, _)| *known == question) {
+                        of_group.push((question.clone(), self.replay_group(reward.as_ref(), &question).await));
+                    }
+                    let known = of_group.iter().find(|(known, _)| *known == question);
+                    let member = self.complete().position(|member| member.id == episode.id);
+                    known
+                        .zip(member)
+                        .and_then(|((_, outcomes), member)| outcomes.get(member).cloned())
+                        .unwrap_or(no_verdict())
+                }
             };
             if let Some((_, _, verdicts)) = replayed.iter_mut().find(|(known, ..)| known.id == episode.id) {
                 verdicts.push((record.reward.name.clone(), outcome));
@@ -141,21 +164,23 @@ impl Assembled {
         replayed
     }
 
-    async fn replay_verdict(&self, reward: &dyn Reward, episode: &Arc<Episode>, record: &RewardRecord) -> Outcome {
-        if reward.description().scope == RewardScope::Each {
-            let outcomes = replay_verdicts(reward, &[record], std::slice::from_ref(episode)).await;
-            return outcomes.into_iter().next().unwrap_or(Outcome::NotReplayed("no verdict".into()));
-        }
-        let question = record.question();
-        let complete: Vec<Arc<Episode>> =
-            self.group.iter().filter(|member| member.ending.is_complete()).cloned().collect();
-        let of = |member: &'_ Arc<Episode>| member.verdicts.iter().find(|known| known.question() == question).cloned();
-        let records: Vec<RewardRecord> = complete.iter().filter_map(of).collect();
-        let records: Vec<&RewardRecord> = records.iter().collect();
-        let position = complete.iter().position(|member| member.id == episode.id);
-        let mut outcomes = replay_verdicts(reward, &records, &complete).await.into_iter();
-        position.and_then(|position| outcomes.nth(position)).unwrap_or(Outcome::NotReplayed("no verdict".into()))
+    /// Those that were judged.
+    fn complete(&self) -> impl Iterator<Item = &Arc<Episode>> {
+        self.group.iter().filter(|member| member.ending.is_complete())
     }
+
+    async fn replay_group(&self, reward: &dyn Reward, question: &Question) -> Vec<Outcome> {
+        let complete: Vec<Arc<Episode>> = self.complete().cloned().collect();
+        let records: Vec<&RewardRecord> = self
+            .complete()
+            .filter_map(|member| member.verdicts.iter().find(|known| known.question() == *question))
+            .collect();
+        replay_verdicts(reward, &records, &complete).await
+    }
+}
+
+fn no_verdict() -> Outcome {
+    Outcome::NotReplayed("not every episode of its group has this verdict".into())
 }
 
 /// How many came out how.
@@ -247,7 +272,7 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
         None => None,
         Some(name) => {
             let found = reader.episode(name)?;
-            let hint = "`clawhost episodes list` shows the latest";
+            let hint = "`clawhost episodes list` shows the latest; a whole run is named with --run";
             Some(found.ok_or_else(|| UsageError(format!("no episode `{name}` here; {hint}")))?)
         }
     };
@@ -257,8 +282,14 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
     };
     // Whatever was played here may be played again.
     let host = hosting::host(Some(data::cache(&folder)?), options.on_demand, true)?;
-    let mut source = Stored::new(&reader, &run)?;
-    let total = if only.is_some() { 1 } else { source.len() as u64 };
+    let mut source = match &only {
+        Some(episode) => Stored::group_of(&reader, episode)?,
+        None => Stored::new(&reader, &run)?,
+    };
+    let total = source.len() as u64;
+    if total == 0 {
+        return Err(UsageError(format!("{run} holds no episodes: nothing was recorded before it ended")).into());
+    }
     let count = Count::new(total, options.quiet || only.is_some(), "replayed");
     let mut plugins = Plugins::new(&host, &reader);
     let mut report = Report::default();
@@ -266,7 +297,7 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
     let mut finished = false;
     loop {
         while !finished && replaying.len() < usize::from(options.concurrency) {
-            match next(&mut source, &mut plugins, only.as_ref()).await? {
+            match next(&mut source, &mut plugins).await? {
                 Some(group) => {
                     let only = only.as_ref().map(|episode| episode.id.0.clone());
                     replaying.spawn(group.replay(host.limits().episode_bytes, only));
@@ -289,19 +320,9 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
     Ok(report.exit())
 }
 
-/// The next group with its plugins; where one episode is meant, its group alone.
-async fn next(
-    source: &mut Stored<'_>,
-    plugins: &mut Plugins<'_>,
-    only: Option<&Episode>,
-) -> anyhow::Result<Option<Assembled>> {
-    let group = loop {
-        match source.next_group()? {
-            Some(group) if only.is_none_or(|one| group.iter().any(|member| member.id == one.id)) => break group,
-            Some(_) => {}
-            None => return Ok(None),
-        }
-    };
+/// The next group with its plugins.
+async fn next(source: &mut Stored<'_>, plugins: &mut Plugins<'_>) -> anyhow::Result<Option<Assembled>> {
+    let Some(group) = source.next_group()? else { return Ok(None) };
     let mut assembled =
         Assembled { group: group.into_iter().map(Arc::new).collect(), environments: Vec::new(), verdicts: Vec::new() };
     for (of, episode) in assembled.group.iter().enumerate() {

@@ -9,8 +9,9 @@ use crate::policy::Models;
 use crate::progress::Progress;
 use crate::summary::{self, Facts};
 use anyhow::Context as _;
-use clawhost_core::{Clock as _, Digest, Environment as _, Episode, Reward as _, RunId, Sampling, StoreError};
+use clawhost_core::{Clock as _, Digest, Environment as _, Episode, Reward as _, RunId, Sampling, StoreError, Usage};
 use clawhost_engine::{ComponentOutline, Host, ModelGrants};
+use clawhost_providers::Ledger;
 use clawhost_runtime::{
     Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, ScoringRule, play_run, resume_run, run_digest,
 };
@@ -51,6 +52,21 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         None => options.system_prompt.clone(),
     };
 
+    if let Some(at) = options.branch_at {
+        if options.group < 2 {
+            return Err(UsageError(
+                "--branch-at shares turns among the episodes of a group: say --group 2 or more".into(),
+            )
+            .into());
+        }
+        if at >= options.max_turns {
+            let most = options.max_turns;
+            return Err(UsageError(format!(
+                "--branch-at {at} leaves no turn of their own; it must be below --max-turns {most}"
+            ))
+            .into());
+        }
+    }
     let folder = data::folder(common)?;
     let host = hosting::host(Some(data::cache(&folder)?), options.host.on_demand, options.host.allow_interpreters)?;
     let progress = Progress::new(options.episodes, options.quiet);
@@ -86,10 +102,13 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         policy: ChatPolicy::new(model.clone(), system_prompt.clone(), sampling),
         store: Arc::new(store),
         clock: clock.clone(),
+        meter: Arc::new(Ledger(models.spent.clone())),
     };
     let (run, claim, earlier) = match &options.resume {
         Some(name) => {
-            let (run, claim) = unfinished(&folder, &run_digest(&plan, &ports)?, name)?;
+            let (run, claim, spent) = unfinished(&folder, &run_digest(&plan, &ports)?, name)?;
+            // What was paid for then counts to the budget of today.
+            models.paid(spent);
             let earlier = earlier(&folder, &run)?;
             progress.begin(earlier.len() as u64);
             (run, claim, Some(earlier))
@@ -124,11 +143,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
     let report = match earlier {
         None => play_run(run, plan, ports, config, &cancel, &progress).await,
-        Some(earlier) => {
-            // What was paid for then counts to the budget of today.
-            earlier.iter().for_each(|episode| models.paid(episode.usage));
-            resume_run(run, plan, ports, earlier, &cancel, &progress).await
-        }
+        Some(earlier) => resume_run(run, plan, ports, earlier, &cancel, &progress).await,
     };
     stop_on_signal.abort();
     progress.finish();
@@ -147,17 +162,16 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
 }
 
 /// The run to take up again, claimed for this process.
-fn unfinished(folder: &Path, digest: &Digest, name: &str) -> anyhow::Result<(RunId, data::Claim)> {
+fn unfinished(folder: &Path, digest: &Digest, name: &str) -> anyhow::Result<(RunId, data::Claim, Usage)> {
     let runs = Reader::open(folder)?.unfinished(digest)?;
-    let mut busy = None;
-    for run in runs.into_iter().filter(|run| name.is_empty() || run == name).map(RunId) {
-        match data::Claim::new(folder, &run)? {
-            Some(claim) => return Ok((run, claim)),
-            None => busy = Some(run),
-        }
+    let newest = runs.into_iter().find(|(run, _)| name.is_empty() || run == name);
+    if let Some((run, spent)) = &newest
+        && let Some(claim) = data::Claim::new(folder, &RunId(run.clone()))?
+    {
+        return Ok((RunId(run.clone()), claim, *spent));
     }
-    let why = match busy {
-        Some(run) => format!("{run} is being played by another process; wait for it, or stop it"),
+    let why = match newest {
+        Some((run, _)) => format!("{run} is being played by another process; wait for it, or stop it"),
         None if name.is_empty() => {
             "no run of this configuration was interrupted here; without --resume a new one begins".to_owned()
         }

@@ -8,7 +8,7 @@ use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Count;
 use crate::stored::{Stored, choose};
-use clawhost_core::escaped;
+use clawhost_core::{RunId, escaped};
 use clawhost_runtime::{Cancel, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
 use clawhost_store::{Reader, RunRow, Store, StoreOptions};
 use std::io::Write as _;
@@ -28,6 +28,11 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     let folder = data::folder(common)?;
     let reader = Reader::open(&folder)?;
     let run = choose(&reader, options.run.as_deref())?;
+    // While the run is played, episodes may take the places of others.
+    let Some(_claim) = data::Claim::shared(&folder, &RunId(run.id.clone()))? else {
+        let why = format!("{} is being played by another process; wait for it, or stop it", run.id);
+        return Err(UsageError(why).into());
+    };
     let host = hosting::host(Some(data::cache(&folder)?), options.host.on_demand, options.host.allow_interpreters)?;
     let store = Store::open(&folder, StoreOptions::default())?;
     let mut source = Stored::new(&reader, &run.id)?;

@@ -21,6 +21,30 @@ impl<'a> Stored<'a> {
         Ok(Self { reader, run: run.to_owned(), ids, next: None })
     }
 
+    /// The group of one episode: all of it where a verdict is about the group, else the episode alone.
+    pub(crate) fn group_of(reader: &'a Reader, episode: &Episode) -> Result<Self, StoreError> {
+        let mut stored = Self::new(reader, &episode.run.0)?;
+        let own = stored.ids.iter().position(|id| *id == episode.id.0).unwrap_or(0);
+        let (mut first, mut end) = (own, own + 1);
+        if episode.verdicts.iter().any(|record| record.group_digest.is_some()) {
+            // Members stand side by side.
+            let is_member = |position: usize| match stored.ids.get(position) {
+                Some(id) => {
+                    Ok(reader.episode(&format!("{}/{id}", episode.run))?.is_some_and(|one| one.group == episode.group))
+                }
+                None => Ok::<_, StoreError>(false),
+            };
+            while first > 0 && is_member(first - 1)? {
+                first -= 1;
+            }
+            while is_member(end)? {
+                end += 1;
+            }
+        }
+        stored.ids = stored.ids.drain(first..end.min(stored.ids.len())).collect();
+        Ok(stored)
+    }
+
     /// How many episodes are left.
     pub(crate) fn len(&self) -> usize {
         self.ids.len() + usize::from(self.next.is_some())

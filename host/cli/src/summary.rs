@@ -2,7 +2,7 @@
 
 use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped};
 use clawhost_providers::Spending;
-use clawhost_runtime::{FailureCount, Plan, RunReport, ScoringRule, StopReason};
+use clawhost_runtime::{Branching, FailureCount, Plan, RunReport, ScoringRule, StopReason};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -66,6 +66,7 @@ pub(crate) fn json(
         "endings": report.endings,
         "failed": report.failed,
         "failures": report.failures,
+        "branching": report.branching,
         "stopped": report.stopped,
         "steps": report.steps,
         "peak_step_fuel": report.peak_step_fuel,
@@ -172,6 +173,16 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
         }
         (None, _) if report.failed > 0 => writeln!(out, "{}not scored: see the failures below", row("reward"))?,
         (None, _) => writeln!(out, "{}not scored: no reward had anything to say", row("reward"))?,
+    }
+    if let Some(Branching { by_snapshot, by_replay, unshared, reasons }) = &report.branching {
+        let counts =
+            [(by_snapshot, "from a snapshot"), (by_replay, "by taking the shared turns again"), (unshared, "not")];
+        let counts: Vec<String> =
+            counts.into_iter().filter(|(count, _)| **count > 0).map(|(count, how)| format!("{count} {how}")).collect();
+        writeln!(out, "{}{}", row("branched"), counts.join(", "))?;
+        for (reason, count) in reasons.iter().take(SHOWN_FAILURES) {
+            writeln!(out, "{}{count} because {}", row(""), escaped(reason, 500))?;
+        }
     }
     let seconds = wall.as_secs_f64();
     writeln!(

@@ -9,7 +9,10 @@ use std::fmt;
 
 /// Version of the episode's JSON form. Raised when a reader of the old form would misread the new one; added fields
 /// with defaults do not raise it.
-pub const EPISODE_FORMAT: u32 = 1;
+pub const EPISODE_FORMAT: u32 = 2;
+
+/// The first format that holds all that a replay needs: grants and sampling.
+pub const REPLAYABLE_FORMAT: u32 = 2;
 
 /// A number somebody observed; never a reward.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -297,18 +300,25 @@ mod tests {
     }
 
     #[test]
-    fn episodes_of_format_1_read_and_write_as_they_stand() {
-        let whole = check(include_str!("../../../tests/golden/episode-1.json"));
+    fn episodes_of_this_format_read_and_write_as_they_stand() {
+        let whole = check(include_str!("../../../tests/golden/episode-2.json"));
         assert_eq!(whole.reward, Some(1.0));
-        let failed = check(include_str!("../../../tests/golden/episode-1-failed.json"));
+        let failed = check(include_str!("../../../tests/golden/episode-2-failed.json"));
         assert!(!failed.ending.is_complete());
         assert_eq!(failed.reward, None, "a failure has no number");
     }
 
     #[test]
+    fn episodes_of_format_1_are_still_read() {
+        let episode: Episode = serde_json::from_str(include_str!("../../../tests/golden/episode-1.json")).unwrap();
+        assert!(episode.format < REPLAYABLE_FORMAT, "it lacks what a replay needs");
+        assert_eq!(episode.reward, Some(1.0));
+    }
+
+    #[test]
     fn a_newer_writer_with_more_fields_is_still_read() {
         let mut value: serde_json::Value =
-            serde_json::from_str(include_str!("../../../tests/golden/episode-1.json")).unwrap();
+            serde_json::from_str(include_str!("../../../tests/golden/episode-2.json")).unwrap();
         value["a_field_of_tomorrow"] = serde_json::json!([1, 2]);
         assert!(serde_json::from_value::<Episode>(value).is_ok());
     }

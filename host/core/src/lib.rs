@@ -24,8 +24,8 @@ mod verdict;
 
 pub use digest::{Digest, ParseDigestError, canonical_json};
 pub use episode::{
-    Artefact, Branch, BranchWay, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, Signal, Turn, TurnTiming,
-    Untaken,
+    Artefact, Branch, BranchWay, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, REPLAYABLE_FORMAT,
+    Signal, Turn, TurnTiming, Untaken,
 };
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use ids::{EpisodeId, RunId};
@@ -34,8 +34,8 @@ pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolS
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::{
     Answers, Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, Judged, LiveEpisode, Llm,
-    LlmIdentity, ModelError, ModelRequest, ModelResponse, Opening, Recorded, Reflector, Reward, RewardDescription,
-    RewardScope, RewardSource, RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
+    LlmIdentity, Meter, ModelError, ModelRequest, ModelResponse, Opening, Recorded, Reflector, Reward,
+    RewardDescription, RewardScope, RewardSource, RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
 };
 pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
 pub use safe_text::{escaped, is_hidden};

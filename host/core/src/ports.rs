@@ -440,6 +440,14 @@ pub struct Recorded {
     pub episode: std::sync::Arc<Episode>,
     /// kv writes; `None` deletes.
     pub notes: BTreeMap<String, Option<Vec<u8>>>,
+    /// It takes the place of one at its position that was cut short. Else there must be none.
+    pub again: bool,
+}
+
+/// What the models of a run cost, all of them together: the policy's, and those that plugins ask.
+pub trait Meter: Send + Sync {
+    /// Tokens so far.
+    fn spent(&self) -> Usage;
 }
 
 /// A later verdict about a stored episode.
@@ -458,10 +466,11 @@ pub struct Judged {
 pub trait EpisodeStore: Send + Sync {
     /// Begins a run.
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
-    /// Takes a run up again: episodes at these positions are forgotten, and it is unfinished once more.
-    async fn resume_run(&self, run: &RunId, again: Vec<u64>) -> Result<(), StoreError>;
-    /// Records episodes with their notes; they are durable when this returns. All of them, or none.
-    async fn append(&self, episodes: Vec<Recorded>) -> Result<(), StoreError>;
+    /// Takes a run up again: it is unfinished once more.
+    async fn resume_run(&self, run: &RunId) -> Result<(), StoreError>;
+    /// Records episodes with their notes, and what the models of the run have cost so far; durable when this returns. All of
+    /// it, or nothing.
+    async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError>;
     /// Adds verdicts to stored episodes, all of them or none. One whose question was answered already is left out; one that
     /// takes the place of a failed verdict is counted as that was, and the episode's reward is worked out anew, whoever
     /// else has written meanwhile.

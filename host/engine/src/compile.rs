@@ -227,7 +227,8 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write, mut last_wor
 }
 
 fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, Refusal> {
-    let not_here = |message: &dyn std::fmt::Display| Refusal::NotHere(format!("this is for the host itself: {message}"));
+    let not_here =
+        |message: &dyn std::fmt::Display| Refusal::NotHere(format!("this is for the host itself: {message}"));
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(|error| not_here(&error))?;
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| not_here(&"an order comes first"))?;

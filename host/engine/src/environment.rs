@@ -217,7 +217,11 @@ impl Environment for EnvironmentPlugin {
         let deadline = place.deadline();
         let episodes = interface.episode();
         let answer = call::within(deadline, episodes.call_start(&mut place.store, &wit_params)).await;
-        let answer = call::end(&mut place.store, &self.identity, answer)?;
+        let answer = call::end(&mut place.store, &self.identity, answer);
+        if let Some(spent) = &place.store.data().budget_spent {
+            return Err(failure::budget(spent));
+        }
+        let answer = answer?;
         let (episode, opening) = answer.map_err(|error| env_error(&self.identity, "start", error))?;
         let check = self.check("start");
         check.attributes(&opening.extra)?;
@@ -305,6 +309,13 @@ impl Live {
         call::begin(&mut self.place.store, export, limits).map_err(failure::host)
     }
 
+    /// An episode in which a model's budget was spent has failed for want of budget, whatever the environment made of that.
+    fn budget(&mut self) -> Result<(), Failure> {
+        let spent = self.place.store.data().budget_spent.as_deref().map(failure::budget);
+        self.dead |= spent.is_some();
+        spent.map_or(Ok(()), Err)
+    }
+
     fn end<T>(&mut self, result: wasmtime::Result<T>) -> Result<T, Failure> {
         let ended = call::end(&mut self.place.store, &self.identity, result);
         self.fuel = call::fuel_used(&self.place.store);
@@ -331,7 +342,9 @@ impl LiveEpisode for Live {
         let episodes = interface.episode();
         let call = episodes.call_step(&mut self.place.store, self.episode, &action);
         let answer = call::within(deadline, call).await;
-        let answer = self.end(answer)?;
+        let answer = self.end(answer);
+        self.budget()?;
+        let answer = answer?;
         // An answer that is an error, or is refused below, is a failure too: nothing follows it.
         self.dead = true;
         let result = answer.map_err(|error| env_error(&self.identity, "step", error))?;

@@ -118,6 +118,11 @@ pub(crate) fn invalid(plugin: &PluginIdentity, export: &str, code: &str, what: &
     Failure::new(FailureKind::Invalid, code, message)
 }
 
+/// The operator's budget is spent.
+pub(crate) fn budget(spent: &str) -> Failure {
+    Failure::new(FailureKind::Llm, code::BUDGET, format!("the budget is spent: {spent}"))
+}
+
 /// A fault of the host.
 pub(crate) fn host(what: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Host, code::HOST, what.to_string())

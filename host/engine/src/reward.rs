@@ -12,7 +12,7 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
 use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
 use clawhost_core::{
-    About, Answers, CallLimits, Context, Episode, Failure, FailureKind, Grants, JournalEntry, PluginIdentity, Reward,
+    About, Answers, CallLimits, Context, Episode, Failure, Grants, JournalEntry, PluginIdentity, Reward,
     RewardDescription, RewardScope, RewardSource, ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;
@@ -300,7 +300,7 @@ impl RewardPlugin {
 
 /// A judge whose model's budget is spent has failed for want of budget, whatever it made of that.
 fn blame_the_budget(verdicts: &mut Result<Vec<Verdict>, Failure>, spent: &str) {
-    let failure = || Failure::new(FailureKind::Llm, code::BUDGET, format!("the budget is spent: {spent}"));
+    let failure = || failure::budget(spent);
     match verdicts {
         Err(of_all) => *of_all = failure(),
         Ok(each) => {

@@ -16,6 +16,6 @@ mod secret;
 pub use dialect::Dialect;
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
-pub use metered::{Budget, Metered, Prices, Spending};
+pub use metered::{Budget, Ledger, Metered, Prices, Spending};
 pub use scripted::Scripted;
 pub use secret::Secret;

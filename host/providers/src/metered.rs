@@ -1,7 +1,7 @@
 //! Budgets: a run's spending in tokens and money ends where the operator says.
 
 use async_trait::async_trait;
-use clawhost_core::{Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Usage};
+use clawhost_core::{Llm, LlmIdentity, Meter, ModelError, ModelRequest, ModelResponse, Usage};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Prices in the operator's currency per million tokens.
@@ -41,6 +41,16 @@ impl Spending {
             let (read, written) = (usage.prompt_tokens as f64, usage.completion_tokens as f64);
             self.cost += (read * prices.input + written * prices.output) / 1e6;
         }
+    }
+}
+
+/// The account that the models of a run share, for its records.
+#[derive(Debug, Clone)]
+pub struct Ledger(pub Arc<Mutex<Spending>>);
+
+impl Meter for Ledger {
+    fn spent(&self) -> Usage {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).usage
     }
 }
 

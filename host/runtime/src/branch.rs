@@ -30,11 +30,22 @@ pub(crate) struct Trunk {
     reason: Option<String>,
 }
 
-/// Plays the trunk of a group. None: there is no turn to branch at, and members play from the beginning.
-pub(crate) async fn trunk(stage: Stage<'_>, mut assignment: Assignment, run_seed: u64, at: u32) -> Option<Trunk> {
+/// Plays the trunk of a group.
+///
+/// # Errors
+/// Why there is no turn to branch at: members play from the beginning.
+pub(crate) async fn trunk(
+    stage: Stage<'_>,
+    mut assignment: Assignment,
+    run_seed: u64,
+    at: u32,
+) -> Result<Trunk, String> {
+    let words = |failure: Failure| failure.to_string();
     let seed = derive_seed(run_seed, "trunk", assignment.group);
     assignment.policy_seed = seed;
-    let mut scene = stage.begin(&assignment).await.ok()?;
+    let mut scene = stage.begin(&assignment).await.map_err(words)?;
+    // The last turn that an episode may have is everybody's own.
+    let at = at.min(assignment.max_turns.saturating_sub(1));
     let ended = stage.go_on(&mut scene, &assignment, at).await;
     let played = scene.recording.turns.len();
     let keep = match ended {
@@ -42,12 +53,12 @@ pub(crate) async fn trunk(stage: Stage<'_>, mut assignment: Assignment, run_seed
         // What the environment cannot take may be what one member does and another does not.
         Some(Ending::Failed(failure)) if !by_host(&failure) => played,
         // Neither the environment nor the policy has come to an end: nothing is known about this task.
-        Some(Ending::Failed(_)) => return None,
+        Some(Ending::Failed(failure)) => return Err(words(failure)),
         // The last turn is open again: members may end it otherwise.
         Some(_) => played.saturating_sub(1),
     };
     if keep == 0 {
-        return None;
+        return Err("the episode is over after its first turn".into());
     }
     if keep < played || scene.recording.untaken() {
         let journal = covered(scene.live.take_records().journal, keep);
@@ -55,7 +66,7 @@ pub(crate) async fn trunk(stage: Stage<'_>, mut assignment: Assignment, run_seed
         turns.truncate(keep);
         // One after the other, because nobody waits for an instance while holding one.
         drop(scene);
-        scene = retrace(stage, &assignment, &turns, &journal).await.ok()?;
+        scene = retrace(stage, &assignment, &turns, &journal).await.map_err(words)?;
     }
     let Scene { mut live, opening, recording, .. } = scene;
     let taken = take_snapshot(stage, live.as_mut()).await;
@@ -71,7 +82,7 @@ pub(crate) async fn trunk(stage: Stage<'_>, mut assignment: Assignment, run_seed
         Ok(snapshot) => (snapshot, None),
         Err(reason) => (None, Some(reason)),
     };
-    Some(Trunk { opening, recording, journal, snapshot, seed, reason })
+    Ok(Trunk { opening, recording, journal, snapshot, seed, reason })
 }
 
 /// The part of a journal that belongs to the first turns.
@@ -190,6 +201,14 @@ pub(crate) async fn member(stage: Stage<'_>, assignment: Assignment, trunk: &Tru
     let opening = trunk.opening.clone();
     let scene = continued(stage.policy, live, opening, recording, seed);
     stage.end(assignment, scene, Some(branch)).await
+}
+
+/// The mark of an episode that shares nothing, though its group was to share turns.
+pub(crate) fn unshared(mut played: Played, reason: &str) -> Played {
+    let seed = played.episode.policy.seed;
+    let branch = Branch { at: 0, seed, way: BranchWay::Replay, pays: true, reason: Some(reason.to_owned()) };
+    played.episode.branch = Some(branch);
+    played
 }
 
 /// An episode in its middle, with a policy seed of its own from here on.

@@ -27,7 +27,7 @@ pub use compare::Difference;
 pub use interval::{Interval, mean_interval};
 pub use policy::ChatPolicy;
 pub use replay::{Outcome, replay_episode, replay_verdicts};
-pub use report::{EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason};
+pub use report::{Branching, EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
 pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run, resume_run, run_digest};
 

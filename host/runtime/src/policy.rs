@@ -55,16 +55,20 @@ impl ChatPolicy {
         Self { model: Arc::new(model), ..self.clone() }
     }
 
-    /// The policy of a recorded episode: it says again what was said, and nothing after that.
-    pub(crate) fn replaying(episode: &Episode) -> Self {
+    /// The policy of a recorded episode: it says again what was said, and nothing after that. Without `untaken` only what led to
+    /// a turn.
+    pub(crate) fn replaying(episode: &Episode, untaken: bool) -> Self {
         let turns = episode.turns.iter().map(|turn| answer(&turn.action, turn.usage, &turn.finish));
-        let last = episode.untaken.iter().map(|last| answer(&last.action, last.usage, &last.finish));
+        let last =
+            episode.untaken.iter().filter(|_| untaken).map(|last| answer(&last.action, last.usage, &last.finish));
         let record = &episode.policy;
         let model = Recorded { identity: record.model.clone(), answers: Mutex::new(turns.chain(last).collect()) };
         let policy = Self::new(Arc::new(model), record.system_prompt.clone(), record.sampling);
-        // Whether the operator or the environment said the first words is part of what the model was sent; the state id
-        // tells.
-        if policy.state_id() == episode.state_id { policy } else { Self { system_prompt: None, ..policy } }
+        // Whether the operator or the environment said the first words, or the operator wanted none, is part of what the model
+        // was sent; the state id tells.
+        let prompts = [record.system_prompt.clone(), None, Some(String::new())];
+        let candidates = prompts.map(|system_prompt| Self { system_prompt, ..policy.clone() });
+        candidates.into_iter().find(|one| one.state_id() == episode.state_id).unwrap_or(policy)
     }
 
     /// The same policy in the middle of an episode, with a seed of its own from here on.

@@ -12,8 +12,8 @@ use crate::policy::ChatPolicy;
 use crate::run::Cancel;
 use crate::score::group_digest;
 use clawhost_core::{
-    Answers, BranchWay, Clock, Context, Ending, Environment, Episode, Failure, FailureKind, Reward, RewardRecord,
-    RewardScope, Verdict, code,
+    Answers, BranchWay, Clock, Context, Ending, Environment, Episode, Failure, FailureKind, REPLAYABLE_FORMAT, Reward,
+    RewardRecord, RewardScope, Verdict, code,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -58,7 +58,11 @@ pub async fn replay_episode(
     episode_bytes: usize,
     clock: &dyn Clock,
 ) -> Outcome {
-    let policy = ChatPolicy::replaying(recorded);
+    if recorded.format < REPLAYABLE_FORMAT {
+        return Outcome::NotReplayed("it was recorded by a version that kept less than a replay needs".into());
+    }
+    // What the host cut short may come further now: it is replayed as far as it came then.
+    let policy = ChatPolicy::replaying(recorded, caused_by_host(&recorded.ending).is_none());
     let cancel = Cancel::default();
     let stage = Stage { environment, policy: &policy, clock, cancel: &cancel };
     let assignment = Assignment {

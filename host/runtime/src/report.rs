@@ -1,9 +1,11 @@
 //! What a run came to.
 
 use crate::interval::{Interval, mean_interval};
-use clawhost_core::{Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code};
+use clawhost_core::{
+    Branch, BranchWay, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code,
+};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One line of a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,6 +38,9 @@ pub struct EpisodeSummary {
     /// What went wrong in it, and whose doing that was.
     #[serde(skip)]
     pub failures: Vec<FailedBy>,
+    /// How it came to share turns with its group, where it was to.
+    #[serde(skip)]
+    pub branch: Option<Branch>,
     /// Whether it was stopped by the operator, or because the run stopped: that is nobody's failure.
     #[serde(skip)]
     pub cancelled: bool,
@@ -86,6 +91,7 @@ impl EpisodeSummary {
             peak_step_fuel: episode.turns.iter().filter_map(|turn| turn.fuel).max(),
             failure: failures.first().map(|first| first.message.clone()),
             failures,
+            branch: episode.branch.clone(),
         }
     }
 
@@ -119,6 +125,37 @@ pub enum StopReason {
     ModelBudget,
     /// The operator stopped it.
     Cancelled,
+}
+
+/// How the episodes of a run came to share turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Branching {
+    /// Episodes that were restored from a snapshot.
+    pub by_snapshot: u64,
+    /// Episodes whose instance took the shared turns again.
+    pub by_replay: u64,
+    /// Episodes that share nothing after all.
+    pub unshared: u64,
+    /// Why episodes are not restored, or share nothing; with how many.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Branching {
+    fn of(episodes: &[EpisodeSummary]) -> Option<Self> {
+        let mut branching = Self::default();
+        for branch in episodes.iter().filter_map(|episode| episode.branch.as_ref()) {
+            let count = match (branch.at, branch.way) {
+                (0, _) => &mut branching.unshared,
+                (_, BranchWay::Snapshot) => &mut branching.by_snapshot,
+                (_, BranchWay::Replay) => &mut branching.by_replay,
+            };
+            *count += 1;
+            if let Some(reason) = &branch.reason {
+                *branching.reasons.entry(reason.clone()).or_default() += 1;
+            }
+        }
+        (branching != Self::default()).then_some(branching)
+    }
 }
 
 /// A failure with whoever is to be asked about it.
@@ -168,7 +205,12 @@ fn cause(message: &str) -> String {
 fn count_failures(episodes: &[EpisodeSummary]) -> Vec<FailureCount> {
     let mut counts: BTreeMap<(&str, &str, String), FailureCount> = BTreeMap::new();
     for episode in episodes.iter().filter(|episode| episode.failed()) {
+        // One episode counts once for each cause, however many rewards tell of it.
+        let mut seen = BTreeSet::new();
         for FailedBy { who, failure, message } in &episode.failures {
+            if !seen.insert((who, failure, cause(message))) {
+                continue;
+            }
             let first = || FailureCount {
                 who: who.clone(),
                 failure: failure.clone(),
@@ -216,6 +258,9 @@ pub struct RunReport {
     pub failed: u64,
     /// Why, and whose doing it was; the most frequent first.
     pub failures: Vec<FailureCount>,
+    /// How groups came to share turns; none where they were not to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branching: Option<Branching>,
     /// Turns played.
     pub steps: u64,
     /// Most fuel that one step used.
@@ -275,6 +320,7 @@ impl RunReport {
             scored: episodes.iter().filter(|episode| episode.reward.is_some()).count() as u64,
             failed: episodes.iter().filter(|episode| episode.failed()).count() as u64,
             failures: count_failures(&episodes),
+            branching: Branching::of(&episodes),
             peak_step_fuel: episodes.iter().filter_map(|episode| episode.peak_step_fuel).max(),
             steps: episodes.iter().map(|episode| episode.turns).sum(),
             endings,

@@ -6,8 +6,8 @@ use crate::policy::ChatPolicy;
 use crate::report::{EpisodeSummary, RunReport, StopReason};
 use crate::{RuntimeError, score, tasks};
 use clawhost_core::{
-    Answers, Attributes, Clock, Context, Digest, Environment, EpisodeId, EpisodeStore, Recorded, Reward, RewardSource,
-    RunId, RunRecord, Task, derive_seed,
+    Answers, Attributes, Clock, Context, Digest, Environment, EpisodeId, EpisodeStore, Meter, Recorded, Reward,
+    RewardSource, RunId, RunRecord, Task, derive_seed,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,8 @@ pub struct Ports {
     pub store: Arc<dyn EpisodeStore>,
     /// What the time is, for records.
     pub clock: Arc<dyn Clock>,
+    /// What models cost, for records.
+    pub meter: Arc<dyn Meter>,
 }
 
 /// What is to be played.
@@ -155,9 +157,9 @@ pub async fn play_run(
 ) -> Result<RunReport, RuntimeError> {
     let shared = prepare(run, plan, ports, cancel).await?;
     let (store, clock) = (&shared.ports.store, &shared.ports.clock);
-    let (id, state_id, digest) = (shared.run.clone(), shared.state_id, shared.config);
+    let (id, state_id, digest) = (shared.run.clone(), shared.state_id, run_digest(&shared.plan, &shared.ports)?);
     store.begin_run(&RunRecord { id, state_id, config, digest, created_at: clock.now_ms() }).await?;
-    play_rest(&shared, BTreeMap::new(), cancel, observer).await
+    play_rest(&shared, Earlier::default(), cancel, observer).await
 }
 
 /// Takes a run up again that did not come to its end: what it recorded counts, what is missing or was cut short is played.
@@ -183,10 +185,19 @@ pub async fn resume_run(
             .all(|index| kept.get(&index).is_some_and(|one| !one.cancelled && !one.out_of_budget))
     };
     let again: BTreeSet<u64> = groups.into_iter().filter(|group| !whole(*group)).collect();
-    let forgotten = kept.values().filter(|one| again.contains(&one.group)).map(|one| one.index).collect();
+    let replaced = kept.values().filter(|one| again.contains(&one.group)).map(|one| one.index).collect();
     kept.retain(|_, one| !again.contains(&one.group));
-    shared.ports.store.resume_run(&shared.run, forgotten).await?;
-    play_rest(&shared, kept, cancel, observer).await
+    shared.ports.store.resume_run(&shared.run).await?;
+    play_rest(&shared, Earlier { kept, replaced }, cancel, observer).await
+}
+
+/// What an interrupted run has recorded.
+#[derive(Default)]
+struct Earlier {
+    /// Episodes of whole groups.
+    kept: BTreeMap<u64, EpisodeSummary>,
+    /// Positions of episodes that were cut short: they stand until others take their places.
+    replaced: BTreeSet<u64>,
 }
 
 /// Names everything that decides what the episodes of a run are: a run may be taken up again by whoever gives its digest.
@@ -195,7 +206,9 @@ pub async fn resume_run(
 /// The environment has no such split.
 pub fn run_digest(plan: &Plan, ports: &Ports) -> Result<Digest, RuntimeError> {
     let split = tasks::split(ports.environment.as_ref(), plan.split.as_deref())?;
-    Ok(config_digest(plan, ports, &split, &ports.policy.state_id()))
+    let config = config_digest(plan, ports, &split, &ports.policy.state_id());
+    // A run of more or fewer episodes is another run, though its episodes are named alike.
+    Ok(config.extended(&plan.episodes.to_be_bytes()))
 }
 
 async fn prepare(run: RunId, plan: Plan, ports: Ports, cancel: &Cancel) -> Result<Arc<Shared>, RuntimeError> {
@@ -237,11 +250,11 @@ fn members(plan: &Plan, group: u64) -> std::ops::Range<u64> {
 
 async fn play_rest(
     shared: &Arc<Shared>,
-    kept: BTreeMap<u64, EpisodeSummary>,
+    earlier: Earlier,
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<RunReport, RuntimeError> {
-    let (summaries, stopped) = conduct(shared, kept, cancel, observer).await?;
+    let (summaries, stopped) = conduct(shared, earlier, cancel, observer).await?;
     let split = shared.split.clone();
     let report = RunReport::new(shared.state_id, split, summaries, stopped, range(&shared.ports.rewards));
     shared.ports.store.finish_run(&shared.run, &report.summary()).await?;
@@ -316,7 +329,7 @@ impl Progress {
 
 async fn conduct(
     shared: &Arc<Shared>,
-    kept: BTreeMap<u64, EpisodeSummary>,
+    Earlier { kept, replaced }: Earlier,
     operator: &Cancel,
     observer: &dyn Observer,
 ) -> Result<(Vec<EpisodeSummary>, Option<StopReason>), RuntimeError> {
@@ -351,10 +364,12 @@ async fn conduct(
             sender = None;
         }
         if writing.is_none() && !ready.is_empty() {
-            let batch = std::mem::take(&mut ready);
+            let mut batch = std::mem::take(&mut ready);
+            batch.iter_mut().for_each(|recorded| recorded.again = replaced.contains(&recorded.episode.index));
+            let (run, spent) = (shared.run.clone(), shared.ports.meter.spent());
             let indices: Vec<u64> = batch.iter().map(|recorded| recorded.episode.index).collect();
             let store = shared.ports.store.clone();
-            writing = Some(Box::pin(async move { store.append(batch).await.map(|()| indices) }));
+            writing = Some(Box::pin(async move { store.append(&run, batch, spent).await.map(|()| indices) }));
         }
         if !open && writing.is_none() {
             break;
@@ -407,7 +422,7 @@ async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
     let position = group % (shared.tasks.len() as u64).max(1);
     let Some(task) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
     let trunk = match shared.plan.branch_at {
-        Some(at) => grow(shared, members.start, group, task, at).await.map(Arc::new),
+        Some(at) => Some(grow(shared, members.start, group, task, at).await.map(Arc::new)),
         None => None,
     };
     let alone = members.end.saturating_sub(members.start) == 1;
@@ -423,7 +438,8 @@ async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
             let _place = place;
             let stage = shared.stage();
             match trunk {
-                Some(trunk) => branch::member(stage, assignment, &trunk, first).await,
+                Some(Ok(trunk)) => branch::member(stage, assignment, &trunk, first).await,
+                Some(Err(reason)) => branch::unshared(play(stage, assignment).await, &reason),
                 None => play(stage, assignment).await,
             }
         };
@@ -448,12 +464,12 @@ async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
     let (episodes, notes): (Vec<_>, Vec<_>) =
         played.into_iter().map(|Played { episode, notes }| (episode, notes)).unzip();
     let episodes = score::score(&shared.ports.rewards, episodes, &shared.cancel).await;
-    episodes.into_iter().zip(notes).map(|(episode, notes)| Recorded { episode, notes }).collect()
+    episodes.into_iter().zip(notes).map(|(episode, notes)| Recorded { episode, notes, again: false }).collect()
 }
 
-/// The shared beginning of a group, where there is one.
-async fn grow(shared: &Shared, first: u64, group: u64, task: &(Arc<Task>, Digest), at: u32) -> Option<Trunk> {
-    let _place = shared.places.clone().acquire_owned().await.ok()?;
+/// The shared beginning of a group, or why there is none.
+async fn grow(shared: &Shared, first: u64, group: u64, task: &(Arc<Task>, Digest), at: u32) -> Result<Trunk, String> {
+    let _place = shared.places.clone().acquire_owned().await.map_err(|error| error.to_string())?;
     branch::trunk(shared.stage(), assignment(shared, first, group, task), shared.plan.seed, at).await
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{document, explain};
 use crate::schema;
-use clawhost_core::{Digest, EPISODE_FORMAT, Episode, RewardRecord, StoreError};
+use clawhost_core::{Digest, EPISODE_FORMAT, Episode, RewardRecord, StoreError, Usage};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
@@ -123,21 +123,27 @@ impl Reader {
         explain(&self.path, error)
     }
 
-    /// Runs of this digest that did not come to their end, newest first: none of them has all that it would have.
+    /// Runs of this digest that did not come to their end, newest first, each with what its models cost: none of them has all
+    /// that it would have.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn unfinished(&self, digest: &Digest) -> Result<Vec<String>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<String>> {
+    pub fn unfinished(&self, digest: &Digest) -> Result<Vec<(String, Usage)>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<(String, Option<String>)>> {
             self.connection
                 .prepare_cached(
-                    "SELECT id FROM runs WHERE digest = ? AND
+                    "SELECT id, spent FROM runs WHERE digest = ? AND
                      (summary IS NULL OR json_extract(summary, '$.stopped') IS NOT NULL) ORDER BY rowid DESC",
                 )?
-                .query_map([digest.to_string()], |row| row.get(0))?
+                .query_map([digest.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect()
         };
-        read().map_err(|error| self.fail(&error))
+        let spent = |text: Option<String>| match text {
+            Some(text) => serde_json::from_str(&text).map_err(|error| document(&self.path, "a run", &error)),
+            None => Ok(Usage::default()),
+        };
+        let rows = read().map_err(|error| self.fail(&error))?;
+        rows.into_iter().map(|(id, text)| Ok((id, spent(text)?))).collect()
     }
 
     /// Runs, newest first.
@@ -174,12 +180,25 @@ impl Reader {
     /// The database cannot be read.
     pub fn episodes(&self, filter: &Filter) -> Result<Vec<EpisodeRow>, StoreError> {
         let read = || -> rusqlite::Result<Vec<EpisodeRow>> {
-            let mut statement = self.connection.prepare(&format!(
-                "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.rowid AS run_order FROM episodes e
-                 JOIN runs r ON r.id = e.run WHERE ?1 IS NULL OR e.run = ?1)
-                 ORDER BY run_order DESC, position LIMIT ?2"
-            ))?;
-            statement.query_map(params![filter.run, sql_limit(filter.limit)], episode_row)?.collect()
+            let limit = sql_limit(filter.limit);
+            match &filter.run {
+                // By the index of the run.
+                Some(run) => self
+                    .connection
+                    .prepare_cached(&format!(
+                        "SELECT {EPISODE_COLUMNS} FROM episodes WHERE run = ? ORDER BY position LIMIT ?"
+                    ))?
+                    .query_map(params![run, limit], episode_row)?
+                    .collect(),
+                None => self
+                    .connection
+                    .prepare_cached(&format!(
+                        "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.rowid AS run_order FROM episodes e
+                         JOIN runs r ON r.id = e.run) ORDER BY run_order DESC, position LIMIT ?"
+                    ))?
+                    .query_map([limit], episode_row)?
+                    .collect(),
+            }
         };
         read().map_err(|error| self.fail(&error))
     }
@@ -194,13 +213,23 @@ impl Reader {
             None => (None, name),
         };
         let read = || -> rusqlite::Result<Option<(String, String, Option<f64>)>> {
-            self.connection
-                .prepare_cached(
-                    "SELECT e.run, e.document, e.reward FROM episodes e JOIN runs r ON r.id = e.run
-                     WHERE e.id = ?1 AND (?2 IS NULL OR e.run = ?2) ORDER BY r.rowid DESC LIMIT 1",
-                )?
-                .query_row(params![id, run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-                .optional()
+            let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            match run {
+                Some(run) => self
+                    .connection
+                    .prepare_cached("SELECT run, document, reward FROM episodes WHERE run = ? AND id = ?")?
+                    .query_row([run, id], columns)
+                    .optional(),
+                // Run by run, each by its index: the newest that has it.
+                None => self
+                    .connection
+                    .prepare_cached(
+                        "SELECT e.run, e.document, e.reward FROM runs r CROSS JOIN episodes e ON e.run = r.id AND e.id = ?
+                         ORDER BY r.rowid DESC LIMIT 1",
+                    )?
+                    .query_row([id], columns)
+                    .optional(),
+            }
         };
         match read().map_err(|error| self.fail(&error))? {
             Some((run, text, reward)) => {

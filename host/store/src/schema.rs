@@ -71,6 +71,7 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
     "
     -- What a run can be taken up again by.
     ALTER TABLE runs ADD COLUMN digest TEXT;
+    ALTER TABLE runs ADD COLUMN spent TEXT;
     -- Notes of episodes until their run ends and merges them.
     CREATE TABLE episode_notes (
         run TEXT NOT NULL,

@@ -4,7 +4,8 @@ use crate::error::explain;
 use crate::schema;
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, EpisodeId, EpisodeStore, Judged, Recorded, RewardRecord, RunId, RunRecord, StoreError, effective_reward,
+    Digest, Episode, EpisodeId, EpisodeStore, Judged, Recorded, RewardRecord, RunId, RunRecord, StoreError, Usage,
+    effective_reward,
 };
 use rusqlite::{Connection, Transaction, params};
 use std::path::{Path, PathBuf};
@@ -33,8 +34,8 @@ struct Row {
 
 enum Write {
     Begin(Box<RunRecord>, String),
-    Append(Vec<Row>),
-    Resume(RunId, Vec<u64>),
+    Append { run: RunId, rows: Vec<Row>, spent: String },
+    Resume(RunId),
     Judge(Vec<Judged>),
     Finish { run: RunId, summary: String },
     Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
@@ -127,11 +128,11 @@ impl EpisodeStore for Store {
         self.write(Write::Begin(Box::new(run.clone()), run.config.to_string())).await
     }
 
-    async fn resume_run(&self, run: &RunId, again: Vec<u64>) -> Result<(), StoreError> {
-        self.write(Write::Resume(run.clone(), again)).await
+    async fn resume_run(&self, run: &RunId) -> Result<(), StoreError> {
+        self.write(Write::Resume(run.clone())).await
     }
 
-    async fn append(&self, episodes: Vec<Recorded>) -> Result<(), StoreError> {
+    async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError> {
         let mut rows = Vec::with_capacity(episodes.len());
         for recorded in episodes {
             let episode = &recorded.episode;
@@ -145,7 +146,8 @@ impl EpisodeStore for Store {
             }
             rows.push(Row { recorded, document, verdicts });
         }
-        self.write(Write::Append(rows)).await
+        let spent = serde_json::json!(spent).to_string();
+        self.write(Write::Append { run: run.clone(), rows, spent }).await
     }
 
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
@@ -196,13 +198,19 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                     run.digest.to_string()
                 ])?;
         }
-        Write::Resume(run, again) => resume(transaction, run, again)?,
-        Write::Append(rows) => {
+        Write::Resume(run) => {
+            transaction.prepare_cached("UPDATE runs SET summary = NULL WHERE id = ?")?.execute(params![run.0])?;
+        }
+        Write::Append { run, rows, spent } => {
+            transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
+            for row in rows.iter().filter(|row| row.recorded.again) {
+                forget(transaction, &row.recorded.episode)?;
+            }
             let mut episodes = transaction.prepare_cached(
                 "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
                  reward, turns, format, created_at, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
-            for Row { recorded: Recorded { episode, notes }, document, verdicts: records } in rows {
+            for Row { recorded: Recorded { episode, notes, .. }, document, verdicts: records } in rows {
                 episodes.execute(params![
                     episode.run.0,
                     episode.id.0,
@@ -258,23 +266,14 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Forgets episodes of a run, and that it has ended.
-fn resume(transaction: &Transaction<'_>, run: &RunId, again: &[u64]) -> rusqlite::Result<()> {
-    transaction.prepare_cached("UPDATE runs SET summary = NULL WHERE id = ?")?.execute(params![run.0])?;
-    for position in again {
-        let position = signed(*position);
-        transaction
-            .prepare_cached(
-                "DELETE FROM verdicts WHERE run = ?1 AND episode IN
-                 (SELECT id FROM episodes WHERE run = ?1 AND position = ?2)",
-            )?
-            .execute(params![run.0, position])?;
-        for table in ["episodes", "episode_notes"] {
-            transaction
-                .prepare_cached(&format!("DELETE FROM {table} WHERE run = ? AND position = ?"))?
-                .execute(params![run.0, position])?;
-        }
-    }
+/// Takes out what stands at an episode's position.
+fn forget(transaction: &Transaction<'_>, episode: &Episode) -> rusqlite::Result<()> {
+    let id = params![episode.run.0, episode.id.0];
+    transaction.prepare_cached("DELETE FROM verdicts WHERE run = ? AND episode = ?")?.execute(id)?;
+    transaction.prepare_cached("DELETE FROM episodes WHERE run = ? AND id = ?")?.execute(id)?;
+    transaction
+        .prepare_cached("DELETE FROM episode_notes WHERE run = ? AND position = ?")?
+        .execute(params![episode.run.0, signed(episode.index)])?;
     Ok(())
 }
 
@@ -282,6 +281,12 @@ fn resume(transaction: &Transaction<'_>, run: &RunId, again: &[u64]) -> rusqlite
 fn judge(transaction: &Transaction<'_>, judged: &Judged) -> rusqlite::Result<()> {
     let broken = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
     let Judged { run, episode, record } = judged;
+    let known = transaction
+        .prepare_cached("SELECT 1 FROM episodes WHERE run = ? AND id = ?")?
+        .exists(params![run.0, episode.0])?;
+    if !known {
+        return Ok(());
+    }
     let mut statement =
         transaction.prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?;
     let documents: Vec<String> =

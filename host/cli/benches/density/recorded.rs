@@ -59,6 +59,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
             policy: ChatPolicy::new(Arc::new(Follower), None, Sampling::default()),
             store,
             clock: clock.clone(),
+            meter: Arc::new(clawhost_providers::Ledger(Default::default())),
         };
         let plan = Plan {
             episodes: EPISODES,

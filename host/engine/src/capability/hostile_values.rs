@@ -67,7 +67,7 @@ fn noting(limits: Limits, granted: bool) -> State {
 
 /// Two recorded episodes, held by a state that reads them.
 fn reading() -> State {
-    let episode: Episode = serde_json::from_str(include_str!("../../../../tests/golden/episode-1.json")).unwrap();
+    let episode: Episode = serde_json::from_str(include_str!("../../../../tests/golden/episode-2.json")).unwrap();
     let episode = Arc::new(episode);
     let mut state = state(Limits::default(), ModelGrants::default());
     state.group = vec![episode; 2];
