@@ -189,3 +189,20 @@ async fn a_busy_guest_does_not_hold_up_its_neighbours() {
         assert_eq!(one.await.unwrap().unwrap_err().code, code::FUEL);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_others_to_compute_does_not_run_out_of_time() {
+    let Some(folder) = folder("who_waits_for_others") else { return };
+    // Each needs a fraction of a second of computing, all of them together many seconds; the deadline is four seconds.
+    let step = clawhost_core::CallLimits { deadline_ms: 4000, ..Limits::default().step };
+    let host = host(Limits { step, live_instances: 64, ..Limits::default() }, Allocation::Pooled);
+    let loops: Vec<_> = (0..40)
+        .map(|_| {
+            let (host, folder) = (host.clone(), folder.clone());
+            tokio::spawn(async move { one_step(&host, &folder, "hostile_loop", ModelGrants::default()).await })
+        })
+        .collect();
+    for one in loops {
+        assert_eq!(one.await.unwrap().unwrap_err().code, code::FUEL, "it ends by its own doing");
+    }
+}

@@ -222,7 +222,9 @@ async fn two_hundred_hostile_episodes_change_nothing_for_twenty_honest_ones() {
     assert!(ended.load(Ordering::Relaxed) > HOSTILE / 2, "most of them were ended: {ended:?}");
     assert_eq!(host.guest_memory(), 0, "all guest memory was given back");
     let after = held();
-    assert_eq!((after.0, after.1), (before.0, before.1), "open files and threads are what they were");
+    assert_eq!(after.0, before.0, "open files are what they were");
+    // Fewer: threads that compiled at the beginning have gone.
+    assert!(after.1 <= before.1, "{} threads, and {} before", after.1, before.1);
     let growth = after.2.saturating_sub(before.2);
     assert!(growth < RESIDENT_GROWTH, "{} MiB of memory were left behind", growth >> 20);
 }

@@ -1,9 +1,11 @@
 //! One call into a guest: budgets before, verdict after.
 
 use crate::failure;
-use crate::state::{LimitHit, State};
+use crate::lane::Turn;
+use crate::state::{LimitHit, QUICK_TICKS, State};
 use crate::ticker::TICK;
 use clawhost_core::{CallLimits, Failure, PluginIdentity, code};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::Store;
 
@@ -24,21 +26,43 @@ pub(crate) fn begin(store: &mut Store<State>, export: &'static str, limits: &Cal
     call.host_calls = 0;
     call.host_bytes = 0;
     call.abandoned = false;
+    call.turn = Arc::default();
     Ok(())
 }
 
-/// Runs the call under its deadline, which covers computing (the guest yields at every tick) and waiting alike. The
+/// When a call must be over, by the clock on the wall. What it waits in the slow lane does not count.
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    pub(crate) turn: Arc<Turn>,
+}
+
+/// How long to wait once more for a call that waits in the slow lane itself.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Runs the call under its deadline, which covers computing (the guest yields at every tick) and waiting for the host alike. The
 /// timer is only set when the call does not finish at once.
 ///
 /// # Errors
 /// As the call, or the deadline passed: the call was abandoned half-way, and its fuel is unknown.
 pub(crate) async fn within<T>(
-    deadline: Instant,
+    deadline: Deadline,
     call: impl Future<Output = wasmtime::Result<T>>,
 ) -> wasmtime::Result<T> {
-    match tokio::time::timeout_at(tokio::time::Instant::from_std(deadline), call).await {
-        Ok(result) => result,
-        Err(_) => Err(LimitHit::new(code::DEADLINE, "took longer than its deadline").into()),
+    let Deadline { at, turn } = deadline;
+    let mut call = std::pin::pin!(call);
+    let mut until = at;
+    loop {
+        match tokio::time::timeout_at(tokio::time::Instant::from_std(until), &mut call).await {
+            Ok(result) => return result,
+            Err(_) => {
+                let later = at + turn.waited();
+                until = match turn.waits() {
+                    true => Instant::now() + PATIENCE,
+                    false if later > until => later,
+                    false => return Err(LimitHit::new(code::DEADLINE, "took longer than its deadline").into()),
+                };
+            }
+        }
     }
 }
 
@@ -51,6 +75,11 @@ pub(crate) fn end<T>(
     plugin: &PluginIdentity,
     result: wasmtime::Result<T>,
 ) -> Result<T, Failure> {
+    let state = store.data();
+    state.call.turn.leave();
+    if state.call.ticks <= QUICK_TICKS {
+        state.lane.was_quick();
+    }
     result.map_err(|error| {
         let abandoned = error.downcast_ref::<LimitHit>().is_some_and(|hit| hit.code == code::DEADLINE);
         store.data_mut().call.abandoned = abandoned;

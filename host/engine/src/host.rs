@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::capability::clock::VirtualTime;
 use crate::compile::Compiler;
 use crate::config::{self, Allocation, HostConfig};
+use crate::lane::SlowLane;
 use crate::state::{HostMemory, State};
 use crate::ticker::Ticker;
 use crate::walk::{self, Obstacle};
@@ -39,6 +40,7 @@ pub(crate) struct HostInner {
     allow_interpreters: bool,
     pub(crate) admission: Arc<Semaphore>,
     pub(crate) memory: Arc<HostMemory>,
+    pub(crate) lane: Arc<SlowLane>,
     slots: usize,
     _ticker: Ticker,
 }
@@ -106,6 +108,7 @@ impl Host {
             allow_interpreters: config.allow_interpreters,
             admission: Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS))),
             memory: Arc::new(HostMemory::new(limits.host_memory_bytes)),
+            lane: Arc::new(SlowLane::new(std::thread::available_parallelism().map_or(1, usize::from))),
             slots,
             _ticker: ticker,
             limits,

@@ -32,6 +32,7 @@ mod grants;
 mod host;
 mod inspect;
 mod instance;
+mod lane;
 mod reflector;
 mod reward;
 mod state;

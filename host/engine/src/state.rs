@@ -5,6 +5,7 @@ use crate::capability::kv::Notes;
 use crate::capability::log::Log;
 use crate::capability::wasi::Chance;
 use crate::grants::ModelGrants;
+use crate::lane::{SlowLane, Turn};
 use clawhost_core::{Answers, Digest, Episode, HostState, JournalEntry, Limits, code};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,12 +147,15 @@ pub(crate) struct CallState {
     pub(crate) host_bytes: usize,
     /// The deadline passed while the call was under way: counters of the engine are stale.
     pub(crate) abandoned: bool,
+    /// Its place in the slow lane.
+    pub(crate) turn: Arc<Turn>,
 }
 
 /// What a store carries.
 pub(crate) struct State {
     pub(crate) limits: Arc<Limits>,
     pub(crate) memory: Memory,
+    pub(crate) lane: Arc<SlowLane>,
     pub(crate) table: ResourceTable,
     pub(crate) wasi: Option<WasiCtx>,
     pub(crate) seed: u64,
@@ -178,11 +182,18 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(limits: Arc<Limits>, memory: Memory, seed: u64, grants: Arc<ModelGrants>) -> Self {
+    pub(crate) fn new(
+        limits: Arc<Limits>,
+        memory: Memory,
+        lane: Arc<SlowLane>,
+        seed: u64,
+        grants: Arc<ModelGrants>,
+    ) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         Self {
             memory,
+            lane,
             table,
             wasi: None,
             seed,
@@ -207,6 +218,7 @@ impl State {
                 host_calls: 0,
                 host_bytes: 0,
                 abandoned: false,
+                turn: Arc::default(),
             },
             host_digest: Digest::of(b""),
             recent: VecDeque::new(),
@@ -285,8 +297,11 @@ impl State {
     }
 }
 
-/// Runs at every epoch tick that finds the guest computing: yields, so that others run, and counts. Ticks that pass
-/// while the guest waits for the host do not come here.
+/// Ticks that a call may see before it has to give way: one comes sooner or later in any call.
+pub(crate) const QUICK_TICKS: u64 = 1;
+
+/// Runs at every epoch tick that finds the guest computing: counts, and sends whoever computes for long into the slow lane, so
+/// that others run. Ticks that pass while the guest waits for the host do not come here.
 pub(crate) fn on_tick(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<UpdateDeadline> {
     let call = &mut store.data_mut().call;
     call.ticks += 1;
@@ -294,5 +309,10 @@ pub(crate) fn on_tick(mut store: StoreContextMut<'_, State>) -> wasmtime::Result
         let message = format!("kept a processor busy for {} ms", call.ticks * crate::ticker::TICK.as_millis() as u64);
         return Err(LimitHit::new(code::BUSY, message).into());
     }
-    Ok(UpdateDeadline::Yield(1))
+    if call.ticks <= QUICK_TICKS {
+        return Ok(UpdateDeadline::Continue(1));
+    }
+    let turn = call.turn.clone();
+    let lane = store.data().lane.clone();
+    Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn.again(lane))))
 }

@@ -52,7 +52,7 @@ fn four() -> Arc<Model> {
 fn state(limits: Limits, grants: ModelGrants) -> State {
     let limits = Arc::new(limits);
     let memory = Memory::new(Arc::new(HostMemory::new(0)), 0, &limits);
-    State::new(limits, memory, 7, Arc::new(grants))
+    State::new(limits, memory, Arc::new(crate::lane::SlowLane::new(2)), 7, Arc::new(grants))
 }
 
 fn asking(limits: Limits, model: &Arc<Model>) -> State {

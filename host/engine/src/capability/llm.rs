@@ -145,6 +145,8 @@ impl llm::Host for State {
         match self.admit(request) {
             Err(error) => Ok(Err(error)),
             Ok(asked) => {
+                // Who waits for a model computes nothing.
+                self.call.turn.leave();
                 let answer = match self.recorded(&asked, 0)? {
                     Some(answer) => answer,
                     None => asked.model.complete(&asked.request).await,
@@ -185,6 +187,7 @@ impl llm::Host for State {
                 },
             }
         }
+        self.call.turn.leave();
         arrived.extend(asking.join_all().await);
         // The journal is in the order of the requests, whoever answered first.
         arrived.sort_by_key(|(position, ..)| *position);
