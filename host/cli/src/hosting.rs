@@ -3,7 +3,8 @@
 use crate::exit::Exit;
 use clawhost_core::Limits;
 use clawhost_engine::{
-    Allocation, COMPILE_MEMORY_BYTES, COMPILE_SECONDS, CacheKey, Compiler, Host, HostConfig, serve_compiler,
+    Allocation, COMPILE_MEMORY_BYTES, COMPILE_SECONDS, CacheKey, Compiler, Host, HostConfig, guest_memory_bytes,
+    serve_compiler,
 };
 use std::path::PathBuf;
 
@@ -16,8 +17,10 @@ pub(crate) fn host(
     on_demand: bool,
     allow_interpreters: bool,
 ) -> anyhow::Result<Host> {
+    let limits = Limits::default();
+    let limits = Limits { host_memory_bytes: guest_memory_bytes(&limits), ..limits };
     Ok(Host::new(HostConfig {
-        limits: Limits::default(),
+        limits,
         allocation: if on_demand { Allocation::OnDemand } else { Allocation::Pooled },
         cache,
         compiler: Compiler::Process {

@@ -84,7 +84,8 @@ pub struct Limits {
 
     /// Live instances on this host.
     pub live_instances: usize,
-    /// Guest memory of all instances on this host.
+    /// Guest memory of all instances on this host: what they declare, touched or not. The program raises it to half of the
+    /// machine's memory.
     pub host_memory_bytes: usize,
 
     /// Everything recorded of one episode: what it said, was told, measured and left behind.

@@ -79,6 +79,15 @@ const POOLED_CORE_INSTANCES: u32 = 4;
 const POOLED_MEMORIES: u32 = 1;
 const POOLED_TABLES: u32 = 3;
 
+/// Guest memory that all instances of this machine may hold: half of what it has, and at least what [`Limits`] says. Counted is what
+/// guests declare, most of which they never touch.
+pub fn guest_memory_bytes(limits: &Limits) -> usize {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kibibytes: usize = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0);
+    limits.host_memory_bytes.max(kibibytes.saturating_mul(1024) / 2)
+}
+
 /// How many instances the pool can hold on this machine.
 pub fn pool_slots(limits: &Limits) -> usize {
     let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")

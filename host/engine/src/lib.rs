@@ -42,7 +42,7 @@ mod walk;
 pub use binary::{ComponentOutline, World};
 pub use cache::CacheKey;
 pub use compile::{COMPILE_MEMORY_BYTES, COMPILE_SECONDS, Compiler, serve_compiler};
-pub use config::{Allocation, HostConfig, kernel_scans_pages, pool_slots};
+pub use config::{Allocation, HostConfig, guest_memory_bytes, kernel_scans_pages, pool_slots};
 pub use environment::EnvironmentPlugin;
 pub use error::EngineError;
 pub use grants::ModelGrants;
