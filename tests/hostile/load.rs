@@ -169,7 +169,7 @@ async fn a_component_has_only_so_many_instances_memories_and_tables() {
             // The limit of memory is on all of them together.
             ("memories", crowded(&hello, &module("(memory 200)", 10), 1), "limit(memory)"),
         ] {
-            check(&host, name, &bytes, &["`describe` did not answer", says]).await;
+            check(&host, name, &bytes, &["`describe` gave no usable answer", says]).await;
             assert_eq!(host.guest_memory(), 0, "{name}");
         }
         next_episode_works(&host, &folder).await;
@@ -210,9 +210,9 @@ async fn a_damaged_or_wrong_plugin_is_told_apart() {
     let reward = guests::bytes(&folder, "reward_exact");
     check(&host, "wrong", &reward, &["is a reward, but an environment is needed", "--reward"]).await;
     let endless = guests::bytes(&folder, "hostile_describe");
-    check(&host, "endless", &endless, &["`describe` did not answer", "limit(fuel)"]).await;
+    check(&host, "endless", &endless, &["`describe` gave no usable answer", "limit(fuel)"]).await;
     let trap = guests::bytes(&folder, "hostile_describe_trap");
-    check(&host, "trap", &trap, &["`describe` did not answer", "I would rather not say"]).await;
+    check(&host, "trap", &trap, &["`describe` gave no usable answer", "I would rather not say"]).await;
     next_episode_works(&host, &folder).await;
 }
 

@@ -160,7 +160,7 @@ async fn what_breaks_the_canonical_abi_is_refused_at_load() {
             let loaded = host.environment(guest, &component(guest), ModelGrants::default()).await;
             let error = loaded.expect_err(guest).to_string();
             assert!(
-                error.starts_with(&format!("{guest}: refused, because `describe` did not answer: {label}")),
+                error.starts_with(&format!("{guest}: refused, because `describe` gave no usable answer: {label}")),
                 "{error}"
             );
             assert!(error.contains(says), "{guest}: {error}");

@@ -146,17 +146,17 @@ fn a_run_that_a_budget_stopped_is_taken_up_again() {
     let (code, spent, _) = limited("2000", &[]);
     assert_eq!(code, Some(6));
     // What was paid for counts, however often it is tried: nothing more is bought, and nothing recorded is given up.
-    let recorded = bench.count("SELECT sum(turns) FROM episodes WHERE run = (SELECT max(id) FROM runs)");
+    let turns = || bench.count("SELECT sum(turns) FROM episodes");
+    let before = turns();
     for _ in 0..3 {
         let (code, again, _) = limited("2000", &["--resume"]);
-        assert_eq!((code, again), (Some(6), spent));
+        assert_eq!((code, again, turns()), (Some(6), spent, before));
     }
     assert_eq!(bench.runs(), 2, "it went on, it did not begin anew");
     let mut resumed = bench.json(&[&run[..], &["--resume"]].concat());
     assert!(resumed["timing"]["spent"]["prompt_tokens"].as_u64().unwrap() > spent);
     resumed.as_object_mut().unwrap().remove("timing");
     assert_eq!(resumed, expected);
-    assert!(recorded > 0);
 
     // What judges and environments ask counts too.
     let (services, ranking) = (bench.guest("odd_services"), bench.guest("odd_ranking"));

@@ -32,8 +32,18 @@ fn files_that_are_no_plugin() {
     check(&bench, &["run", &bench.guest("reward_exact")], 3, &["is a reward, but an environment is needed"]);
     let guess = bench.guest("env_guess");
     check(&bench, &["run", &guess, "--reward", &guess], 3, &["is an environment, but a reward is needed"]);
-    check(&bench, &["run", &bench.guest("hostile_describe")], 3, &["`describe` did not answer", "limit(fuel)"]);
+    check(&bench, &["run", &bench.guest("hostile_describe")], 3, &["`describe` gave no usable answer", "limit(fuel)"]);
     check(&bench, &["run", &bench.guest("hostile_describe_trap")], 3, &["I would rather not say"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_not_read() {
+    let Some(bench) = Bench::new("what_is_no_file") else { return };
+    check(&bench, &["inspect", "/dev/zero"], 3, &["/dev/zero: not a regular file"]);
+    let pipe = bench.data.path().join("pipe.wasm").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    check(&bench, &["inspect", &pipe], 3, &["not a regular file"]);
 }
 
 #[test]

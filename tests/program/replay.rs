@@ -152,18 +152,50 @@ fn the_first_difference_is_named() {
             assert_eq!((&difference["turn"], &difference["what"]), (&turn.into(), &what.into()), "{path}: {found}");
         }
     }
+    // What the record says twice.
+    for (path, value, what) in [
+        ("policy.system_prompt", "'Be evil.'", "policy.system_prompt"),
+        ("policy.model.model", "'another'", "state_id"),
+        ("task.input", "'another'", "task_hash"),
+        ("environment.name", "'another'", "environment.name"),
+    ] {
+        let found = whole(&set(path, value));
+        assert_eq!(found["outcome"]["differs"]["what"], what, "{path}: {found}");
+    }
+    let found = whole(&format!("UPDATE episodes SET reward = 0.75 WHERE position = 1 AND run = {newest}"));
+    assert_eq!(found["outcome"]["differs"]["what"], "reward", "{found}");
+    for (path, value) in [("options_digest", digest.as_str()), ("seed", "1"), ("reward.name", "'another'")] {
+        let sql =
+            format!("UPDATE verdicts SET document = json_set(document, '$.{path}', {value}) WHERE run = {newest}");
+        assert_eq!(whole(&sql)["outcome"]["differs"]["what"], "question", "{path}");
+    }
     // A verdict, and a plugin that is gone.
-    let value = "UPDATE verdicts SET document = json_set(document, '$.verdict.scored.value', 0.125)";
+    let value = "UPDATE verdicts SET document = json_set(document, '$.verdict.scored.rationale', 'x')";
     let failing =
         format!("{value} WHERE json_extract(document, '$.verdict.scored.value') IS NOT NULL AND run = {newest}");
     let found = whole(&failing);
-    assert_eq!(found["outcome"]["differs"]["what"], "verdict.scored.value", "{found}");
+    assert_eq!(found["outcome"]["differs"]["what"], "verdict.scored.rationale", "{found}");
     let found = whole("UPDATE episodes SET document = json_set(document, '$.format', 1)");
     assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("kept less than a replay needs"), "{found}");
     let found = whole("UPDATE plugins SET bytes = x'00' WHERE world = 'environment'");
     assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("it is damaged"), "{found}");
     let found = whole("DELETE FROM plugins WHERE world = 'environment'");
     assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("is not kept here"), "{found}");
+}
+
+#[test]
+fn a_record_that_is_damaged_is_named_and_the_others_replay() {
+    let Some(bench) = Bench::new("a_record_that_is_damaged") else { return };
+    bench.json(&["run", &bench.guest("env_math"), "--episodes", "4"]);
+    tamper(&bench, "UPDATE episodes SET document = 'x' WHERE position = 1");
+    tamper(&bench, "DELETE FROM episodes WHERE position = 2");
+    let output = bench.run(&["replay", "--all"]);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("episodes    2 exact, 1 not replayed (2 turns)"), "{said}");
+    assert!(said.contains("its record is damaged") && said.contains("1 episodes of this run are not there"), "{said}");
+    let exported = bench.run(&["episodes", "export"]);
+    assert!(stderr(&exported).contains("other records are not concerned"), "{}", stderr(&exported));
 }
 
 #[test]

@@ -209,7 +209,7 @@ async fn a_full_disk_is_named_and_what_was_recorded_stays() {
         }
     };
     assert!(matches!(error, StoreError::Full(_)), "{error}");
-    assert!(error.to_string().contains("make room and run again"), "{error}");
+    assert!(error.to_string().contains("make room and go on"), "{error}");
     drop(store);
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episodes(&Filter::default()).unwrap().len() as u64, count);

@@ -30,12 +30,21 @@ pub(crate) fn has_key(folder: &Path) -> bool {
     folder.join(KEY).exists()
 }
 
+/// Makes a data folder that nobody else may read: prompts, answers and gold references lie in it.
+fn make(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 /// The compile cache with the host's key, which is made on first use.
 pub(crate) fn cache(folder: &Path) -> anyhow::Result<(PathBuf, CacheKey)> {
     let unusable = |error: std::io::Error| {
         StoreError::Other(format!("{}: {error}; choose another --data folder", folder.display()))
     };
-    std::fs::create_dir_all(folder).map_err(unusable)?;
+    make(folder).map_err(unusable)?;
     let path = folder.join(KEY);
     if !path.exists() {
         let mut key = [0; 32];

@@ -188,14 +188,17 @@ fn no_verdict() -> Outcome {
 struct Tally {
     exact: u64,
     exact_turns: u64,
+    /// The host stopped it before its first turn: there is nothing to compare.
+    not_begun: u64,
     differ: u64,
     not_replayed: u64,
 }
 
 impl Tally {
-    fn count(&mut self, outcome: &Outcome) {
+    fn count(&mut self, outcome: &Outcome, turns: usize) {
         match outcome {
             Outcome::Exact => self.exact += 1,
+            Outcome::ExactTurns(_) if turns == 0 => self.not_begun += 1,
             Outcome::ExactTurns(_) => self.exact_turns += 1,
             Outcome::Differs(_) => self.differ += 1,
             Outcome::NotReplayed(_) => self.not_replayed += 1,
@@ -203,7 +206,7 @@ impl Tally {
     }
 
     fn all(&self) -> u64 {
-        self.exact + self.exact_turns + self.differ + self.not_replayed
+        self.exact + self.exact_turns + self.not_begun + self.differ + self.not_replayed
     }
 
     fn clean(&self) -> bool {
@@ -224,6 +227,8 @@ struct Report {
     episodes: Tally,
     turns: u64,
     verdicts: Tally,
+    /// Episodes of a finished run that are not there any more.
+    missing: u64,
     /// By the host's word for it: endings that could not be replayed, because the host caused them.
     host_endings: BTreeMap<String, u64>,
     findings: Vec<Finding>,
@@ -231,8 +236,11 @@ struct Report {
 
 impl Report {
     fn take(&mut self, (episode, outcome, verdicts): Replayed) {
-        self.episodes.count(&outcome);
-        self.turns += episode.turns.len() as u64;
+        let turns = episode.turns.len();
+        self.episodes.count(&outcome, turns);
+        if !matches!(outcome, Outcome::NotReplayed(_)) {
+            self.turns += turns as u64;
+        }
         if let Outcome::ExactTurns(_) = &outcome {
             *self.host_endings.entry(episode.ending.label()).or_default() += 1;
         }
@@ -245,11 +253,11 @@ impl Report {
         };
         note(&episode.environment.name, &outcome);
         verdicts.iter().for_each(|(reward, outcome)| note(reward, outcome));
-        verdicts.iter().for_each(|(_, outcome)| self.verdicts.count(outcome));
+        verdicts.iter().for_each(|(_, outcome)| self.verdicts.count(outcome, turns));
     }
 
     fn exit(&self) -> Exit {
-        if self.episodes.clean() && self.verdicts.clean() { Exit::Ok } else { Exit::Differs }
+        if self.episodes.clean() && self.verdicts.clean() && self.missing == 0 { Exit::Ok } else { Exit::Differs }
     }
 }
 
@@ -286,6 +294,7 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
         Some(episode) => Stored::group_of(&reader, episode)?,
         None => Stored::new(&reader, &run)?,
     };
+    source.damaged = Some(Vec::new());
     let total = source.len() as u64;
     if total == 0 {
         return Err(UsageError(format!("{run} holds no episodes: nothing was recorded before it ended")).into());
@@ -310,6 +319,14 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
         count.set(report.episodes.all());
     }
     count.finish();
+    for (episode, why) in source.damaged.take().unwrap_or_default() {
+        let outcome = Outcome::NotReplayed(format!("its record is damaged: {why}"));
+        report.episodes.count(&outcome, 0);
+        report.findings.push(Finding { episode, plugin: "the store".into(), outcome });
+    }
+    if only.is_none() {
+        report.missing = missing(&reader, &run, &report)?;
+    }
     report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
     if common.json {
         let document = serde_json::json!({ "format": 1, "run": run, "report": report });
@@ -318,6 +335,14 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
         text(&run, only.as_ref(), &report)?;
     }
     Ok(report.exit())
+}
+
+/// How many episodes a run that came to its end should have, and has not.
+fn missing(reader: &Reader, run: &str, report: &Report) -> Result<u64, StoreError> {
+    let row = reader.runs(None)?.into_iter().find(|row| row.id == run);
+    let whole = row.filter(|row| row.summary.as_ref().is_some_and(|summary| summary["stopped"].is_null()));
+    let planned = whole.and_then(|row| row.config["plan"]["episodes"].as_u64()).unwrap_or(0);
+    Ok(planned.saturating_sub(report.episodes.all()))
 }
 
 /// The next group with its plugins.
@@ -343,6 +368,7 @@ fn text(run: &str, only: Option<&Episode>, report: &Report) -> anyhow::Result<()
         let counts = [
             (tally.exact, "exact"),
             (tally.exact_turns, "exact up to an ending that the host caused"),
+            (tally.not_begun, "stopped before there was anything to compare"),
             (tally.differ, "differ"),
             (tally.not_replayed, "not replayed"),
         ];
@@ -353,6 +379,9 @@ fn text(run: &str, only: Option<&Episode>, report: &Report) -> anyhow::Result<()
     writeln!(out, "{}{} ({} turns)", row("episodes"), tally(&report.episodes), report.turns)?;
     for (ending, count) in &report.host_endings {
         writeln!(out, "{}{count} x {}", row(""), escaped(ending, 200))?;
+    }
+    if report.missing > 0 {
+        writeln!(out, "\x1b[31mmissing\x1b[0m     {} episodes of this run are not there any more", report.missing)?;
     }
     writeln!(out, "{}{}", row("verdicts"), tally(&report.verdicts))?;
     for Finding { episode, plugin, outcome } in report.findings.iter().take(SHOWN) {

@@ -12,13 +12,15 @@ pub(crate) struct Stored<'a> {
     run: String,
     ids: VecDeque<String>,
     next: Option<Episode>,
+    /// Records that cannot be read, with why, where they are to be told and not to end everything.
+    pub(crate) damaged: Option<Vec<(String, String)>>,
 }
 
 impl<'a> Stored<'a> {
     pub(crate) fn new(reader: &'a Reader, run: &str) -> Result<Self, StoreError> {
         let rows = reader.episodes(&Filter { run: Some(run.to_owned()), limit: None })?;
         let ids = rows.into_iter().map(|row| row.id).collect();
-        Ok(Self { reader, run: run.to_owned(), ids, next: None })
+        Ok(Self { reader, run: run.to_owned(), ids, next: None, damaged: None })
     }
 
     /// The group of one episode: all of it where a verdict is about the group, else the episode alone.
@@ -52,8 +54,12 @@ impl<'a> Stored<'a> {
 
     fn read(&mut self) -> Result<Option<Episode>, StoreError> {
         while let Some(id) = self.ids.pop_front() {
-            if let Some(episode) = self.reader.episode(&format!("{}/{id}", self.run))? {
-                return Ok(Some(episode));
+            let name = format!("{}/{id}", self.run);
+            match (self.reader.episode(&name), &mut self.damaged) {
+                (Ok(Some(episode)), _) => return Ok(Some(episode)),
+                (Ok(None), _) => {}
+                (Err(StoreError::Damaged(_, _, why)), Some(damaged)) => damaged.push((name, why)),
+                (Err(error), _) => return Err(error),
             }
         }
         Ok(None)

@@ -411,7 +411,7 @@ pub struct RunRecord {
 pub enum StoreError {
     /// The disk is full.
     #[error(
-        "{0}: no room left: the disk is full, or --store-limit is reached; make room and run again, what was recorded before is safe"
+        "{0}: no room left: the disk is full, or --store-limit is reached; make room and go on (a run: with --resume), what was recorded before is safe"
     )]
     Full(String),
     /// Another process holds the database.
@@ -420,6 +420,11 @@ pub enum StoreError {
     /// The file is not a database, or a damaged one.
     #[error("{0}: not a usable database ({1}); move the file away, or use another --data folder")]
     Corrupt(String, String),
+    /// One record cannot be read.
+    #[error(
+        "{0}: {1} is damaged ({2}); other records are not concerned, `clawhost replay --all` names every one that is"
+    )]
+    Damaged(String, String, String),
     /// It was written by a newer version.
     #[error(
         "{0}: written by a newer clawhost (schema {1}, this one knows {2}); use that version, or another --data folder"

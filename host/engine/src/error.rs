@@ -161,7 +161,7 @@ pub enum EngineError {
         message: String,
     },
     /// A call that every plugin must answer failed.
-    #[error("{name}: refused, because `{export}` did not answer: {failure}")]
+    #[error("{name}: refused, because `{export}` gave no usable answer: {failure}")]
     NoAnswer {
         /// Which call.
         export: &'static str,

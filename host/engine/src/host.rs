@@ -13,6 +13,7 @@ use crate::{EngineError, EnvironmentPlugin, ModelGrants, ReflectorPlugin, Reward
 use clawhost_bindings::environment::clawhost::{kv, llm, log};
 use clawhost_bindings::observer::clawhost::episode::view;
 use clawhost_core::{Digest, Limits};
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -137,13 +138,23 @@ impl Host {
     pub fn read(&self, path: &Path) -> Result<Vec<u8>, EngineError> {
         let name = path.display().to_string();
         let fail = |error: std::io::Error| EngineError::Read { path: name.clone(), reason: error.to_string() };
-        let size = std::fs::metadata(path).map_err(fail)?.len();
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let metadata = std::fs::metadata(path).map_err(fail)?;
+        if !metadata.is_file() {
+            return Err(EngineError::Read { path: name.clone(), reason: "not a regular file".into() });
+        }
+        let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         let limit = self.0.limits.interpreter_component_bytes;
         if size > limit {
             return Err(EngineError::TooLarge { name, size, limit });
         }
-        std::fs::read(path).map_err(fail)
+        // A file may grow while it is read: one byte over the limit is enough to know.
+        let mut bytes = Vec::with_capacity(size);
+        let file = std::fs::File::open(path).map_err(fail)?;
+        std::io::Read::take(file, limit as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
+        if bytes.len() > limit {
+            return Err(EngineError::TooLarge { name, size: bytes.len(), limit });
+        }
+        Ok(bytes)
     }
 
     /// Reads what a component says about itself, without compiling it.

@@ -54,6 +54,8 @@ fn permission(import: &str) -> Permission {
         "clawhost:episode/view" => ("read the episodes it is asked about", None),
         _ if name.starts_with("wasi:clocks/") => ("read a virtual clock", None),
         _ if name.starts_with("wasi:random/") => ("draw numbers from the episode's seed", None),
+        "wasi:cli/stdin" | "wasi:cli/terminal-stdin" => ("nothing: its input is empty", None),
+        "wasi:cli/exit" => ("end its own episode, as a failure", None),
         _ if name.starts_with("wasi:cli/std") => ("print into the log, within its quota", None),
         _ if name.starts_with("wasi:filesystem/") => ("nothing: there are no files", None),
         _ if name.starts_with("wasi:sockets/") => ("nothing: there is no network", None),

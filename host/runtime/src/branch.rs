@@ -49,6 +49,7 @@ pub(crate) async fn trunk(
     let ended = stage.go_on(&mut scene, &assignment, at).await;
     let played = scene.recording.turns.len();
     let keep = match ended {
+        Some(Ending::Failed(failure)) if played == 0 => return Err(words(failure)),
         None => played,
         // What the environment cannot take may be what one member does and another does not.
         Some(Ending::Failed(failure)) if !by_host(&failure) => played,

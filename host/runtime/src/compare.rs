@@ -30,7 +30,7 @@ const OF_TURN: [&str; 9] =
     ["observation", "request", "action", "finish", "host_calls", "tool_results", "signals", "fuel", "extra"];
 
 /// Fields of an episode that are settled before its first turn.
-const BEFORE_TURNS: [&str; 2] = ["system_hint", "tools"];
+const BEFORE_TURNS: [&str; 4] = ["environment", "system_hint", "tools", "policy"];
 
 /// Fields that are settled when it is over.
 const AFTER_TURNS: [&str; 5] = ["ending", "signals", "artefacts", "log", "journal"];

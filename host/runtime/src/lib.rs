@@ -61,7 +61,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The operator stopped it before anything was played.
-    #[error("stopped before the first episode")]
+    #[error("stopped before the first episode; nothing was recorded, so run it again without --resume")]
     Cancelled,
     /// A part of the host died.
     #[error("a task of the host stopped unexpectedly: {0}")]

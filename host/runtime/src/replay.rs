@@ -12,8 +12,8 @@ use crate::policy::ChatPolicy;
 use crate::run::Cancel;
 use crate::score::group_digest;
 use clawhost_core::{
-    Answers, BranchWay, Clock, Context, Ending, Environment, Episode, Failure, FailureKind, REPLAYABLE_FORMAT, Reward,
-    RewardRecord, RewardScope, Verdict, code,
+    Answers, BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, REPLAYABLE_FORMAT,
+    Reward, RewardRecord, RewardScope, Verdict, code, derive_seed, effective_reward,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -63,6 +63,9 @@ pub async fn replay_episode(
     }
     // What the host cut short may come further now: it is replayed as far as it came then.
     let policy = ChatPolicy::replaying(recorded, caused_by_host(&recorded.ending).is_none());
+    if let Some(difference) = out_of_step(recorded, &policy) {
+        return Outcome::Differs(difference);
+    }
     let cancel = Cancel::default();
     let stage = Stage { environment, policy: &policy, clock, cancel: &cancel };
     let assignment = Assignment {
@@ -88,6 +91,26 @@ pub async fn replay_episode(
     judge(recorded, &replayed.episode)
 }
 
+/// What a record says twice, and not alike.
+fn out_of_step(recorded: &Episode, policy: &ChatPolicy) -> Option<Difference> {
+    let differs = |what: &str, recorded: String, replayed: String| {
+        Some(Difference { turn: None, what: what.into(), recorded, replayed })
+    };
+    let (task, state) = (recorded.task.digest(), policy.state_id());
+    if recorded.task_hash != task {
+        return differs("task_hash", recorded.task_hash.to_string(), task.to_string());
+    }
+    if recorded.state_id != state {
+        // Model, prompt or sampling are not those that acted.
+        return differs("state_id", recorded.state_id.to_string(), state.to_string());
+    }
+    let reward = effective_reward(&recorded.verdicts);
+    if recorded.reward != reward {
+        return differs("reward", format!("{:?}", recorded.reward), format!("{reward:?}"));
+    }
+    None
+}
+
 /// Up to where the episode is played to its end: the beginning, or where it branched off. An ending: it came no further.
 async fn play_again(
     stage: Stage<'_>,
@@ -97,6 +120,8 @@ async fn play_again(
     let mut scene = stage.begin(assignment).await?;
     let Some(branch) = &recorded.branch else { return Ok((scene, None)) };
     if let Some(ending) = stage.go_on(&mut scene, assignment, branch.at).await {
+        // It never came to its own seed, which is the record's all the same.
+        scene.conversation.record.seed = recorded.policy.seed;
         return Ok((scene, Some(ending)));
     }
     let Scene { mut live, opening, recording, .. } = scene;
@@ -147,6 +172,16 @@ pub async fn replay_verdicts(reward: &dyn Reward, records: &[&RewardRecord], gro
     }
     if reward.description().scope == RewardScope::Group && first.group_digest != Some(group_digest(group)) {
         return all(Outcome::NotReplayed("the group that it judged is not here any more".into()));
+    }
+    let asked = (
+        reward.identity().clone(),
+        Digest::of_json(&serde_json::json!(first.options)),
+        group.first().map_or(0, |episode| derive_seed(episode.seed, "reward", episode.index)),
+    );
+    let told = (first.reward.clone(), first.options_digest, first.seed);
+    if asked != told {
+        let (recorded, replayed) = (format!("{told:?}"), format!("{asked:?}"));
+        return all(Outcome::Differs(Difference { turn: None, what: "question".into(), recorded, replayed }));
     }
     let context = Context { seed: first.seed, options: first.options.clone() };
     let scoring = reward.score_again(&context, group, first.journal.clone().into()).await;

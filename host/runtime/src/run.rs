@@ -185,7 +185,8 @@ pub async fn resume_run(
             .all(|index| kept.get(&index).is_some_and(|one| !one.cancelled && !one.out_of_budget))
     };
     let again: BTreeSet<u64> = groups.into_iter().filter(|group| !whole(*group)).collect();
-    let replaced = kept.values().filter(|one| again.contains(&one.group)).map(|one| one.index).collect();
+    let replaced =
+        kept.iter().filter(|(_, one)| again.contains(&one.group)).map(|(index, one)| (*index, one.clone())).collect();
     kept.retain(|_, one| !again.contains(&one.group));
     shared.ports.store.resume_run(&shared.run).await?;
     play_rest(&shared, Earlier { kept, replaced }, cancel, observer).await
@@ -197,7 +198,7 @@ struct Earlier {
     /// Episodes of whole groups.
     kept: BTreeMap<u64, EpisodeSummary>,
     /// Positions of episodes that were cut short: they stand until others take their places.
-    replaced: BTreeSet<u64>,
+    replaced: BTreeMap<u64, EpisodeSummary>,
 }
 
 /// Names everything that decides what the episodes of a run are: a run may be taken up again by whoever gives its digest.
@@ -365,7 +366,7 @@ async fn conduct(
         }
         if writing.is_none() && !ready.is_empty() {
             let mut batch = std::mem::take(&mut ready);
-            batch.iter_mut().for_each(|recorded| recorded.again = replaced.contains(&recorded.episode.index));
+            batch.iter_mut().for_each(|recorded| recorded.again = replaced.contains_key(&recorded.episode.index));
             let (run, spent) = (shared.run.clone(), shared.ports.meter.spent());
             let indices: Vec<u64> = batch.iter().map(|recorded| recorded.episode.index).collect();
             let store = shared.ports.store.clone();
@@ -394,14 +395,18 @@ async fn conduct(
                 let mut next = first;
                 open = next.is_some();
                 while let Some(group) = next {
-                    for Recorded { episode, .. } in &group {
-                        let summary = EpisodeSummary::of(episode);
+                    let sums: Vec<EpisodeSummary> = group.iter().map(|one| EpisodeSummary::of(&one.episode)).collect();
+                    let cut_short = sums.iter().any(|one| one.cancelled || one.out_of_budget);
+                    // Cut short once more, it is no better than what stands: that stays.
+                    let stays = cut_short && sums.iter().all(|one| replaced.contains_key(&one.index));
+                    for summary in sums {
                         if summary.out_of_budget && progress.stopped.is_none() {
                             progress.stopped = Some(StopReason::ModelBudget);
                         }
+                        let summary = replaced.get(&summary.index).filter(|_| stays).cloned().unwrap_or(summary);
                         progress.summaries.insert(summary.index, summary);
                     }
-                    ready.extend(group);
+                    ready.extend(group.into_iter().filter(|_| !stays));
                     next = if ready.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
                 progress.count();

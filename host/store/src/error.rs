@@ -18,5 +18,5 @@ pub(crate) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
 
 /// A document that cannot be read back.
 pub(crate) fn document(path: &Path, what: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Corrupt(path.display().to_string(), format!("{what}: {error}"))
+    StoreError::Damaged(path.display().to_string(), what.to_owned(), error.to_string())
 }
