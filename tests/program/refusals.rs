@@ -42,7 +42,7 @@ fn what_is_no_file_is_not_read() {
     let Some(bench) = Bench::new("what_is_no_file") else { return };
     check(&bench, &["inspect", "/dev/zero"], 3, &["/dev/zero: not a regular file"]);
     let pipe = bench.data.path().join("pipe.wasm").display().to_string();
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     check(&bench, &["inspect", &pipe], 3, &["not a regular file"]);
 }
 

@@ -458,7 +458,7 @@ impl EpisodeStore for Memory {
         Ok(())
     }
 
-    async fn finish_run(&self, _: &RunId, summary: &serde_json::Value) -> Result<(), StoreError> {
+    async fn finish_run(&self, _: &RunId, summary: &serde_json::Value, _: Usage) -> Result<(), StoreError> {
         *self.finished.lock().unwrap() = Some(summary.clone());
         Ok(())
     }

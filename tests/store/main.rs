@@ -43,10 +43,14 @@ fn run(id: &str) -> RunRecord {
     RunRecord { id: RunId(id.into()), state_id, config: serde_json::json!({"seed": 7}), digest, created_at: 1 }
 }
 
+fn cost() -> Usage {
+    Usage { prompt_tokens: 7, ..Usage::default() }
+}
+
 /// Puts episodes of one run into a store; its models have cost 7 tokens.
 async fn put(store: &Store, recorded: Vec<Recorded>) -> Result<(), StoreError> {
     let run = recorded.first().map_or(RunId("run-a".into()), |first| first.episode.run.clone());
-    store.append(&run, recorded, Usage { prompt_tokens: 7, ..Usage::default() }).await
+    store.append(&run, recorded, cost()).await
 }
 
 async fn filled(folder: &Path, run_id: &str, count: u64) -> Store {
@@ -60,7 +64,7 @@ async fn filled(folder: &Path, run_id: &str, count: u64) -> Store {
 async fn what_was_appended_reads_back_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
-    store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0})).await.unwrap();
+    store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0}), cost()).await.unwrap();
     let reader = Reader::open(folder.path()).unwrap();
     for index in 0..4 {
         let read = reader.episode(&format!("run-a/ep-{index:04}")).unwrap().unwrap();
@@ -82,7 +86,7 @@ async fn notes_are_merged_in_the_order_of_the_plan_whoever_ran_first() {
     put(&store, later).await.unwrap();
     let earlier = vec![noting("run-a", 1, "kept", Some("first")), noting("run-a", 2, "gone", Some("second"))];
     put(&store, earlier).await.unwrap();
-    let finish = async || store.finish_run(&RunId("run-a".into()), &serde_json::json!({})).await.unwrap();
+    let finish = async || store.finish_run(&RunId("run-a".into()), &serde_json::json!({}), cost()).await.unwrap();
     finish().await;
     let notes = || Reader::open(folder.path()).unwrap().notes("run-a").unwrap();
     assert_eq!(notes(), [("kept".to_owned(), b"third".to_vec())]);
@@ -104,12 +108,13 @@ async fn a_run_that_did_not_end_is_found_by_its_digest_and_taken_up_again() {
         found.into_iter().map(|(run, spent)| (run, spent.prompt_tokens)).collect::<Vec<_>>()
     };
     let [a, b] = [("run-a".to_owned(), 7), ("run-b".to_owned(), 0)];
-    assert_eq!(unfinished(b"configuration"), [b.clone(), a.clone()], "newest first, with what they cost");
+    assert_eq!(unfinished(b"configuration"), [b, a.clone()], "newest first, with what they cost");
+    let b = ("run-b".to_owned(), 7);
     assert!(unfinished(b"another").is_empty());
-    let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary).await.unwrap();
+    let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary, cost()).await.unwrap();
     finish("run-a", serde_json::json!({"stopped": null})).await;
     finish("run-b", serde_json::json!({"stopped": "cancelled"})).await;
-    assert_eq!(unfinished(b"configuration"), [b.clone()], "one that was stopped did not end");
+    assert_eq!(unfinished(b"configuration"), std::slice::from_ref(&b), "one that was stopped did not end");
     store.resume_run(&RunId("run-a".into())).await.unwrap();
     assert_eq!(unfinished(b"configuration"), [b, a]);
     // What was cut short stands until another takes its place, verdicts and all, in one transaction.

@@ -340,8 +340,10 @@ async fn replay(common: &Common, options: &args::Replay) -> anyhow::Result<Exit>
 /// How many episodes a run that came to its end should have, and has not.
 fn missing(reader: &Reader, run: &str, report: &Report) -> Result<u64, StoreError> {
     let row = reader.runs(None)?.into_iter().find(|row| row.id == run);
-    let whole = row.filter(|row| row.summary.as_ref().is_some_and(|summary| summary["stopped"].is_null()));
-    let planned = whole.and_then(|row| row.config["plan"]["episodes"].as_u64()).unwrap_or(0);
+    let whole = row.filter(|row| {
+        row.summary.as_ref().is_some_and(|summary| summary.get("stopped").is_none_or(serde_json::Value::is_null))
+    });
+    let planned = whole.and_then(|row| row.config.pointer("/plan/episodes")?.as_u64()).unwrap_or(0);
     Ok(planned.saturating_sub(report.episodes.all()))
 }
 

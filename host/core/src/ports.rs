@@ -480,7 +480,7 @@ pub trait EpisodeStore: Send + Sync {
     /// takes the place of a failed verdict is counted as that was, and the episode's reward is worked out anew, whoever
     /// else has written meanwhile.
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError>;
-    /// Ends a run with its summary. The notes of its episodes are merged in the order of the plan: the last writer wins,
+    /// Ends a run with its summary and what its models have cost. The notes of its episodes are merged in the order of the plan: the last writer wins,
     /// whoever ran first.
-    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value) -> Result<(), StoreError>;
+    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError>;
 }

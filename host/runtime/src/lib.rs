@@ -61,7 +61,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The operator stopped it before anything was played.
-    #[error("stopped before the first episode; nothing was recorded, so run it again without --resume")]
+    #[error("stopped before anything was played; the same command begins again")]
     Cancelled,
     /// A part of the host died.
     #[error("a task of the host stopped unexpectedly: {0}")]

@@ -258,7 +258,7 @@ async fn play_rest(
     let (summaries, stopped) = conduct(shared, earlier, cancel, observer).await?;
     let split = shared.split.clone();
     let report = RunReport::new(shared.state_id, split, summaries, stopped, range(&shared.ports.rewards));
-    shared.ports.store.finish_run(&shared.run, &report.summary()).await?;
+    shared.ports.store.finish_run(&shared.run, &report.summary(), shared.ports.meter.spent()).await?;
     Ok(report)
 }
 

@@ -37,7 +37,7 @@ enum Write {
     Append { run: RunId, rows: Vec<Row>, spent: String },
     Resume(RunId),
     Judge(Vec<Judged>),
-    Finish { run: RunId, summary: String },
+    Finish { run: RunId, summary: String, spent: String },
     Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
 }
 
@@ -154,8 +154,9 @@ impl EpisodeStore for Store {
         self.write(Write::Judge(judged)).await
     }
 
-    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value) -> Result<(), StoreError> {
-        self.write(Write::Finish { run: run.clone(), summary: summary.to_string() }).await
+    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError> {
+        let (summary, spent) = (summary.to_string(), serde_json::json!(spent).to_string());
+        self.write(Write::Finish { run: run.clone(), summary, spent }).await
     }
 }
 
@@ -242,8 +243,10 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                 judge(transaction, judged)?;
             }
         }
-        Write::Finish { run, summary } => {
-            transaction.prepare_cached("UPDATE runs SET summary = ? WHERE id = ?")?.execute(params![summary, run.0])?;
+        Write::Finish { run, summary, spent } => {
+            transaction
+                .prepare_cached("UPDATE runs SET summary = ?, spent = ? WHERE id = ?")?
+                .execute(params![summary, spent, run.0])?;
             // The last writer of a key, in the order of the plan; one that deleted it leaves none. The notes of the episodes
             // stay: a run that is taken up again merges anew.
             transaction.prepare_cached("DELETE FROM notes WHERE run = ?")?.execute(params![run.0])?;
