@@ -134,7 +134,7 @@ fn what_was_played_can_be_listed_shown_and_exported() {
     assert!(!shown.contains('\u{1b}'), "no colours where there is no terminal");
     let episode = bench.json(&["episodes", "show", id]);
     assert_eq!(episode["id"], id);
-    assert_eq!(episode["format"], 1);
+    assert_eq!(episode["format"], 2);
 
     let file = bench.data.path().join("out.jsonl");
     assert!(bench.run(&["episodes", "export", "--output", &file.display().to_string()]).status.success());
