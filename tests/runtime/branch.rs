@@ -113,3 +113,42 @@ async fn episodes_of_a_native_environment_replay_too() {
         }
     }
 }
+
+/// Has no room for an instance, or none after so many steps.
+struct Crowded(Counting);
+
+#[async_trait]
+impl Environment for Crowded {
+    fn identity(&self) -> &PluginIdentity {
+        self.0.identity()
+    }
+
+    fn description(&self) -> &EnvironmentDescription {
+        self.0.description()
+    }
+
+    async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        self.0.tasks(context, split, offset, limit).await
+    }
+
+    async fn start(&self, _: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
+        Err(Failure::new(FailureKind::Host, code::HOST_MEMORY, "the host's guest memory is used up"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_that_this_host_cuts_short_says_nothing_about_the_record() {
+    let (_, store) = run(Arc::new(Counting::default()), plan(1)).await;
+    let whole = store.episodes().remove(0);
+    // As it would be if its operator had stopped it after the second turn.
+    let mut stopped = (*whole).clone();
+    stopped.closing = stopped.turns.pop().unwrap().observation;
+    let cancelled = Failure::new(FailureKind::Cancelled, code::CANCELLED, "stopped by the operator");
+    stopped.ending = clawhost_core::Ending::Failed(cancelled);
+    for recorded in [&*whole, &stopped] {
+        let crowded = replay_episode(&Crowded(Counting::default()), recorded, 1 << 20, &Still).await;
+        assert!(matches!(&crowded, Outcome::NotReplayed(why) if why.contains("used up")), "{crowded:?}");
+    }
+    let exact = replay_episode(&Counting::default(), &stopped, 1 << 20, &Still).await;
+    assert!(matches!(&exact, Outcome::ExactTurns(_)), "{exact:?}");
+}

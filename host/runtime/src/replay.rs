@@ -142,8 +142,9 @@ fn judge(recorded: &Episode, replayed: &Episode) -> Outcome {
         difference.replayed = format!("{}, {}", difference.replayed, replayed.ending);
     }
     match (difference, host, caused_by_host(&replayed.ending)) {
-        // It ended for want of something that the record had: what came before is as it was, or was not reached.
-        (Some(difference), None, Some(now)) if cut_short(&difference, replayed) && !is_end_of_record(now) => {
+        // It ended for want of something that the record had: what came before is as it was, or was not reached. That says
+        // nothing about a record that the host had cut short either.
+        (Some(difference), _, Some(now)) if cut_short(&difference, replayed) && !is_end_of_record(now) => {
             Outcome::NotReplayed(now.to_string())
         }
         (Some(difference), ..) => Outcome::Differs(difference),
