@@ -176,6 +176,35 @@ async fn answers_come_from_the_record_as_far_as_it_goes_and_nothing_else_is_aske
     assert_eq!(asked(), 4, "nobody was asked");
 }
 
+/// A model whose budget is spent.
+struct Spent;
+
+#[async_trait::async_trait]
+impl clawhost_core::Llm for Spent {
+    fn identity(&self) -> clawhost_core::LlmIdentity {
+        Judge::default().identity()
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        Err(ModelError::Budget("9 of 9 tokens".into()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_whose_model_is_out_of_budget_has_failed_for_want_of_it() {
+    let Some(folder) = guests::folder_or_skip("an_environment_whose_model_is_out_of_budget") else { return };
+    let host = host(Allocation::Pooled);
+    let mut grants = ModelGrants::default();
+    grants.models.insert("judge".into(), std::sync::Arc::new(Spent));
+    let bytes = guests::bytes(&folder, "odd_services");
+    let plugin = host.environment("odd_services", &bytes, grants).await.unwrap();
+    let (mut live, _) = plugin.start(params(&plugin, 1).await).await.unwrap();
+    let action = Message::text(Role::Assistant, Origin::Policy, "a");
+    // It would have gone on with the refusal as an answer: then the budget would have changed a result.
+    let failure = live.step(&action, &[]).await.unwrap_err();
+    assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Llm, code::BUDGET), "{failure}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_is_none_is_refused() {
     let Some(folder) = guests::folder_or_skip("a_snapshot_that_is_none") else { return };

@@ -193,13 +193,18 @@ async fn a_busy_guest_does_not_hold_up_its_neighbours() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_for_others_to_compute_does_not_run_out_of_time() {
     let Some(folder) = folder("who_waits_for_others") else { return };
-    // Each needs a fraction of a second of computing, all of them together many seconds; the deadline is four seconds.
-    let step = clawhost_core::CallLimits { deadline_ms: 4000, ..Limits::default().step };
-    let host = host(Limits { step, live_instances: 64, ..Limits::default() }, Allocation::Pooled);
-    let loops: Vec<_> = (0..40)
-        .map(|_| {
-            let (host, folder) = (host.clone(), folder.clone());
-            tokio::spawn(async move { one_step(&host, &folder, "hostile_loop", ModelGrants::default()).await })
+    // Each needs a tenth of a second of computing, all of them together many seconds; the deadline is one second.
+    let step = clawhost_core::CallLimits { deadline_ms: 1000, ..Limits::default().step };
+    let host = host(Limits { step, live_instances: 128, ..Limits::default() }, Allocation::Pooled);
+    let bytes = guests::bytes(&folder, "hostile_loop");
+    let plugin = Arc::new(host.environment("hostile_loop", &bytes, ModelGrants::default()).await.unwrap());
+    let loops: Vec<_> = (0..100)
+        .map(|seed| {
+            let plugin = plugin.clone();
+            tokio::spawn(async move {
+                let (mut live, _) = plugin.start(params(seed)).await.unwrap();
+                live.step(&action("on"), &[]).await
+            })
         })
         .collect();
     for one in loops {
