@@ -15,6 +15,7 @@ mod limits;
 mod message;
 mod plugin;
 mod ports;
+mod rules;
 mod safe_text;
 mod seeds;
 mod snapshot;
@@ -38,6 +39,7 @@ pub use ports::{
     RewardDescription, RewardScope, RewardSource, RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
 };
 pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
+pub use rules::{Condition, Facts, Rule, conditions, rule};
 pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
 pub use snapshot::{HostState, LogState, Snapshot};

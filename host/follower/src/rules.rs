@@ -1,32 +1,9 @@
 //! Rules: `when FACT is VALUE and ...: answer TEXT | call TOOL {...}`, and the facts they speak about.
 
 use crate::Deed;
-use clawhost_core::{Message, Role};
-use std::collections::BTreeMap;
+use clawhost_core::{Facts, Message, Role, rule};
 
-struct Rule<'a> {
-    conditions: Vec<(String, String)>,
-    deed: &'a str,
-}
-
-/// One line as a rule, if it is one.
-fn rule(line: &str) -> Option<Rule<'_>> {
-    let line = line.trim().trim_start_matches("- ");
-    let (head, deed) = line.split_once(": ")?;
-    let conditions = if head.eq_ignore_ascii_case("always") {
-        Vec::new()
-    } else {
-        let lower = head.to_lowercase();
-        let conditions = lower.strip_prefix("when ")?.split(" and ").map(|condition| {
-            let (fact, value) = condition.split_once(" is ")?;
-            Some((fact.trim().to_owned(), value.trim().to_owned()))
-        });
-        conditions.collect::<Option<Vec<_>>>()?
-    };
-    Some(Rule { conditions, deed: deed.trim() })
-}
-
-fn deed(text: &str, facts: &BTreeMap<String, String>) -> Option<Deed> {
+fn deed(text: &str, facts: &Facts) -> Option<Deed> {
     if let Some(answer) = text.strip_prefix("answer ") {
         return Some(Deed::Answer(filled(answer.trim(), facts, str::to_owned)));
     }
@@ -41,7 +18,7 @@ fn deed(text: &str, facts: &BTreeMap<String, String>) -> Option<Deed> {
 }
 
 /// A text with every `<FACT>` that is known replaced by its value; others stay as they are.
-fn filled(text: &str, facts: &BTreeMap<String, String>, show: impl Fn(&str) -> String) -> String {
+fn filled(text: &str, facts: &Facts, show: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('<') {
@@ -62,19 +39,13 @@ fn filled(text: &str, facts: &BTreeMap<String, String>, show: impl Fn(&str) -> S
     out
 }
 
-/// Facts in what the follower was shown: lines `FACT: VALUE`, the latest value of each.
-fn facts(messages: &[Message]) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
-    for message in messages.iter().filter(|message| message.role != Role::Assistant) {
-        for line in message.plain_text().lines() {
-            if rule(line).is_some() {
-                continue;
-            }
-            if let Some((fact, value)) = line.trim().trim_start_matches("- ").split_once(": ") {
-                facts.insert(fact.trim().to_lowercase(), value.trim().to_owned());
-            }
-        }
-    }
+/// Facts in what the follower was shown.
+fn facts(messages: &[Message]) -> Facts {
+    let mut facts = Facts::default();
+    messages
+        .iter()
+        .filter(|message| message.role != Role::Assistant)
+        .for_each(|message| facts.read(&message.plain_text()));
     facts
 }
 
@@ -85,12 +56,8 @@ pub(crate) fn apply(messages: &[Message]) -> Option<Deed> {
     for message in messages.iter().filter(|message| message.role != Role::Assistant) {
         let text = message.plain_text();
         for rule in text.lines().filter_map(rule) {
-            let holds = rule
-                .conditions
-                .iter()
-                .all(|(fact, value)| facts.get(fact).is_some_and(|known| known.to_lowercase() == *value));
             let specific = rule.conditions.len();
-            if holds
+            if rule.conditions.iter().all(|condition| facts.hold(condition))
                 && best.as_ref().is_none_or(|(known, _)| specific >= *known)
                 && let Some(deed) = deed(rule.deed, &facts)
             {

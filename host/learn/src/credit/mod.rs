@@ -1,0 +1,1 @@
+//! Credit: what an entry is worth, measured inside groups.

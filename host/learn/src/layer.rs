@@ -1,0 +1,60 @@
+//! What a layer is.
+
+use crate::{Batch, LearnError};
+use clawhost_core::Digest;
+use std::collections::BTreeMap;
+
+/// What a forward pass found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Forward {
+    /// Numbers for people, by name.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Step {
+    /// Whether anything changed.
+    pub updates: u64,
+    /// Numbers for people, by name.
+    pub metrics: BTreeMap<String, f64>,
+    /// What happened, in words.
+    pub events: Vec<String>,
+}
+
+/// Something that learns. A batch is accumulated first ([`Layer::forward_backward`], which changes nothing that acts), then
+/// applied ([`Layer::optim_step`]); between the two it can be dropped.
+pub trait Layer: Send {
+    /// Its name in reports.
+    fn name(&self) -> &str;
+
+    /// Accumulates what a batch teaches. [`Layer::digest`] stays as it was.
+    ///
+    /// # Errors
+    /// It cannot; the layer is cleared and left out of the step.
+    fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError>;
+
+    /// Applies what was accumulated. Without anything it does nothing.
+    ///
+    /// # Errors
+    /// It cannot; every layer is restored.
+    fn optim_step(&mut self) -> Result<Step, LearnError>;
+
+    /// Everything that [`Layer::restore`] brings back, without what is accumulated.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    fn snapshot(&self) -> Result<Vec<u8>, LearnError>;
+
+    /// Becomes what a snapshot holds, and forgets what is accumulated.
+    ///
+    /// # Errors
+    /// These bytes are no snapshot of this layer.
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError>;
+
+    /// Forgets what is accumulated.
+    fn clear_pending(&mut self);
+
+    /// Names everything that [`Layer::restore`] brings back.
+    fn digest(&self) -> Digest;
+}

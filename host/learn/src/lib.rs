@@ -1,0 +1,24 @@
+//! Learning from episodes (floor 1): layers and their transaction, the playbook, credit, and the gate.
+//!
+//! The loop hands one [`Batch`] of scored groups to every [`Layer`] and applies all updates or none ([`learn`]). The harness
+//! layer keeps a playbook of lessons. What a lesson is worth is *measured*: inside a group of episodes with equal
+//! task and seed half of the members see it, and [`credit`] compares them. What credit admits goes into a candidate, and
+//! the gate lets a candidate through when it does better than what is deployed, on tasks that taught nothing.
+//!
+//! Invariants: pure arithmetic on plain numbers. No clock, no file, no thread, no tensor. Equal inputs, equal bytes. A failed or
+//! unscored episode is no number and never reaches an estimate.
+
+mod batch;
+pub mod credit;
+mod entry;
+mod error;
+mod layer;
+mod lesson;
+mod transaction;
+
+pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
+pub use entry::{Entry, EntryId, Status};
+pub use error::LearnError;
+pub use layer::{Forward, Layer, Step};
+pub use lesson::{Lesson, Skill};
+pub use transaction::{Applied, LayerOutcome, learn};
