@@ -191,7 +191,9 @@ impl<R: Reflector> reflector_wit::Guest for ReflectorGuest<R> {
         group: view::Group,
     ) -> Result<Vec<reflector_wit::Proposal>, reflector_wit::ReflectError> {
         install_panic_hook();
-        R::reflect(&read_group(&group), &playbook, &context)
-            .map_err(|error| reflector_wit::ReflectError::Other(error.into_message()))
+        R::reflect(&read_group(&group), &playbook, &context).map_err(|error| match error.is_of_model() {
+            true => reflector_wit::ReflectError::Model(error.into_message()),
+            false => reflector_wit::ReflectError::Other(error.into_message()),
+        })
     }
 }

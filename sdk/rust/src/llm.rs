@@ -1,6 +1,6 @@
 //! Models that the operator granted (`--grant llm:ALIAS=SPEC`). For judges, reflectors and simulated users.
 
-use crate::{Message, Result, Role};
+use crate::{Error, Message, Result, Role};
 
 pub use crate::bindings::observer::clawhost::llm::llm::{LlmError, Request, Response};
 
@@ -58,6 +58,6 @@ pub fn error_text(error: LlmError) -> String {
 pub fn ask(alias: &str, question: &str) -> Result<String> {
     match complete(&request(alias, question)) {
         Ok(response) => Ok(response.message.plain_text()),
-        Err(error) => Err(error_text(error).into()),
+        Err(error) => Err(Error::model(error_text(error))),
     }
 }

@@ -6,8 +6,8 @@
 use crate::episode::Fixture;
 use crate::llm::{LlmError, Request, Response};
 use crate::{
-    Action, Artefact, Attributes, Context, Ending, Episode, Group, Message, MessageEnvironment, Origin, Params, Reward,
-    Role, Signal, Signals, Status, Step, Task, ToolSpec, Turn, Usage, Verdict,
+    Action, Artefact, Attributes, Context, Ending, Episode, Group, Message, MessageEnvironment, Origin, Params,
+    Playbook, Proposal, Reflector, Reward, Role, Signal, Signals, Status, Step, Task, ToolSpec, Turn, Usage, Verdict,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -143,6 +143,12 @@ impl Recording {
         Self { fixture, pending: Vec::new() }
     }
 
+    /// With an id of its own, where several episodes are looked at together.
+    pub fn named(mut self, id: impl Into<String>) -> Self {
+        self.fixture.id = id.into();
+        self
+    }
+
     /// With a tool on offer.
     pub fn offering(mut self, tool: ToolSpec) -> Self {
         self.fixture.tools.push(tool);
@@ -219,8 +225,25 @@ impl Recording {
 /// # Errors
 /// None of them can be judged.
 pub fn judge<R: Reward>(episodes: Vec<Episode>, options: &[(&str, &str)]) -> crate::Result<Vec<Verdict>> {
-    let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    R::score_group(&Group::new(episodes), &Context::new(0, options))
+    R::score_group(&Group::new(episodes), &context(options))
+}
+
+/// What a reflector proposes after these episodes, with the seed 0.
+///
+/// # Errors
+/// The options make no sense, or nothing can be said about the episodes.
+pub fn reflect<R: Reflector>(
+    episodes: Vec<Episode>,
+    playbook: &Playbook,
+    options: &[(&str, &str)],
+) -> crate::Result<Vec<Proposal>> {
+    let context = context(options);
+    R::check(&context)?;
+    R::reflect(&Group::new(episodes), playbook, &context)
+}
+
+fn context(options: &[(&str, &str)]) -> Context {
+    Context::new(0, options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
 }
 
 /// A group of recorded episodes.

@@ -1,0 +1,108 @@
+//! From feedback to rules: as told, more general, and about looking.
+
+use crate::feedback::{Condition, Stated, at_the_end};
+use clawhost_sdk::{Entry, Group, Proposal};
+use std::cmp::Reverse;
+
+/// Episodes that a proposal names, at most: the host takes no more.
+const MOST_EVIDENCE: usize = 64;
+/// Characters of a name: one line of a table.
+const LONGEST_NAME: usize = 80;
+
+/// A rule that somebody might propose, and the episodes that suggest it.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    /// When it applies; never empty.
+    conditions: Vec<Condition>,
+    /// What to do.
+    pub(crate) deed: String,
+    /// Episodes, with the turns that the feedback was about.
+    seen: Vec<(String, Vec<u32>)>,
+}
+
+impl Candidate {
+    /// The rule in one line.
+    pub(crate) fn text(&self) -> String {
+        format!("when {}: {}", self.when(), self.deed)
+    }
+
+    fn when(&self) -> String {
+        let conditions: Vec<String> =
+            self.conditions.iter().map(|condition| format!("{} is {}", condition.fact, condition.value)).collect();
+        conditions.join(" and ")
+    }
+
+    /// The same with another deed.
+    pub(crate) fn with_deed(&self, deed: impl Into<String>) -> Self {
+        Self { deed: deed.into(), ..self.clone() }
+    }
+
+    /// For people: what to do, without its arguments, and what it depends on.
+    fn name(&self) -> String {
+        let facts: Vec<&str> = self.conditions.iter().map(|condition| condition.fact.as_str()).collect();
+        let deed = self.deed.split(['{', '<']).next().unwrap_or_default().trim();
+        format!("{deed} by {}", facts.join(" and ")).chars().take(LONGEST_NAME).collect()
+    }
+
+    /// As an entry of a playbook.
+    pub(crate) fn entry(&self) -> Entry {
+        let entry = Entry::new(self.text())
+            .with_extra("name", self.name())
+            .with_extra("when", self.when())
+            .with_extra("do", self.deed.clone());
+        self.conditions.iter().fold(entry, |entry, condition| entry.with_tag(condition.fact.clone()))
+    }
+
+    /// What should get better, for people.
+    pub(crate) fn effect(&self, episodes: usize) -> String {
+        format!("where this holds, what is expected is done; told in {} of {episodes} episodes", self.seen.len())
+    }
+
+    /// A proposal with this candidate's evidence.
+    pub(crate) fn show(&self, proposal: Proposal) -> Proposal {
+        let seen = self.seen.iter().take(MOST_EVIDENCE);
+        seen.fold(proposal, |proposal, (episode, turns)| proposal.seen_in(episode.clone(), turns.clone()))
+    }
+}
+
+/// Two by two, then one by one: what was told, and its generalisations.
+fn subsets(conditions: &[Condition], most: usize) -> Vec<Vec<Condition>> {
+    let mut subsets = Vec::new();
+    if most >= 2 {
+        for (position, first) in conditions.iter().enumerate() {
+            let second = conditions.iter().skip(position + 1);
+            subsets.extend(second.map(|second| vec![first.clone(), second.clone()]));
+        }
+    }
+    subsets.extend(conditions.iter().map(|condition| vec![condition.clone()]));
+    subsets
+}
+
+/// Every rule that these episodes suggest, those of most episodes first; of equals the one that was told first.
+pub(crate) fn gather(group: &Group, facts: usize) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for episode in group.episodes() {
+        let feedback = at_the_end(episode);
+        if feedback.is_empty() {
+            continue;
+        }
+        let (id, stated) = (episode.id(), Stated::in_opening(episode));
+        let turns: Vec<u32> = episode.turn_count().checked_sub(1).into_iter().collect();
+        for piece in feedback {
+            let told =
+                subsets(&piece.because, facts).into_iter().map(|conditions| (conditions, piece.expected.clone()));
+            let looks =
+                piece.looks.iter().filter_map(|look| Some((vec![stated.condition(&look.fact)?], look.deed.clone())));
+            for (conditions, deed) in told.chain(looks) {
+                let known = candidates.iter_mut().find(|known| known.conditions == conditions && known.deed == deed);
+                match known {
+                    Some(known) if known.seen.iter().any(|(episode, _)| *episode == id) => {}
+                    Some(known) => known.seen.push((id.clone(), turns.clone())),
+                    None => candidates.push(Candidate { conditions, deed, seen: vec![(id.clone(), turns.clone())] }),
+                }
+            }
+        }
+    }
+    candidates.sort_by_key(|candidate| Reverse(candidate.seen.len()));
+    candidates
+}

@@ -1,0 +1,191 @@
+//! Rules out of feedback, without a model.
+//!
+//! It reads what an environment says at the end of an episode, and turns it into rules that a playbook can hold:
+//! `when FACT is VALUE and FACT is VALUE: WHAT TO DO`. It knows no environment: only a grammar of feedback, which any environment may speak, on lines of their own in its closing messages or in the results of the last action:
+//!
+//! ```text
+//! expected: call paint {"with": "<colour>"}
+//! because: colour is red and size is small
+//! not looked up: size, which call measure {} shows
+//! ```
+//!
+//! A reflector is shown neither rewards nor references. So an episode has failed, for this one, if its end says `expected`;
+//! all others are passed over. What is told becomes
+//!
+//! - the rule as told: `when colour is red and size is small: call paint ...`;
+//! - with several facts, every rule on fewer of them: `when colour is red: ...`, `when size is small: ...`;
+//! - a rule about looking: `when size is unknown: call measure {}`, where the *opening* says `size: unknown`. The value is
+//!   the one that the opening states; a fact that it does not state gives no such rule, because nothing would tell when it
+//!   applies.
+//!
+//! Feedback may name too much, too little, or the wrong facts. So proposals are right, too narrow, too wide and wrong; to
+//! find out which is the business of those who measure. Those that most episodes of the group suggest come first.
+//! What the playbook holds already, in an entry or a section, is not proposed again.
+//!
+//! # Sections
+//!
+//! With `write=section` it proposes one change: the section named `section` with one more line. Which candidate that line
+//! is, of the first `most`, is drawn from the seed. So a prompt can evolve: each child differs from its parent by one rule.
+//!
+//! # Placebos
+//!
+//! `mode=silent` and `mode=shuffled` make it a placebo, for the control arms of experiments. The silent one never proposes
+//! anything: what still changes was not learned. The shuffled one proposes rules of the same form, about the same cases and
+//! in the same number wherever it can, but each with a deed that was *not* told for it: if a playbook of
+//! those helps as much, the help was not in what the rules say.
+
+mod candidate;
+mod feedback;
+mod placebo;
+
+use candidate::Candidate;
+use clawhost_sdk::{
+    Context, Group, OptionSpec, Playbook, Proposal, Random, Reflector, Result, ToolSpec, export_reflector, log,
+};
+use std::collections::BTreeSet;
+
+/// The reflector.
+#[derive(Debug)]
+pub struct Rules;
+
+const DEFAULT_FACTS: usize = 2;
+/// Rules on more facts than these say what one case was, not what to do.
+const FACTS: std::ops::RangeInclusive<usize> = 1..=2;
+const DEFAULT_MOST: usize = 16;
+/// What the host takes from one call.
+const MOST: std::ops::RangeInclusive<usize> = 1..=64;
+const DEFAULT_SECTION: &str = "rules";
+/// Bytes of a section's name, as the host has it.
+const LONGEST_SECTION_NAME: usize = 128;
+/// Bytes of a section: the host takes 64 KiB.
+const LONGEST_SECTION: usize = 64 << 10;
+
+/// What is made of the rules that were told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Rules,
+    Silent,
+    Shuffled,
+}
+
+/// Where rules are written.
+enum Write {
+    Entries,
+    Section(String),
+}
+
+struct Settings {
+    facts: usize,
+    most: usize,
+    mode: Mode,
+    write: Write,
+}
+
+impl Settings {
+    fn of(context: &Context) -> Result<Self> {
+        let facts = context.option_or("facts", DEFAULT_FACTS)?;
+        let most = context.option_or("most", DEFAULT_MOST)?;
+        if !FACTS.contains(&facts) || !MOST.contains(&most) {
+            return Err("facts must be 1 to 2, most 1 to 64".into());
+        }
+        let mode = match context.option("mode").unwrap_or("rules") {
+            "rules" => Mode::Rules,
+            "silent" => Mode::Silent,
+            "shuffled" => Mode::Shuffled,
+            other => return Err(format!("mode={other} is none of rules, silent and shuffled").into()),
+        };
+        let section = context.option("section").unwrap_or(DEFAULT_SECTION);
+        if section.is_empty() || section.len() > LONGEST_SECTION_NAME || section.chars().any(feedback::is_hidden) {
+            return Err(format!("section must be a name of 1 to {LONGEST_SECTION_NAME} plain bytes").into());
+        }
+        let write = match context.option("write").unwrap_or("entries") {
+            "entries" => Write::Entries,
+            "section" => Write::Section(section.to_owned()),
+            other => return Err(format!("write={other} is neither entries nor section").into()),
+        };
+        Ok(Self { facts, most, mode, write })
+    }
+}
+
+/// A line as it is compared: without the mark of a list, in lower case.
+fn plain(line: &str) -> String {
+    line.trim().trim_start_matches("- ").to_lowercase()
+}
+
+/// Every line that the playbook holds.
+fn known(playbook: &Playbook) -> BTreeSet<String> {
+    let entries = playbook.entries.iter().map(|entry| &entry.text);
+    let sections = playbook.sections.iter().map(|(_, text)| text);
+    entries.chain(sections).flat_map(|text| text.lines()).map(plain).collect()
+}
+
+/// The tools that were on offer in any of the episodes.
+fn tools(group: &Group) -> Vec<ToolSpec> {
+    let mut names = BTreeSet::new();
+    let all = group.episodes().iter().flat_map(clawhost_sdk::Episode::tools);
+    all.filter(|tool| names.insert(tool.name.clone())).collect()
+}
+
+/// A section with one more line, drawn from the candidates. None: there is no candidate, or no room.
+fn grown(
+    name: &str,
+    playbook: &Playbook,
+    fresh: &[Candidate],
+    random: &mut Random,
+    episodes: usize,
+) -> Option<Proposal> {
+    let chosen = random.choose(fresh)?;
+    let old = playbook.section(name).unwrap_or_default().trim_end();
+    let text = if old.is_empty() { chosen.text() } else { format!("{old}\n{}", chosen.text()) };
+    if text.len() > LONGEST_SECTION {
+        log::warn(&format!("the section {name} is full: {LONGEST_SECTION} bytes are allowed"));
+        return None;
+    }
+    Some(chosen.show(Proposal::rewrite_section(name, text, chosen.effect(episodes))))
+}
+
+impl Reflector for Rules {
+    const NAME: &'static str = "reflector-rules";
+    const SUMMARY: &'static str = "rules out of an environment's feedback, without a model";
+
+    fn options() -> Vec<OptionSpec> {
+        vec![
+            OptionSpec::new("facts", "2", "most facts of a rule, 1 or 2"),
+            OptionSpec::new("most", "16", "most proposals at a time, 1 to 64"),
+            OptionSpec::new("write", "entries", "what is proposed: new entries, or a section with one more line"),
+            OptionSpec::new("section", DEFAULT_SECTION, "which section, with write=section"),
+            OptionSpec::new("mode", "rules", "rules, or a placebo for control arms: silent or shuffled"),
+        ]
+    }
+
+    fn check(context: &Context) -> Result<()> {
+        Settings::of(context).map(|_| ())
+    }
+
+    fn reflect(group: &Group, playbook: &Playbook, context: &Context) -> Result<Vec<Proposal>> {
+        let Settings { facts, most, mode, write } = Settings::of(context)?;
+        let mut random = Random::new(context.seed);
+        let candidates = match mode {
+            Mode::Silent => return Ok(Vec::new()),
+            Mode::Rules => candidate::gather(group, facts),
+            Mode::Shuffled => placebo::shuffled(&candidate::gather(group, facts), &tools(group), &mut random),
+        };
+        let mut seen = known(playbook);
+        let mut fresh: Vec<Candidate> =
+            candidates.into_iter().filter(|candidate| seen.insert(plain(&candidate.text()))).collect();
+        fresh.truncate(most);
+        let episodes = group.episodes().len();
+        Ok(match write {
+            Write::Entries => fresh
+                .iter()
+                .map(|candidate| candidate.show(Proposal::add_entry(candidate.entry(), candidate.effect(episodes))))
+                .collect(),
+            Write::Section(name) => grown(&name, playbook, &fresh, &mut random, episodes).into_iter().collect(),
+        })
+    }
+}
+
+export_reflector!(Rules);
+
+#[cfg(test)]
+mod tests;
