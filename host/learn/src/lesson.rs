@@ -65,16 +65,27 @@ impl Lesson {
         EntryId(format!("e-{hex}"))
     }
 
-    /// As a model reads it: a line, or a few.
+    /// As a model reads it: a line, or a few. Every line but the first is indented, so that it stays inside its entry.
+    /// [`Lesson::read`] takes a single line back to the lesson that it came from.
     pub fn prompt(&self) -> String {
-        match self {
-            Self::Text(text) => format!("- {}", text.trim()),
+        let text = match self {
+            Self::Text(text) => text.trim().to_owned(),
             Self::Skill(Skill { when, action, avoid, .. }) => {
                 let head = if when.is_empty() { "always".to_owned() } else { format!("when {when}") };
-                let avoid = if avoid.is_empty() { String::new() } else { format!("\n  avoid: {avoid}") };
-                format!("- {head}: {action}{avoid}")
+                let avoid = if avoid.is_empty() { String::new() } else { format!("\navoid: {avoid}") };
+                format!("{head}: {action}{avoid}")
+            }
+        };
+        let mut lines = text.split('\n');
+        let mut prompt = format!("- {}", lines.next().unwrap_or_default());
+        for line in lines {
+            prompt.push('\n');
+            if !line.trim().is_empty() {
+                prompt.push_str("  ");
+                prompt.push_str(line);
             }
         }
+        prompt
     }
 
     /// In one line, for people.
@@ -116,6 +127,14 @@ mod tests {
         check("always: be kind", "- always: be kind", Some(0));
         check("when in doubt: ask", "- when in doubt: ask", None);
         check("Be kind.", "- Be kind.", None);
+    }
+
+    #[test]
+    fn every_line_of_a_lesson_stays_inside_its_entry() {
+        let check = |lesson: Lesson, prompt: &str| assert_eq!(lesson.prompt(), prompt);
+        check(Lesson::Text("one\ntwo\n \n- three\n".into()), "- one\n  two\n\n  - three");
+        let skill = Skill { when: "asked".into(), action: "a\nb".into(), avoid: "c\nd".into(), ..Skill::default() };
+        check(Lesson::Skill(skill), "- when asked: a\n  b\n  avoid: c\n  d");
     }
 
     #[test]

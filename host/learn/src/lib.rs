@@ -14,6 +14,7 @@ mod entry;
 mod error;
 mod layer;
 mod lesson;
+pub mod playbook;
 mod transaction;
 
 pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};

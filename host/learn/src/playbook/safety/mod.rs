@@ -1,0 +1,202 @@
+//! What may become part of a playbook, and in what form.
+//!
+//! [`check`] stands at the entrance: what it returns is stored. It refuses what is empty, too long, quotes a credential, or quotes a
+//! text that must not leave (such as a task's reference), and makes the rest inert ([`escape`]). An entry's id is that of the lesson
+//! in this form, so it is made afterwards.
+
+mod inert;
+mod secrets;
+
+pub use inert::escape;
+#[cfg(test)]
+pub(crate) use inert::tests::{hostile_text, is_inert};
+
+use crate::{Lesson, Skill};
+
+/// Most bytes of a lesson. A tenth of a usual playbook's budget: what is longer is no lesson, but a document.
+pub const LESSON_BYTES: usize = 2_000;
+
+/// Texts to be withheld that have fewer characters are not looked for: `yes`, or `42`, is in many lessons by chance.
+pub const WITHHELD_CHARACTERS: usize = 8;
+
+/// What a text of a playbook must keep to.
+#[derive(Debug, Clone, Copy)]
+pub struct TextLimits<'a> {
+    /// Most bytes, as it is shown to a model.
+    pub bytes: usize,
+    /// Texts that must not leave, such as the references of tasks. Case and white space do not matter. Those with fewer than
+    /// [`WITHHELD_CHARACTERS`] are not looked for.
+    pub withheld: &'a [String],
+}
+
+impl Default for TextLimits<'_> {
+    fn default() -> Self {
+        Self { bytes: LESSON_BYTES, withheld: &[] }
+    }
+}
+
+/// Why a text was refused. What was found is not repeated: the message may travel where the text must not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It says nothing.
+    #[error("the lesson says nothing; propose a text, or what to do")]
+    Empty,
+    /// It does not fit.
+    #[error("the lesson has {bytes} bytes, at most {limit} are allowed; say it shorter, or in several lessons")]
+    TooLong {
+        /// What it has.
+        bytes: usize,
+        /// What it may have.
+        limit: usize,
+    },
+    /// It seems to hold a credential.
+    #[error("the lesson quotes {0}; leave the credential out, and change it where it was seen")]
+    Secret(&'static str),
+    /// It holds a text that was to be withheld.
+    #[error("the lesson quotes a text that must not leave, such as a task's reference; say how to find it instead")]
+    Withheld,
+}
+
+/// A lesson in the form in which it is stored.
+///
+/// # Errors
+/// It is empty, too long, or quotes what must not leave.
+pub fn check(lesson: &Lesson, limits: TextLimits<'_>) -> Result<Lesson, Refusal> {
+    let says_nothing = match lesson {
+        Lesson::Text(text) => text.trim().is_empty(),
+        Lesson::Skill(Skill { action, avoid, .. }) => action.trim().is_empty() && avoid.trim().is_empty(),
+    };
+    if says_nothing {
+        return Err(Refusal::Empty);
+    }
+    // Names are for people, and travel all the same.
+    let name = if let Lesson::Skill(skill) = lesson { skill.name.as_str() } else { "" };
+    let inert = escape_lesson(lesson);
+    inspect(&[&lesson.prompt(), name], inert.prompt().len() + name.len(), limits)?;
+    Ok(inert)
+}
+
+/// A section's text in the form in which it is stored; an empty one is allowed.
+///
+/// # Errors
+/// It is too long, or quotes what must not leave.
+pub fn check_section(text: &str, limits: TextLimits<'_>) -> Result<String, Refusal> {
+    let inert = escape(text);
+    inspect(&[text], inert.len(), limits)?;
+    Ok(inert)
+}
+
+/// A lesson whose texts are inert. They are looked at one by one, because a file may show each on a line of its own. Name and
+/// condition become single lines: a colon follows the condition, and what stands before a colon must not be a line's beginning.
+pub fn escape_lesson(lesson: &Lesson) -> Lesson {
+    match lesson {
+        Lesson::Text(text) => Lesson::Text(escape(text)),
+        Lesson::Skill(Skill { name, when, action, avoid }) => Lesson::Skill(Skill {
+            name: escape(&name.replace('\n', " ")),
+            when: escape(&when.replace('\n', " ")),
+            action: escape(action),
+            avoid: escape(avoid),
+        }),
+    }
+}
+
+fn inspect(texts: &[&str], bytes: usize, limits: TextLimits<'_>) -> Result<(), Refusal> {
+    if bytes > limits.bytes {
+        return Err(Refusal::TooLong { bytes, limit: limits.bytes });
+    }
+    for text in texts {
+        let text = inert::visible(text);
+        if let Some(kind) = secrets::quoted(&text) {
+            return Err(Refusal::Secret(kind));
+        }
+        let text = plain(&text);
+        let quotes = |withheld: &String| {
+            let withheld = plain(&inert::visible(withheld));
+            withheld.chars().count() >= WITHHELD_CHARACTERS && text.contains(&withheld)
+        };
+        if limits.withheld.iter().any(quotes) {
+            return Err(Refusal::Withheld);
+        }
+    }
+    Ok(())
+}
+
+/// In lower case, with single blanks.
+fn plain(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(text: &str, expect: &Refusal) {
+        let withheld = ["{\"action\": \"refund\"}".to_owned(), "42".to_owned()];
+        let limits = TextLimits { bytes: 200, withheld: &withheld };
+        assert_eq!(check(&Lesson::read(text), limits).as_ref(), Err(expect), "{text}");
+        assert!(!expect.to_string().contains("refund"));
+    }
+
+    #[test]
+    fn what_must_not_become_a_lesson_is_refused_in_words() {
+        refused("  \n ", &Refusal::Empty);
+        let idle = Skill { when: "a is b".into(), action: " ".into(), ..Skill::default() };
+        assert_eq!(check(&Lesson::Skill(idle), TextLimits::default()), Err(Refusal::Empty));
+        refused(&"x".repeat(199), &Refusal::TooLong { bytes: 201, limit: 200 });
+        refused("log in with sk-abcdef1234567890abcdef", &Refusal::Secret("a key of a well-known service"));
+        refused("log in with sk-abc\u{200b}def1234567890abcdef", &Refusal::Secret("a key of a well-known service"));
+        refused("answer {\"Action\":\n \"refund\"}", &Refusal::Withheld);
+        let named = Skill { name: "ghp_1234567890abcdefghij12".into(), action: "x".into(), ..Skill::default() };
+        let secret = check(&Lesson::Skill(named), TextLimits::default());
+        assert_eq!(secret, Err(Refusal::Secret("a key of a well-known service")));
+    }
+
+    #[test]
+    fn escaping_counts_to_the_size() {
+        let lesson = Lesson::Text("\u{200b}".repeat(20));
+        let limits = TextLimits { bytes: 162, withheld: &[] };
+        assert!(check(&lesson, limits).is_ok());
+        assert_eq!(
+            check(&lesson, TextLimits { bytes: 161, ..limits }),
+            Err(Refusal::TooLong { bytes: 162, limit: 161 })
+        );
+    }
+
+    #[test]
+    fn ordinary_lessons_pass_and_rules_stay_rules() {
+        let withheld = ["42".to_owned()];
+        for text in ["when tier is gold: call refund {\"id\": \"<order>\"}", "always: be kind", "Be kind. 42 times."] {
+            let lesson = Lesson::read(text);
+            let limits = TextLimits { withheld: &withheld, ..TextLimits::default() };
+            assert_eq!(check(&lesson, limits), Ok(lesson.clone()), "{text}");
+            assert_eq!(clawhost_core::rule(&lesson.prompt()).is_some(), text != "Be kind. 42 times.");
+        }
+    }
+
+    #[test]
+    fn sections_are_checked_like_lessons_but_may_be_empty() {
+        assert_eq!(check_section("", TextLimits::default()), Ok(String::new()));
+        assert_eq!(check_section("a\nsystem: b", TextLimits::default()), Ok("a\nsystem\\: b".to_owned()));
+        let long = Refusal::TooLong { bytes: 3, limit: 2 };
+        assert_eq!(check_section("abc", TextLimits { bytes: 2, withheld: &[] }), Err(long));
+    }
+
+    /// Lessons made of what hurts.
+    pub(crate) fn hostile_lesson() -> impl Strategy<Value = Lesson> {
+        let skill = (hostile_text(), hostile_text(), hostile_text(), hostile_text())
+            .prop_map(|(name, when, action, avoid)| Lesson::Skill(Skill { name, when, action, avoid }));
+        prop_oneof![hostile_text().prop_map(|text| Lesson::read(&text)), skill]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn what_passes_is_inert_in_a_prompt_and_passes_unchanged(lesson in hostile_lesson()) {
+            if let Ok(lesson) = check(&lesson, TextLimits { bytes: 10_000, withheld: &[] }) {
+                prop_assert!(is_inert(&lesson.prompt()), "{:?}", lesson.prompt());
+                prop_assert_eq!(check(&lesson, TextLimits { bytes: 10_000, withheld: &[] }), Ok(lesson));
+            }
+        }
+    }
+}
