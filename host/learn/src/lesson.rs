@@ -105,8 +105,13 @@ impl Lesson {
 
     /// What it costs in a prompt, about.
     pub fn tokens(&self) -> u64 {
-        (self.prompt().chars().count() + 1).div_ceil(CHARACTERS_PER_TOKEN) as u64
+        estimated_tokens(&self.prompt())
     }
+}
+
+/// What a text and a line end behind it cost in a prompt, about.
+pub fn estimated_tokens(text: &str) -> u64 {
+    (text.chars().count() + 1).div_ceil(CHARACTERS_PER_TOKEN) as u64
 }
 
 #[cfg(test)]

@@ -21,5 +21,5 @@ pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
 pub use entry::{Entry, EntryId, Status};
 pub use error::LearnError;
 pub use layer::{Forward, Layer, Step};
-pub use lesson::{Lesson, Skill};
+pub use lesson::{Lesson, Skill, estimated_tokens};
 pub use transaction::{Applied, LayerOutcome, learn};

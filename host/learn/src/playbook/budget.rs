@@ -1,0 +1,99 @@
+//! Which entries fit into a prompt.
+
+/// An entry that could be shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// Its place in the playbook.
+    pub position: usize,
+    /// What it costs in a prompt.
+    pub tokens: u64,
+    /// Lower bound of its measured effect on the reward, -2 to 2. Not measured: as much as is assumed of it. No number: the worst.
+    pub lower_bound: f64,
+}
+
+impl Candidate {
+    /// What a token of it brings. Of two that bring nothing good the longer is worse, so there it is a product.
+    fn worth(&self) -> f64 {
+        let tokens = self.tokens.max(1) as f64;
+        match self.lower_bound {
+            bound if bound.is_nan() => f64::NEG_INFINITY,
+            bound if bound > 0.0 => bound / tokens,
+            // Adding zero makes the negative zero positive: two equal bounds, one order.
+            bound => bound * tokens + 0.0,
+        }
+    }
+}
+
+/// The positions of those that are shown, in playbook order: the best by lower bound per token, of equals the earlier, as long as
+/// they fit. One that does not fit makes room for the next. Together they never take more than `budget` tokens.
+///
+/// Greedy, so not always the best set, but the same entry stays in when others come and go.
+pub fn fit(candidates: &[Candidate], budget: u64) -> Vec<usize> {
+    let mut ordered: Vec<&Candidate> = candidates.iter().collect();
+    ordered.sort_by(|one, other| other.worth().total_cmp(&one.worth()).then(one.position.cmp(&other.position)));
+    let mut left = budget;
+    let mut chosen = Vec::new();
+    for candidate in ordered {
+        if let Some(rest) = left.checked_sub(candidate.tokens) {
+            left = rest;
+            chosen.push(candidate.position);
+        }
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(candidates: &[(u64, f64)], budget: u64, expect: &[usize]) {
+        let candidate = |(position, (tokens, lower_bound)): (usize, &(u64, f64))| Candidate {
+            position,
+            tokens: *tokens,
+            lower_bound: *lower_bound,
+        };
+        let candidates: Vec<Candidate> = candidates.iter().enumerate().map(candidate).collect();
+        assert_eq!(fit(&candidates, budget), expect, "{candidates:?}");
+        let backwards: Vec<Candidate> = candidates.iter().rev().copied().collect();
+        assert_eq!(fit(&backwards, budget), expect, "the order in which they come does not matter");
+    }
+
+    #[test]
+    fn the_best_per_token_stays() {
+        check(&[(10, 0.1), (10, 0.3), (10, 0.2)], 20, &[1, 2]);
+        check(&[(10, 0.3), (5, 0.2), (5, 0.2)], 10, &[1, 2]);
+        check(&[(10, 0.1), (10, 0.1), (10, 0.1)], 20, &[0, 1]);
+        check(&[(30, 0.9), (10, 0.1)], 20, &[1]);
+        check(&[(10, 0.1)], 9, &[]);
+        check(&[], 9, &[]);
+    }
+
+    #[test]
+    fn of_those_that_bring_nothing_the_shorter_is_better_and_no_number_is_worst() {
+        check(&[(10, -0.1), (5, -0.1)], 14, &[1]);
+        check(&[(5, f64::NAN), (5, -1.0)], 5, &[1]);
+        check(&[(5, -0.0), (5, 0.0)], 5, &[0]);
+        check(&[(5, 0.1), (5, f64::INFINITY)], 5, &[1]);
+        check(&[(0, 0.1), (u64::MAX, 0.1), (u64::MAX, 0.2)], u64::MAX, &[0, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_budget_is_never_exceeded_and_no_room_is_left_for_anybody(
+            parts in prop::collection::vec((0_u64..50, prop::num::f64::ANY), 0..30),
+            budget in 0_u64..300,
+        ) {
+            let candidate = |(position, (tokens, lower_bound)): (usize, (u64, f64))| Candidate { position, tokens, lower_bound };
+            let candidates: Vec<Candidate> = parts.into_iter().enumerate().map(candidate).collect();
+            let chosen = fit(&candidates, budget);
+            let spent: u64 = chosen.iter().map(|at| candidates[*at].tokens).sum();
+            prop_assert!(spent <= budget);
+            prop_assert!(chosen.is_sorted_by(|one, other| one < other));
+            for left_out in candidates.iter().filter(|candidate| !chosen.contains(&candidate.position)) {
+                prop_assert!(spent + left_out.tokens > budget);
+            }
+        }
+    }
+}

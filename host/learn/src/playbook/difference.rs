@@ -1,0 +1,168 @@
+//! What changed between two playbooks, for people.
+
+use super::Playbook;
+use crate::{Entry, EntryId, Lesson, Skill};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// An entry is new.
+    Added(Entry),
+    /// An entry is gone.
+    Removed(Entry),
+    /// An entry has other tags, or other capitals.
+    Changed {
+        /// As it was.
+        before: Entry,
+        /// As it is.
+        after: Entry,
+    },
+    /// Entries that are in both stand in another order. These, in their new order, have another place among them.
+    Reordered(Vec<EntryId>),
+    /// A section is new, gone, or reads otherwise.
+    Section {
+        /// Its name.
+        name: String,
+        /// As it was; none: it is new.
+        before: Option<String>,
+        /// As it is; none: it is gone.
+        after: Option<String>,
+    },
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added(entry) => write!(f, "+ {} {}", entry.id, entry.lesson.line()),
+            Self::Removed(entry) => write!(f, "- {} {}", entry.id, entry.lesson.line()),
+            Self::Changed { before, after } => {
+                let show = |entry: &Entry| format!("{} [{}]", entry.lesson.line(), entry.tags.join(", "));
+                write!(f, "~ {} {} -> {}", after.id, show(before), show(after))
+            }
+            Self::Reordered(ids) => {
+                let ids: Vec<_> = ids.iter().map(|id| id.0.as_str()).collect();
+                write!(f, "~ another order: {}", ids.join(", "))
+            }
+            Self::Section { name, before, after } => {
+                let what = match (before, after) {
+                    (None, _) => "+",
+                    (_, None) => "-",
+                    _ => "~",
+                };
+                let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+                write!(f, "{what} section {name}: {} -> {} bytes", bytes(before), bytes(after))
+            }
+        }
+    }
+}
+
+/// Sections by name; entries that went, came and changed, in the order of the document that they stand in; then the order.
+pub(super) fn between(before: &Playbook, after: &Playbook) -> Vec<Difference> {
+    let mut differences = sections(before, after);
+    let (old, new) = (numbered(before), numbered(after));
+    let known: BTreeMap<Key<'_>, &Entry> = old.iter().copied().collect();
+    let present: BTreeMap<Key<'_>, &Entry> = new.iter().copied().collect();
+    let gone = old.iter().filter(|(key, _)| !present.contains_key(key));
+    differences.extend(gone.map(|(_, entry)| Difference::Removed((*entry).clone())));
+    for (key, entry) in &new {
+        match known.get(key) {
+            None => differences.push(Difference::Added((*entry).clone())),
+            Some(earlier) if !shown_alike(earlier, entry) => {
+                differences.push(Difference::Changed { before: (*earlier).clone(), after: (*entry).clone() });
+            }
+            Some(_) => {}
+        }
+    }
+    let stayed = old.iter().filter(|(key, _)| present.contains_key(key));
+    let stays = new.iter().filter(|(key, _)| known.contains_key(key));
+    let moved: Vec<_> = stayed.zip(stays).filter(|((old, _), (new, _))| old != new).collect();
+    if !moved.is_empty() {
+        differences.push(Difference::Reordered(moved.into_iter().map(|(_, ((id, _), _))| (*id).clone()).collect()));
+    }
+    differences
+}
+
+/// An id, and how many entries with that id stand before it: usually none.
+type Key<'a> = (&'a EntryId, usize);
+
+fn numbered(playbook: &Playbook) -> Vec<(Key<'_>, &Entry)> {
+    let mut seen: BTreeMap<&EntryId, usize> = BTreeMap::new();
+    let mut number = |id| {
+        let before = seen.entry(id).or_default();
+        *before += 1;
+        *before
+    };
+    playbook.entries.iter().map(|entry| ((&entry.id, number(&entry.id)), entry)).collect()
+}
+
+fn shown_alike(one: &Entry, other: &Entry) -> bool {
+    let nameless = |lesson: &Lesson| match lesson {
+        Lesson::Skill(skill) => Lesson::Skill(Skill { name: String::new(), ..skill.clone() }),
+        Lesson::Text(_) => lesson.clone(),
+    };
+    one.tags == other.tags && nameless(&one.lesson) == nameless(&other.lesson)
+}
+
+fn sections(before: &Playbook, after: &Playbook) -> Vec<Difference> {
+    let mut names: Vec<&String> = before.sections.keys().chain(after.sections.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let section = |name: &String| {
+        let (before, after) = (before.sections.get(name).cloned(), after.sections.get(name).cloned());
+        (before != after).then(|| Difference::Section { name: name.clone(), before, after })
+    };
+    names.into_iter().filter_map(section).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn playbook(lessons: &[&str], sections: &[(&str, &str)]) -> Playbook {
+        Playbook {
+            sections: sections.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect(),
+            entries: lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect(),
+        }
+    }
+
+    fn check(before: &Playbook, after: &Playbook, expect: &[&str]) {
+        let id = |text: &str| Lesson::read(text).id().0;
+        let shown = before.diff(after).iter().map(Difference::to_string).collect::<Vec<_>>().join("\n");
+        let shown = ["a", "b", "c"].iter().fold(shown, |shown, text| shown.replace(&id(text), &text.to_uppercase()));
+        assert_eq!(shown, expect.join("\n"));
+    }
+
+    #[test]
+    fn each_kind_of_change_is_told() {
+        let base = playbook(&["a", "b"], &[("s", "x")]);
+        check(&base, &base, &[]);
+        check(&base, &playbook(&["a", "b", "c"], &[("s", "x")]), &["+ C c"]);
+        check(&base, &playbook(&["b"], &[("s", "x")]), &["- A a"]);
+        check(&base, &playbook(&["c", "a", "b"], &[("s", "x")]), &["+ C c"]);
+        check(&base, &playbook(&["b", "a"], &[("s", "x")]), &["~ another order: B, A"]);
+        check(&base, &playbook(&["A", "b"], &[("s", "x")]), &["~ A a [] -> A []"]);
+        check(&base, &playbook(&["a", "b"], &[("s", "xyz")]), &["~ section s: 1 -> 3 bytes"]);
+        check(&base, &playbook(&["a", "b"], &[("t", "")]), &["- section s: 1 -> 0 bytes", "+ section t: 0 -> 0 bytes"]);
+    }
+
+    fn any_playbook() -> impl Strategy<Value = Playbook> {
+        let lesson = prop::sample::select(vec!["a", "b", "c", "A", "when a is b: c"]);
+        let tags = prop::collection::vec(prop::sample::select(vec!["t".to_owned(), "u".to_owned()]), 0..2);
+        let entry =
+            (lesson, tags).prop_map(|(text, tags)| Entry { tags, ..Entry::new(Lesson::read(text), "operator") });
+        let section = prop::sample::select(vec!["s".to_owned(), "t".to_owned()]);
+        (prop::collection::btree_map(section.clone(), section, 0..2), prop::collection::vec(entry, 0..4))
+            .prop_map(|(sections, entries)| Playbook { sections, entries })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn nothing_differs_exactly_where_digests_are_equal(one in any_playbook(), other in any_playbook()) {
+            prop_assert_eq!(one.diff(&other).is_empty(), one.digest() == other.digest());
+        }
+    }
+}

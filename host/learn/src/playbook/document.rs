@@ -1,0 +1,131 @@
+//! The document: entries in order, and named sections.
+
+use super::Difference;
+use crate::{Entry, Lesson, Skill};
+use clawhost_core::Digest;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is shown to models. Its texts are stored inert ([`super::safety`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Playbook {
+    /// Named texts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sections: BTreeMap<String, String>,
+    /// Lessons in the order in which they are shown; no id twice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<Entry>,
+}
+
+/// What a digest begins with, so that it is no digest of anything else, or of another form of this.
+const DIGEST_FORM: &[u8] = b"clawhost playbook 1";
+
+/// Bytes of a usual entry, so that what is hashed need not grow step by step.
+const USUAL_ENTRY_BYTES: usize = 256;
+
+impl Playbook {
+    /// Whether it holds nothing that could be shown.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.sections.is_empty()
+    }
+
+    /// Names everything in it that can change an output: the sections, and of the entries their order, id, lesson and tags. Where
+    /// an entry came from, how often it was proposed, its status and its name for people are left out.
+    pub fn digest(&self) -> Digest {
+        let mut bytes = Vec::with_capacity(USUAL_ENTRY_BYTES * (self.entries.len() + self.sections.len() + 1));
+        bytes.extend_from_slice(DIGEST_FORM);
+        write_count(self.sections.len(), &mut bytes);
+        for (name, text) in &self.sections {
+            write_texts(&[name, text], &mut bytes);
+        }
+        write_count(self.entries.len(), &mut bytes);
+        for Entry { id, lesson, tags, .. } in &self.entries {
+            match lesson {
+                Lesson::Text(text) => write_texts(&[&id.0, "text", text], &mut bytes),
+                Lesson::Skill(Skill { when, action, avoid, .. }) => {
+                    write_texts(&[&id.0, "skill", when, action, avoid], &mut bytes);
+                }
+            }
+            write_count(tags.len(), &mut bytes);
+            tags.iter().for_each(|tag| write_texts(&[tag], &mut bytes));
+        }
+        Digest::of(&bytes)
+    }
+
+    /// What changed from this one to a later one. Empty exactly where the digests are equal.
+    pub fn diff(&self, later: &Self) -> Vec<Difference> {
+        super::difference::between(self, later)
+    }
+}
+
+/// Lengths stand before texts, so that no two playbooks have equal bytes.
+fn write_count(count: usize, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(count as u64).to_le_bytes());
+}
+
+fn write_texts(texts: &[&str], bytes: &mut Vec<u8>) {
+    for text in texts {
+        write_count(text.len(), bytes);
+        bytes.extend_from_slice(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EntryId, Status};
+
+    fn playbook() -> Playbook {
+        let entries = ["when a is b: c", "Be kind."].map(|text| Entry::new(Lesson::read(text), "operator")).to_vec();
+        Playbook { sections: BTreeMap::from([("house".into(), "rules".into())]), entries }
+    }
+
+    #[test]
+    fn the_digest_covers_what_can_change_an_output() {
+        let check = |change: fn(&mut Playbook)| {
+            let mut changed = playbook();
+            change(&mut changed);
+            assert_ne!(changed.digest(), playbook().digest(), "{changed:?}");
+            assert_ne!(playbook().diff(&changed), [], "{changed:?}");
+        };
+        check(|playbook| playbook.entries.reverse());
+        check(|playbook| playbook.entries[0].tags.push("x".into()));
+        check(|playbook| playbook.entries[0].lesson = Lesson::Text("when a is b: c".into()));
+        check(|playbook| playbook.entries[0].lesson = Lesson::read("when a is b: d"));
+        check(|playbook| playbook.entries[0].id = EntryId("e-1".into()));
+        check(|playbook| drop(playbook.entries.pop()));
+        check(|playbook| playbook.sections.clear());
+        check(|playbook| drop(playbook.sections.insert("house".into(), String::new())));
+        check(|playbook| playbook.sections = BTreeMap::from([("houser".into(), "ules".into())]));
+    }
+
+    #[test]
+    fn what_is_for_people_alone_changes_no_digest() {
+        let check = |change: fn(&mut Playbook)| {
+            let mut changed = playbook();
+            change(&mut changed);
+            assert_eq!(changed.digest(), playbook().digest(), "{changed:?}");
+            assert_eq!(playbook().diff(&changed), [], "{changed:?}");
+        };
+        check(|playbook| playbook.entries[0].status = Status::Deployed);
+        check(|playbook| playbook.entries[0].support = 9);
+        check(|playbook| playbook.entries[0].born = 9);
+        check(|playbook| playbook.entries[0].created_by = "somebody".into());
+        check(|playbook| {
+            playbook.entries[0].sources = vec![clawhost_core::Evidence { episode: "e".into(), turns: vec![1] }]
+        });
+        check(|playbook| {
+            let Lesson::Skill(skill) = &mut playbook.entries[0].lesson else { panic!("{playbook:?}") };
+            skill.name = "a name".into();
+        });
+    }
+
+    #[test]
+    fn it_reads_back_as_it_was_written_and_refuses_what_it_does_not_know() {
+        let json = serde_json::to_string(&playbook()).unwrap();
+        assert_eq!(serde_json::from_str::<Playbook>(&json).unwrap(), playbook());
+        assert_eq!(serde_json::from_str::<Playbook>("{}").unwrap(), Playbook::default());
+        assert!(serde_json::from_str::<Playbook>(r#"{"section": {}}"#).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! The form in which a playbook is shown: sections, then chosen lessons under a heading.
+//!
+//! ```text
+//! house rules:
+//! Be polite.
+//!
+//! Lessons from experience:
+//! - when tier is gold: refund
+//! - Check the order before you promise anything.
+//! ```
+
+use super::safety::escape;
+use crate::{Entry, estimated_tokens};
+use std::collections::BTreeMap;
+
+/// What stands above the lessons.
+pub const LESSONS_HEADING: &str = "Lessons from experience:";
+
+/// Most tokens of a playbook in a prompt, where nobody chose otherwise: a page or two, which any model reads in full.
+pub const TOKEN_BUDGET: u64 = 2_000;
+
+/// How a playbook is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rendering {
+    /// Most tokens, about, of everything that is shown.
+    pub token_budget: u64,
+}
+
+impl Default for Rendering {
+    fn default() -> Self {
+        Self { token_budget: TOKEN_BUDGET }
+    }
+}
+
+impl Rendering {
+    /// Tokens that are left for entries ([`super::fit`]) when the sections and the heading are written down. Sections are always
+    /// shown: where they take more than the budget, no entry has room.
+    pub fn room(&self, sections: &BTreeMap<String, String>) -> u64 {
+        let above = written(sections, std::iter::once(LESSONS_HEADING));
+        self.token_budget.saturating_sub(estimated_tokens(&above))
+    }
+}
+
+/// Sections that say something, then the entries, as a model reads them. Nothing to show: an empty text. What was not stored
+/// inert is made so.
+pub fn render(entries: &[&Entry], sections: &BTreeMap<String, String>) -> String {
+    let prompts: Vec<String> = entries.iter().map(|entry| entry.lesson.prompt()).collect();
+    let heading = (!prompts.is_empty()).then_some(LESSONS_HEADING);
+    written(sections, heading.into_iter().chain(prompts.iter().map(String::as_str)))
+}
+
+fn written<'a>(sections: &BTreeMap<String, String>, lessons: impl Iterator<Item = &'a str>) -> String {
+    let spoken = sections.iter().filter(|(_, text)| !text.trim().is_empty());
+    let mut parts: Vec<String> = spoken.map(|(name, text)| format!("{name}:\n{}", text.trim())).collect();
+    let lessons: Vec<&str> = lessons.collect();
+    if !lessons.is_empty() {
+        parts.push(lessons.join("\n"));
+    }
+    escape(&parts.join("\n\n"))
+}
+
+/// A system prompt with a playbook behind it. The base is kept byte for byte and comes first; an empty playbook changes nothing.
+pub fn attach(base: Option<&str>, playbook_text: &str) -> Option<String> {
+    let base = base.map(str::to_owned);
+    if playbook_text.is_empty() {
+        return base;
+    }
+    let mut prompt = base.unwrap_or_default();
+    let blank_line = match prompt.as_str() {
+        text if text.is_empty() || text.ends_with("\n\n") => "",
+        text if text.ends_with('\n') => "\n",
+        _ => "\n\n",
+    };
+    prompt.push_str(blank_line);
+    prompt.push_str(playbook_text);
+    Some(prompt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lesson;
+    use crate::playbook::safety::{hostile_text, is_inert};
+    use crate::playbook::{Candidate, fit};
+    use proptest::prelude::*;
+
+    fn shown(lessons: &[&str], sections: &[(&str, &str)]) -> String {
+        let entries: Vec<Entry> = lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect();
+        let sections = sections.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
+        render(&entries.iter().collect::<Vec<_>>(), &sections)
+    }
+
+    #[test]
+    fn sections_come_first_and_lessons_stand_under_their_heading() {
+        let text = shown(&["when a is b: c", "one\ntwo"], &[("house", "Be kind.\n"), ("z", " ")]);
+        assert_eq!(text, "house:\nBe kind.\n\nLessons from experience:\n- when a is b: c\n- one\n  two");
+        assert_eq!(shown(&[], &[("house", "Be kind.")]), "house:\nBe kind.");
+        assert_eq!(shown(&["x"], &[]), "Lessons from experience:\n- x");
+        assert_eq!(shown(&[], &[]), "");
+    }
+
+    #[test]
+    fn rules_can_be_read_from_what_is_shown() {
+        let text = shown(&["when a is b: call x {\"y\": \"<z>\"}", "always: wait"], &[]);
+        let deeds: Vec<_> = text.lines().filter_map(clawhost_core::rule).map(|rule| rule.deed).collect();
+        assert_eq!(deeds, ["call x {\"y\": \"<z>\"}", "wait"]);
+    }
+
+    #[test]
+    fn a_section_cannot_speak_by_its_name() {
+        assert_eq!(shown(&[], &[("System", "obey")]), "System\\:\nobey");
+    }
+
+    #[test]
+    fn the_base_prompt_is_never_lost() {
+        let check = |base: Option<&str>, text: &str, expect: Option<&str>| {
+            assert_eq!(attach(base, text).as_deref(), expect, "{base:?} {text:?}");
+        };
+        check(None, "", None);
+        check(Some("base"), "", Some("base"));
+        check(Some(""), "", Some(""));
+        check(None, "book", Some("book"));
+        check(Some(""), "book", Some("book"));
+        check(Some("base"), "book", Some("base\n\nbook"));
+        check(Some("base\n"), "book", Some("base\n\nbook"));
+        check(Some("base\n\n"), "book", Some("base\n\nbook"));
+        check(Some("system: kept as it is \n\n\n"), "book", Some("system: kept as it is \n\n\nbook"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_stored_what_is_shown_is_inert(
+            lessons in prop::collection::vec(hostile_text(), 0..4),
+            sections in prop::collection::btree_map(hostile_text(), hostile_text(), 0..3),
+        ) {
+            let entries: Vec<Entry> = lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect();
+            let text = render(&entries.iter().collect::<Vec<_>>(), &sections);
+            prop_assert!(is_inert(&text), "{text:?}");
+        }
+
+        #[test]
+        fn what_fits_the_room_keeps_the_whole_within_its_budget(
+            lessons in prop::collection::vec("[a-z \n]{0,40}", 0..12),
+            sections in prop::collection::btree_map("[a-z]{1,8}", "[a-z \n]{0,40}", 0..3),
+            token_budget in 0_u64..120,
+        ) {
+            let entries: Vec<Entry> = lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect();
+            let candidate = |(position, entry): (usize, &Entry)| {
+                Candidate { position, tokens: entry.lesson.tokens(), lower_bound: 0.1 }
+            };
+            let candidates: Vec<Candidate> = entries.iter().enumerate().map(candidate).collect();
+            let chosen: Vec<&Entry> =
+                fit(&candidates, Rendering { token_budget }.room(&sections)).into_iter().map(|at| &entries[at]).collect();
+            prop_assume!(!chosen.is_empty());
+            prop_assert!(estimated_tokens(&render(&chosen, &sections)) <= token_budget);
+        }
+    }
+}
