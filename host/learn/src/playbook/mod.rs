@@ -2,10 +2,16 @@
 mod budget;
 mod difference;
 mod document;
+pub mod exchange;
+mod prose;
 mod rendering;
+mod retrieval;
 pub mod safety;
+mod words;
 
 pub use budget::{Candidate, fit};
 pub use difference::Difference;
 pub use document::Playbook;
+pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE};
 pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, attach, render};
+pub use retrieval::{Hit, Index};

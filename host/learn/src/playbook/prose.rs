@@ -1,0 +1,138 @@
+//! Which prose lessons a text is about.
+//!
+//! An entry is represented by its most telling words, each weighed as in BM25 (Robertson and Zaragoza, "The Probabilistic
+//! Relevance Framework", 2009): a word counts more the fewer entries have it, and the more often it stands in this one. Weights
+//! are divided by their sum, so an entry's *share* is 1 for a text that has all of its words and 0 for one that has none. Of
+//! skills only the condition is read: it says when they matter.
+
+use super::exchange::DISPLAY_TAG;
+use super::words::words;
+use super::{Hit, retrieval};
+use crate::{Entry, Lesson, Skill};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// With fewer prose entries all of them are relevant: they fit into a prompt, and words of so few tell little.
+pub const FEW_PROSE_ENTRIES: usize = 30;
+
+/// An entry is relevant to texts that have this share of it. Low, because a lesson that is missed is lost, while one too many only
+/// takes part in the contest for the budget.
+pub const RELEVANT_SHARE: f64 = 0.2;
+
+/// Most words that represent an entry. A usual lesson has fewer; long ones would else be about everything, and cost time.
+const TELLING_WORDS: usize = 24;
+
+/// How soon more occurrences of a word count no more, and how much longer entries are held back: the usual values of BM25.
+const SATURATION: f64 = 1.2;
+const LENGTH_SHARE: f64 = 0.75;
+
+/// Prose entries by their words and tags.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Prose {
+    /// Positions of all prose entries.
+    positions: Vec<usize>,
+    /// Which of them hold a word, by their place in `positions`, and what it is of them.
+    words: BTreeMap<String, Vec<(usize, f64)>>,
+    /// Tags by their first word.
+    tags: BTreeMap<String, Vec<Tag>>,
+    /// Those without any word: nothing tells when they matter.
+    wordless: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Tag {
+    /// Words behind the first.
+    rest: Vec<String>,
+    /// Entries that have it, by their place in `positions`.
+    entries: Vec<usize>,
+}
+
+impl Prose {
+    pub(super) fn new(entries: &[(usize, &Entry)]) -> Self {
+        let texts: Vec<Vec<String>> = entries.iter().map(|(_, entry)| words(telling_text(&entry.lesson))).collect();
+        let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut counted: Vec<BTreeMap<&str, usize>> = Vec::with_capacity(texts.len());
+        for text in &texts {
+            let mut counts = BTreeMap::new();
+            text.iter().for_each(|word| *counts.entry(word.as_str()).or_default() += 1);
+            counts.keys().for_each(|word| *holders.entry(word).or_default() += 1);
+            counted.push(counts);
+        }
+        let usual_length = texts.iter().map(Vec::len).sum::<usize>() as f64 / texts.len().max(1) as f64;
+        let mut prose = Self { positions: entries.iter().map(|(position, _)| *position).collect(), ..Self::default() };
+        for (at, (counts, text)) in counted.iter().zip(&texts).enumerate() {
+            let weight = |word: &str, count: usize| {
+                let holders = holders.get(word).copied().unwrap_or_default() as f64;
+                let rarity = (1.0 + (entries.len() as f64 - holders + 0.5) / (holders + 0.5)).ln();
+                let length = 1.0 - LENGTH_SHARE + LENGTH_SHARE * text.len() as f64 / usual_length;
+                let count = count as f64;
+                rarity * count * (SATURATION + 1.0) / (count + SATURATION * length)
+            };
+            let mut weights: Vec<(&str, f64)> =
+                counts.iter().map(|(word, count)| (*word, weight(word, *count))).collect();
+            weights.sort_by(|(one, heavy), (other, heavier)| heavier.total_cmp(heavy).then(one.cmp(other)));
+            weights.truncate(TELLING_WORDS);
+            let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
+            if weights.is_empty() {
+                prose.wordless.push(at);
+            }
+            for (word, weight) in weights {
+                prose.words.entry(word.to_owned()).or_default().push((at, weight / sum));
+            }
+        }
+        prose.tags = tags(entries);
+        prose
+    }
+
+    /// Adds what is relevant to a text.
+    pub(super) fn collect(&self, text: &str, hits: &mut Vec<Hit>) {
+        if self.positions.is_empty() {
+            return;
+        }
+        let words: BTreeSet<String> = words(text).into_iter().collect();
+        let mut shares = vec![0.0_f64; self.positions.len()];
+        for (at, share) in words.iter().filter_map(|word| self.words.get(word)).flatten() {
+            if let Some(sum) = shares.get_mut(*at) {
+                *sum += share;
+            }
+        }
+        let mut named = vec![self.positions.len() < FEW_PROSE_ENTRIES; self.positions.len()];
+        let present = |tag: &&Tag| tag.rest.iter().all(|word| words.contains(word));
+        let tags = words.iter().filter_map(|word| self.tags.get(word)).flatten().filter(present);
+        for at in tags.flat_map(|tag| &tag.entries).chain(&self.wordless) {
+            if let Some(named) = named.get_mut(*at) {
+                *named = true;
+            }
+        }
+        let found = self.positions.iter().zip(shares).zip(named);
+        let relevant = found.filter(|((_, share), named)| *named || *share >= RELEVANT_SHARE);
+        // Sums of parts can pass the whole by a rounding error.
+        hits.extend(
+            relevant.map(|((position, share), _)| Hit { position: *position, score: share.min(retrieval::APPLIES) }),
+        );
+    }
+}
+
+/// What says when an entry matters.
+fn telling_text(lesson: &Lesson) -> &str {
+    match lesson {
+        Lesson::Text(text) => text,
+        Lesson::Skill(Skill { when, .. }) => when,
+    }
+}
+
+fn tags(entries: &[(usize, &Entry)]) -> BTreeMap<String, Vec<Tag>> {
+    let mut by_words: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
+    for (at, (_, entry)) in entries.iter().enumerate() {
+        for tag in entry.tags.iter().filter(|tag| !tag.starts_with(DISPLAY_TAG)) {
+            by_words.entry(words(tag)).or_default().push(at);
+        }
+    }
+    let mut tags: BTreeMap<String, Vec<Tag>> = BTreeMap::new();
+    for (words, entries) in by_words {
+        let mut words = words.into_iter();
+        if let Some(first) = words.next() {
+            tags.entry(first).or_default().push(Tag { rest: words.collect(), entries });
+        }
+    }
+    tags
+}

@@ -1,0 +1,293 @@
+//! Which entries are relevant to a task.
+//!
+//! The text that a task shows first is read for facts (`tier: gold`) and words.
+//!
+//! - A *rule*, whose conditions a program can read, is relevant if the text mentions every fact that it asks for, and contradicts
+//!   none. `tier: silver` contradicts `when tier is gold`; `tier: not asked yet` does not, because it may still turn out.
+//! - An entry without conditions is always relevant.
+//! - Prose is relevant if the text has a fair share of its words, or all words of one of its tags
+//!   ([`RELEVANT_SHARE`](super::RELEVANT_SHARE)); few of them are all relevant.
+//!
+//! The index is inverted: it is walked from what the text says, so its cost follows what is found, not what is stored.
+
+use super::prose::Prose;
+use crate::Entry;
+use clawhost_core::{Condition, Facts, rule};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The score of an entry that applies whatever the text says. Every condition that holds for certain adds as much: the most
+/// specific rule comes first. Prose has at most this.
+pub(super) const APPLIES: f64 = 1.0;
+
+/// A relevant entry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    /// Its place in the playbook.
+    pub position: usize,
+    /// How much it has to do with the text: prose 0 to 1, rules 1 and one more for every condition that holds for certain.
+    pub score: f64,
+}
+
+/// A playbook's entries by what makes them relevant. Built once per playbook.
+#[derive(Debug, Clone, Default)]
+pub struct Index {
+    /// Positions of entries without conditions.
+    always: Vec<usize>,
+    rules: Rules,
+    prose: Prose,
+}
+
+impl Index {
+    /// Reads the entries of a playbook.
+    pub fn new(entries: &[Entry]) -> Self {
+        let mut index = Self::default();
+        let mut prose = Vec::new();
+        for (position, entry) in entries.iter().enumerate() {
+            match entry.lesson.conditions() {
+                None => prose.push((position, entry)),
+                Some(conditions) if conditions.is_empty() => index.always.push(position),
+                Some(conditions) => index.rules.add(position, conditions),
+            }
+        }
+        index.prose = Prose::new(&prose);
+        index
+    }
+
+    /// What is relevant to a text: the highest score first, of equals the earlier position.
+    pub fn relevant(&self, text: &str) -> Vec<Hit> {
+        let mut hits: Vec<Hit> =
+            self.always.iter().map(|position| Hit { position: *position, score: APPLIES }).collect();
+        self.rules.collect(&facts(text), &mut hits);
+        self.prose.collect(text, &mut hits);
+        hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.position.cmp(&other.position)));
+        hits
+    }
+}
+
+/// Entries with conditions.
+#[derive(Debug, Clone, Default)]
+struct Rules {
+    /// Positions, and how many different conditions each has.
+    entries: Vec<(usize, usize)>,
+    /// By fact, then by value: places in `entries`.
+    by_fact: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
+}
+
+impl Rules {
+    fn add(&mut self, position: usize, conditions: Vec<Condition>) {
+        let place = self.entries.len();
+        let conditions: BTreeSet<Condition> = conditions.into_iter().collect();
+        self.entries.push((position, conditions.len()));
+        for Condition { fact, value } in conditions {
+            self.by_fact.entry(fact).or_default().entry(value).or_default().push(place);
+        }
+    }
+
+    fn collect(&self, facts: &Facts, hits: &mut Vec<Hit>) {
+        // Of each: conditions that may hold, and those that do.
+        let mut held = vec![(0_usize, 0_u32); self.entries.len()];
+        let mut count = |places: &[usize], may_hold: usize, holds: u32| {
+            for place in places {
+                if let Some((may, does)) = held.get_mut(*place) {
+                    *may += may_hold;
+                    *does += holds;
+                }
+            }
+        };
+        for (fact, values) in &self.by_fact {
+            let Some(known) = facts.get(fact).map(str::to_lowercase) else { continue };
+            let equal = values.get(&known).map(Vec::as_slice).unwrap_or_default();
+            if is_open(&known) {
+                values.values().for_each(|places| count(places, 1, 0));
+                count(equal, 0, 1);
+            } else {
+                count(equal, 1, 1);
+            }
+        }
+        let applies = self.entries.iter().zip(held).filter(|((_, conditions), (may, _))| may == conditions);
+        hits.extend(
+            applies.map(|((position, _), (_, does))| Hit { position: *position, score: APPLIES + f64::from(does) }),
+        );
+    }
+}
+
+/// Values, in lower case, that say that a fact is not known yet.
+const OPEN_VALUES: [&str; 8] = ["", "unknown", "hidden", "none given", "n/a", "tbd", "?", "-"];
+
+fn is_open(value: &str) -> bool {
+    value.starts_with("not ") || OPEN_VALUES.contains(&value)
+}
+
+/// The facts of a text. A line `NAME:` mentions a fact without a value.
+fn facts(text: &str) -> Facts {
+    let mut facts = Facts::default();
+    for line in text.lines() {
+        let line = line.trim_end();
+        if line.ends_with(':') && !line.contains(": ") && rule(line).is_none() {
+            facts.read(&format!("{line} -"));
+        } else {
+            facts.read(line);
+        }
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FEW_PROSE_ENTRIES;
+    use super::*;
+    use crate::{Lesson, Skill};
+    use proptest::prelude::*;
+
+    fn index(lessons: &[&str]) -> Index {
+        let entries: Vec<Entry> = lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect();
+        Index::new(&entries)
+    }
+
+    fn check(lessons: &[&str], text: &str, expect: &[(usize, f64)]) {
+        let hits: Vec<_> = index(lessons).relevant(text).iter().map(|hit| (hit.position, hit.score)).collect();
+        assert_eq!(hits, expect, "{lessons:?} {text:?}");
+    }
+
+    #[test]
+    fn a_rule_is_relevant_unless_a_fact_is_missing_or_contradicts() {
+        let rules = ["when tier is gold: a", "when tier is silver: b", "when tier is gold and age is days: c"];
+        check(&rules, "Tier: Gold\nAge: days", &[(2, 3.0), (0, 2.0)]);
+        check(&rules, "tier: gold\nage: years", &[(0, 2.0)]);
+        check(&rules, "tier: gold", &[(0, 2.0)]);
+        check(&rules, "age: days", &[]);
+        check(&rules, "tier: silver\n- tier: gold", &[(0, 2.0)]);
+        check(&rules, "nothing", &[]);
+    }
+
+    #[test]
+    fn a_fact_that_is_not_known_yet_contradicts_nothing() {
+        let rules = ["when tier is gold: a", "when tier is silver and age is days: b"];
+        for open in ["not asked yet", "Not known", "unknown", "Hidden", "none given", "N/A", "TBD", "?", "-", ""] {
+            check(&rules, &format!("tier: {open}\nage: days"), &[(1, 2.0), (0, 1.0)]);
+            check(&rules, &format!("tier: {open}\nage: years"), &[(0, 1.0)]);
+        }
+        for known in ["nothing", "none", "not", "--", "unknown tier"] {
+            check(&rules, &format!("tier: {known}\nage: days"), &[]);
+        }
+        check(&["when tier is unknown: ask"], "tier: unknown", &[(0, 2.0)]);
+        check(&["when tier is unknown: ask"], "tier: ?", &[(0, 1.0)]);
+    }
+
+    #[test]
+    fn a_line_without_a_value_mentions_its_fact_and_rules_mention_none() {
+        check(&["when tier is gold: a"], "tier:  \nmore", &[(0, 1.0)]);
+        check(&["when tier is gold: a"], "tier: gold\ntier:", &[(0, 1.0)]);
+        check(&["when b is c: a"], "when x is b:\nb: c:", &[]);
+        check(&["when b is c:: a"], "b: c:", &[(0, 2.0)]);
+    }
+
+    #[test]
+    fn a_condition_that_is_said_twice_counts_once() {
+        check(&["when a is b and a is b: c"], "a: b", &[(0, 2.0)]);
+        check(&["when a is b and a is c: d"], "a: b", &[]);
+    }
+
+    #[test]
+    fn an_entry_without_conditions_is_always_relevant() {
+        check(&["when a is b: c", "always: wait"], "", &[(1, 1.0)]);
+    }
+
+    #[test]
+    fn few_prose_entries_are_all_relevant_the_nearest_first() {
+        check(&["quite another thing", "refund orders"], "An order. Refund?", &[(1, 1.0), (0, 0.0)]);
+        check(&["!"], "?", &[(0, 0.0)]);
+    }
+
+    /// As many lessons about other things as it takes until relevance is asked for.
+    fn crowd() -> Vec<Entry> {
+        let filler = |n: usize| {
+            let text = format!("Check the topic{n} of the plan{n} before you touch the thing{n} in the shop.");
+            Entry::new(Lesson::Text(text), "operator")
+        };
+        (0..FEW_PROSE_ENTRIES).map(filler).collect()
+    }
+
+    fn found(entry: Entry, text: &str) -> bool {
+        let mut entries = crowd();
+        entries.push(entry);
+        let last = entries.len() - 1;
+        Index::new(&entries).relevant(text).iter().any(|hit| hit.position == last)
+    }
+
+    #[test]
+    fn of_many_prose_entries_those_are_relevant_that_the_text_is_about() {
+        let lesson = "Verify the shipping address with the customer before you refund damaged orders.";
+        let check = |text: &str, expect: bool| {
+            assert_eq!(found(Entry::new(Lesson::Text(lesson.into()), "operator"), text), expect, "{text}");
+        };
+        check("A customer wants a refund: two orders came damaged.", true);
+        check("Write a poem about the sea before you sleep in the house.", false);
+        check("", false);
+    }
+
+    #[test]
+    fn a_long_lesson_is_not_about_everything() {
+        let long: Vec<String> = (0..300).map(|n| format!("word{n}")).collect();
+        let entry = Entry::new(Lesson::Text(format!("{} the of in before", long.join(" "))), "operator");
+        assert!(!found(entry.clone(), "before the shop in the middle of the town"));
+        assert!(found(entry, &long.join(" ")));
+    }
+
+    #[test]
+    fn of_a_skill_in_prose_the_condition_counts() {
+        let skill = Skill { when: "filling forms".into(), action: "poem sea house".into(), ..Skill::default() };
+        let entry = Entry::new(Lesson::Skill(skill), "operator");
+        assert!(found(entry.clone(), "please help filling this form"));
+        assert!(!found(entry, "a poem about the sea and a house"));
+    }
+
+    #[test]
+    fn a_tag_that_the_text_names_makes_prose_relevant() {
+        let tagged = |tag: &str| Entry {
+            tags: vec![tag.into()],
+            ..Entry::new(Lesson::Text("Wholly unrelated wording.".into()), "operator")
+        };
+        assert!(found(tagged("gift-cards"), "They paid with two gift cards."));
+        assert!(!found(tagged("gift-cards"), "A gift."));
+        assert!(!found(tagged("imported:helpful=3"), "imported helpful 3"), "for display only");
+    }
+
+    #[test]
+    fn every_prose_entry_without_words_is_relevant_among_many() {
+        assert!(found(Entry::new(Lesson::Text("!?".into()), "operator"), "anything"));
+    }
+
+    /// As the module says it, entry by entry.
+    fn relevant_rule(lesson: &Lesson, facts: &Facts) -> bool {
+        lesson.conditions().unwrap().iter().all(|condition| {
+            facts.get(&condition.fact).is_some_and(|known| known.to_lowercase() == condition.value || is_open(known))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_looking_at_every_entry_finds(
+            rules in prop::collection::vec(prop::collection::vec((0..4_usize, 0..3_usize), 1..4), 0..40),
+            known in prop::collection::vec(0..5_usize, 4),
+        ) {
+            let values = ["x", "y", "z", "unknown"];
+            let lesson = |conditions: &Vec<(usize, usize)>| {
+                let parts: Vec<_> = conditions.iter().map(|(fact, value)| format!("f{fact} is {}", values[*value])).collect();
+                Lesson::read(&format!("when {}: act", parts.join(" and ")))
+            };
+            let entries: Vec<Entry> = rules.iter().map(|conditions| Entry::new(lesson(conditions), "operator")).collect();
+            // The value that is out of the list: the fact is not mentioned.
+            let lines: Vec<_> = known.iter().enumerate()
+                .filter_map(|(fact, value)| Some(format!("f{fact}: {}", values.get(*value)?))).collect();
+            let text = lines.join("\n");
+            let facts = facts(&text);
+            let expect: Vec<usize> = (0..entries.len()).filter(|at| relevant_rule(&entries[*at].lesson, &facts)).collect();
+            let hits = Index::new(&entries).relevant(&text);
+            prop_assert!(hits.is_sorted_by(|one, other| (-one.score, one.position) < (-other.score, other.position)));
+            let mut got: Vec<usize> = hits.iter().map(|hit| hit.position).collect();
+            got.sort_unstable();
+            prop_assert_eq!(got, expect);
+        }
+    }
+}
