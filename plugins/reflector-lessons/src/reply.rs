@@ -1,0 +1,209 @@
+//! What the model answered: JSON, read strictly, and each proposal judged on its own.
+//!
+//! An answer that is no JSON document of the right form is a [`Complaint`]. In one that is, every proposal stands for itself:
+//! one of an unknown kind, about an unknown entry, without anything to do, over-long, or of what is known already, is refused
+//! with the reason. An answer of which nothing can be used although something was proposed is a complaint too; an empty
+//! list is an answer.
+
+use clawhost_sdk::{Entry, Playbook, Proposal};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Characters of condition, deed and caution together: a lesson is read in every prompt from then on.
+const LONGEST_LESSON: usize = 1200;
+/// Characters of a reason.
+const LONGEST_REASON: usize = 600;
+/// Characters of a name.
+const LONGEST_NAME: usize = 120;
+/// Bytes of a tag: the host takes 128.
+const LONGEST_TAG: usize = 128;
+/// Tags of a lesson.
+const MOST_TAGS: usize = 8;
+
+/// Why an answer is of no use, in words for the model.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Complaint(pub(crate) String);
+
+/// What can be used of an answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// In the order of the answer.
+    pub(crate) proposals: Vec<Proposal>,
+    /// What cannot, each with the reason.
+    pub(crate) refused: Vec<String>,
+}
+
+/// What a proposal may refer to.
+pub(crate) struct Subject<'a> {
+    /// What is known so far.
+    pub(crate) playbook: &'a Playbook,
+    /// Ids of the episodes that were shown, the first under the number 1.
+    pub(crate) episodes: &'a [String],
+}
+
+#[derive(Deserialize)]
+struct Document {
+    proposals: Vec<Value>,
+}
+
+/// One proposal as the model writes it. What is left out is empty.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Draft {
+    change: String,
+    id: Option<String>,
+    name: Option<String>,
+    when: Option<String>,
+    #[serde(rename = "do")]
+    action: Option<String>,
+    avoid: Option<String>,
+    tags: Option<Vec<String>>,
+    because: Option<String>,
+    /// Numbers, hopefully; what is none is no evidence.
+    episodes: Option<Vec<Value>>,
+}
+
+/// Inside of a code fence, if the text has one: models like to wrap their JSON.
+fn unwrapped(text: &str) -> &str {
+    let inside = || {
+        let (_, after) = text.split_once("```")?;
+        let (_, lines) = after.split_once('\n')?;
+        Some(lines.rsplit_once("```")?.0)
+    };
+    // A document that begins at once may have fences inside its texts.
+    if text.trim_start().starts_with('{') { text } else { inside().unwrap_or(text) }
+}
+
+/// One line, whatever white space the model used; none is empty.
+fn one_line(text: Option<String>) -> String {
+    text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What would hide or move text, or is refused in names by the host.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+fn is_within(what: &str, text: &str, most: usize) -> Result<(), String> {
+    let count = text.chars().count();
+    if count > most {
+        return Err(format!("{what} has {count} characters, at most {most} are allowed"));
+    }
+    match text.chars().any(is_hidden) {
+        true => Err(format!("{what} has hidden characters")),
+        false => Ok(()),
+    }
+}
+
+impl Draft {
+    /// The lesson as an entry, with its parts.
+    fn entry(self) -> Result<Entry, String> {
+        let (name, when) = (one_line(self.name), one_line(self.when));
+        let (action, avoid) = (one_line(self.action), one_line(self.avoid));
+        // Some models say `when` twice, or spell out that there is no condition.
+        let when = when.strip_prefix("when ").unwrap_or(&when);
+        let when = if when.eq_ignore_ascii_case("always") { "" } else { when };
+        if action.is_empty() {
+            return Err("`do` is empty".to_owned());
+        }
+        is_within("the lesson", &format!("{when}{action}{avoid}"), LONGEST_LESSON)?;
+        is_within("`name`", &name, LONGEST_NAME)?;
+        let head = if when.is_empty() { "always".to_owned() } else { format!("when {when}") };
+        let caution = if avoid.is_empty() { String::new() } else { format!("\n  avoid: {avoid}") };
+        let parts = [("name", name.as_str()), ("when", when), ("do", &action), ("avoid", &avoid)];
+        let told = parts.into_iter().filter(|(_, value)| !value.is_empty());
+        let entry = told.fold(Entry::new(format!("{head}: {action}{caution}")), |entry, (name, value)| {
+            entry.with_extra(name, value)
+        });
+        let tags: BTreeSet<String> = self.tags.unwrap_or_default().into_iter().map(|tag| one_line(Some(tag))).collect();
+        let tags: Vec<String> = tags.into_iter().filter(|tag| !tag.is_empty()).collect();
+        if tags.len() > MOST_TAGS || tags.iter().any(|tag| tag.len() > LONGEST_TAG || tag.chars().any(is_hidden)) {
+            return Err(format!("`tags` are more than {MOST_TAGS}, or one is no plain word"));
+        }
+        Ok(Entry { tags, ..entry })
+    }
+
+    fn proposal(mut self, subject: &Subject<'_>) -> Result<Proposal, String> {
+        let id = self.id.take().unwrap_or_default().trim().to_owned();
+        let because = one_line(self.because.take());
+        is_within("`because`", &because, LONGEST_REASON)?;
+        let known = || match subject.playbook.entry(&id) {
+            Some(_) if !id.is_empty() => Ok(id.as_str()),
+            _ => Err(format!("the playbook has no entry with the id `{}`", id.escape_debug())),
+        };
+        let seen: BTreeSet<&String> =
+            self.episodes.take().iter().flatten().filter_map(|number| episode(number, subject)).collect();
+        let proposal = match self.change.as_str() {
+            "add" => Proposal::add_entry(self.entry()?, because),
+            "update" => Proposal::update(known()?, self.entry()?, because),
+            "retire" => Proposal::retire(known()?, because),
+            other => return Err(format!("`change` is `{}`, not add, update or retire", other.escape_debug())),
+        };
+        Ok(seen.into_iter().fold(proposal, |proposal, episode| proposal.seen_in(episode.clone(), Vec::new())))
+    }
+}
+
+/// The episode of this number, written as a number or in digits.
+fn episode<'a>(number: &Value, subject: &Subject<'a>) -> Option<&'a String> {
+    let number = number.as_u64().or_else(|| number.as_str()?.trim().parse().ok())?;
+    subject.episodes.get(usize::try_from(number.checked_sub(1)?).ok()?)
+}
+
+/// Text as it is compared.
+fn plain(text: &str) -> String {
+    text.trim().trim_start_matches("- ").to_lowercase()
+}
+
+/// What a proposal must not share with another of the same answer: an entry, or a text.
+fn subjects(proposal: &Proposal) -> (Option<&str>, Option<String>) {
+    use clawhost_sdk::Change;
+    match &proposal.change {
+        Change::Add(entry) => (None, Some(plain(&entry.text))),
+        Change::Update(entry) => (Some(&entry.id), Some(plain(&entry.text))),
+        Change::Retire(id) => (Some(id), None),
+        Change::RewriteSection(_) | Change::Other(_) => (None, None),
+    }
+}
+
+/// Reads an answer; takes at most so many proposals.
+///
+/// # Errors
+/// It is no document of the right form, or nothing of what it proposes can be used.
+pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Reply, Complaint> {
+    let document: Document = serde_json::from_str(unwrapped(text).trim()).map_err(|error| {
+        Complaint(format!("the answer is no JSON document of the form that was asked for: {error}"))
+    })?;
+    let mut texts: BTreeSet<String> = subject.playbook.entries.iter().map(|entry| plain(&entry.text)).collect();
+    let mut ids: BTreeSet<String> = BTreeSet::new();
+    let mut reply = Reply { proposals: Vec::new(), refused: Vec::new() };
+    for (number, draft) in (1..).zip(document.proposals) {
+        let draft: Result<Draft, _> = serde_json::from_value(draft);
+        let read = draft.map_err(|error| error.to_string()).and_then(|draft| draft.proposal(subject));
+        let fresh = read.and_then(|proposal| {
+            let (id, text) = subjects(&proposal);
+            if reply.proposals.len() >= most {
+                return Err(format!("at most {most} proposals are taken"));
+            }
+            if text.is_some_and(|text| !texts.insert(text)) {
+                return Err("it is known already".to_owned());
+            }
+            match id.is_some_and(|id| !ids.insert(id.to_owned())) {
+                true => Err("another proposal changes the same entry".to_owned()),
+                false => Ok(proposal),
+            }
+        });
+        match fresh {
+            Ok(proposal) => reply.proposals.push(proposal),
+            Err(why) => reply.refused.push(format!("proposal {number}: {why}")),
+        }
+    }
+    if reply.proposals.is_empty() && !reply.refused.is_empty() {
+        return Err(Complaint(format!("nothing that it proposes can be used: {}", reply.refused.join("; "))));
+    }
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests;

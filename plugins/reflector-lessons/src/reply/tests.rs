@@ -1,0 +1,134 @@
+//! Answers of models, good and bad.
+
+use super::*;
+use clawhost_sdk::Change;
+use proptest::prelude::*;
+
+fn playbook() -> Playbook {
+    let entry = |id: &str, text: &str| Entry { id: id.into(), ..Entry::new(text) };
+    Playbook::new(vec![entry("e-1", "when a is b: wait"), entry("e-2", "always: smile")])
+}
+
+fn reading(text: &str, most: usize) -> Result<Reply, Complaint> {
+    let episodes = ["ep-a".to_owned(), "ep-b".to_owned()];
+    read(text, &Subject { playbook: &playbook(), episodes: &episodes }, most)
+}
+
+fn shown(proposal: &Proposal) -> String {
+    match &proposal.change {
+        Change::Add(entry) => format!("add {}", entry.text),
+        Change::Update(entry) => format!("update {} {}", entry.id, entry.text),
+        Change::Retire(id) => format!("retire {id}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is proposed, or the complaint.
+fn check(text: &str, expect: Result<&[&str], &str>) {
+    match (reading(text, 8), expect) {
+        (Ok(reply), Ok(expect)) => assert_eq!(reply.proposals.iter().map(shown).collect::<Vec<_>>(), expect, "{text}"),
+        (Err(Complaint(why)), Err(says)) => assert!(why.contains(says), "{text}: {why}"),
+        (read, expect) => panic!("{text}: {read:?}, not {expect:?}"),
+    }
+}
+
+fn one(draft: &str) -> String {
+    format!("{{\"proposals\": [{draft}]}}")
+}
+
+#[test]
+fn an_answer_is_one_json_document() {
+    let add = one(r#"{"change": "add", "when": "a is c", "do": "go"}"#);
+    check(&add, Ok(&["add when a is c: go"]));
+    check(&format!("\n ```json\n{add}\n```\n"), Ok(&["add when a is c: go"]));
+    check(&format!("Here it is:\n```\n{add}\n```\nGood luck!"), Ok(&["add when a is c: go"]));
+    check(
+        &one(r#"{"change": "add", "do": "write ``` and\n``` around code"}"#),
+        Ok(&["add always: write ``` and ``` around code"]),
+    );
+    check(r#"{"proposals": []}"#, Ok(&[]));
+    for bad in
+        ["", "I learned nothing.", "{}", "[]", "{\"proposals\": 1}", "{\"proposals\": [", &format!("{add} {add}")]
+    {
+        check(bad, Err("no JSON document of the form"));
+    }
+}
+
+#[test]
+fn a_lesson_can_be_added_changed_and_taken_out() {
+    check(
+        &one(r#"{"change": "update", "id": " e-1 ", "when": "when a is b", "do": "run\n fast", "avoid": "falling"}"#),
+        Ok(&["update e-1 when a is b: run fast\n  avoid: falling"]),
+    );
+    check(
+        &one(r#"{"change": "add", "id": null, "name": null, "when": "Always", "do": "hum"}"#),
+        Ok(&["add always: hum"]),
+    );
+    check(&one(r#"{"change": "retire", "id": "e-2", "do": null}"#), Ok(&["retire e-2"]));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_reason() {
+    let long = "x".repeat(601);
+    for (draft, why) in [
+        (r#"{"change": "burn", "id": "e-1", "do": "x"}"#, "`change` is `burn`"),
+        (r#"{"do": "x"}"#, "`change` is ``"),
+        (r#"{"change": "add"}"#, "`do` is empty"),
+        (r#"{"change": "add", "do": " \n"}"#, "`do` is empty"),
+        (r#"{"change": "add", "do": 7}"#, "invalid type"),
+        (r#"7"#, "invalid type"),
+        (r#"{"change": "update", "id": "e-9", "do": "x"}"#, "no entry with the id `e-9`"),
+        (r#"{"change": "retire"}"#, "no entry with the id ``"),
+        (r#"{"change": "update", "id": "e-1"}"#, "`do` is empty"),
+        (r#"{"change": "add", "when": "A is B", "do": "wait"}"#, "known already"),
+        (&format!(r#"{{"change": "add", "do": "{long}{long}"}}"#), "the lesson has 1202 characters"),
+        (&format!(r#"{{"change": "add", "do": "x", "because": "{long}"}}"#), "`because` has 601 characters"),
+        (&format!(r#"{{"change": "add", "do": "x", "name": "{long}"}}"#), "`name` has 601 characters"),
+        (&format!(r#"{{"change": "add", "do": "x", "tags": ["{long}"]}}"#), "`tags`"),
+        (r#"{"change": "add", "do": "x", "tags": ["1","2","3","4","5","6","7","8","9"]}"#, "`tags`"),
+        (r#"{"change": "add", "do": "x", "tags": ["a\u200bb"]}"#, "`tags`"),
+        (r#"{"change": "add", "do": "x\u202ey"}"#, "hidden characters"),
+    ] {
+        check(&one(draft), Err(why));
+    }
+}
+
+#[test]
+fn what_can_be_used_is_used_and_the_rest_is_told() {
+    let text = one(r#"{"change": "add", "do": "go"}, {"change": "burn"}, {"change": "add", "do": "Go"},
+           {"change": "retire", "id": "e-1"}, {"change": "update", "id": "e-1", "do": "stop"}, {"change": "add", "do": "run"}"#);
+    check(&text, Ok(&["add always: go", "retire e-1", "add always: run"]));
+    let reply = reading(&text, 8).unwrap();
+    assert_eq!(reply.refused.len(), 3, "{:?}", reply.refused);
+    assert!(reply.refused[0].starts_with("proposal 2: `change`"), "{:?}", reply.refused);
+    assert!(reply.refused[1].ends_with("known already") && reply.refused[2].ends_with("the same entry"));
+    let reply = reading(&text, 1).unwrap();
+    assert_eq!((reply.proposals.len(), reply.refused.len()), (1, 5));
+    assert!(reply.refused[4].ends_with("at most 1 proposals are taken"), "{:?}", reply.refused);
+}
+
+#[test]
+fn a_proposal_brings_its_parts_its_reason_and_what_shows_it() {
+    let text = one(
+        r#"{"change": "add", "name": "greet", "when": "a is c", "do": "say hello", "avoid": "shouting", "tags": ["b", "a", "b", " "],
+            "because": "it is  kind", "episodes": [2, "1", 2, 0, 3, -1, "x", 1.5]}"#,
+    );
+    let proposal = reading(&text, 8).unwrap().proposals.remove(0);
+    let Change::Add(entry) = &proposal.change else { panic!("{proposal:?}") };
+    let parts = ["name", "when", "do", "avoid"].map(|name| entry.extra(name).unwrap());
+    assert_eq!(parts, ["greet", "a is c", "say hello", "shouting"]);
+    assert_eq!((&entry.tags[..], entry.id.as_str()), (&["a".to_owned(), "b".to_owned()][..], ""));
+    assert_eq!(proposal.expected_effect, "it is kind");
+    let evidence: Vec<&str> = proposal.evidence.iter().map(|seen| seen.episode.as_str()).collect();
+    assert_eq!(evidence, ["ep-a", "ep-b"], "only episodes that were shown");
+}
+
+proptest! {
+    #[test]
+    fn any_answer_is_read_or_complained_about(text in "(\\{\"proposals\": ?\\[)?[\\{\\}\\[\\]\":,a-e`\n ]{0,60}(\\]\\})?") {
+        // It does not panic, and never takes a word of prose for success.
+        if reading(&text, 8).is_ok() {
+            prop_assert!(text.contains("proposals"));
+        }
+    }
+}
