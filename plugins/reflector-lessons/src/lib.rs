@@ -190,6 +190,8 @@ mod tests {
         let (_, requests) = asked(&["", GOOD], &[]);
         assert_eq!((requests[1].messages.len(), requests[1].alias.as_str()), (3, "reflector"), "nothing was said");
         assert_eq!(requests[1].temperature, None);
+        let (_, requests) = asked(&[&"x".repeat(9000), GOOD], &[]);
+        assert_eq!(requests[1].messages[2].plain_text().len(), SHOWN_AGAIN);
     }
 
     #[test]

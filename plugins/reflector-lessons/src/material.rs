@@ -234,6 +234,10 @@ mod tests {
         assert!(shown.contains("turn 31\n[agent] go\n[... 36 turns left out ...]\n[environment] turn 68\n"), "{shown}");
         let shown = of((0..11).map(|_| episode("{}")).collect());
         assert!(shown.contains("8 episodes of the agent. 3 more are left out.") && !shown.contains("EPISODE 9"));
+        let tool = |number: u32| ToolSpec::new(format!("tool-{number}"), "x".repeat(1000), "{}");
+        let many = (0..50).map(tool).fold(Recording::of(Task::new("train", "t", "")), Recording::offering);
+        let shown = of(vec![many.ended(Ending::Terminated)]);
+        assert!(shown.contains("[tool] tool-0: ") && shown.chars().count() < TOOLS + 1000);
         let entries = (0..100).map(|_| Entry::new("x".repeat(1000))).collect();
         let shown = question(&group(vec![episode("{}")]), &Playbook::new(entries));
         assert!(shown.contains("PLAYBOOK: 100 entries") && shown.chars().count() < PLAYBOOK + 1000);

@@ -139,6 +139,12 @@ fn what_most_episodes_tell_comes_first_with_its_evidence() {
 }
 
 #[test]
+fn of_a_log_only_the_beginning_is_read() {
+    let log: String = (0..40).map(|number| format!("expected: answer {number}\nbecause: a is {number}\n")).collect();
+    assert_eq!(proposed(&[&log], &empty(), &[("most", "64")]).len(), 16);
+}
+
+#[test]
 fn an_entry_says_what_it_is_in_parts() {
     let proposals = reflect::<Rules>(vec![ended("e", REVIEW)], &empty(), &[]).unwrap();
     let Change::Add(entry) = &proposals[0].change else { panic!("{:?}", proposals[0]) };
@@ -239,6 +245,19 @@ fn deeds_are_dealt_out_anew_where_there_are_several() {
         seen.insert(rules);
     }
     assert!(seen.len() > 3, "by the seed: {seen:?}");
+}
+
+#[test]
+fn dealing_out_keeps_how_often_each_deed_is_proposed() {
+    let told: Vec<String> =
+        (0..6).map(|case| format!("expected: answer {}\nbecause: fact is {case}", ["x", "y", "z"][case / 2])).collect();
+    let told: Vec<&str> = told.iter().map(String::as_str).collect();
+    for seed in 0..20 {
+        let rules = seeded(seed, &told, &[("mode", "shuffled")]);
+        for deed in ["answer x", "answer y", "answer z"] {
+            assert_eq!(parts(&rules).iter().filter(|(_, said)| *said == deed).count(), 2, "{rules:?}");
+        }
+    }
 }
 
 #[test]

@@ -43,8 +43,8 @@ fn an_answer_is_one_json_document() {
     check(&format!("\n ```json\n{add}\n```\n"), Ok(&["add when a is c: go"]));
     check(&format!("Here it is:\n```\n{add}\n```\nGood luck!"), Ok(&["add when a is c: go"]));
     check(
-        &one(r#"{"change": "add", "do": "write ``` and\n``` around code"}"#),
-        Ok(&["add always: write ``` and ``` around code"]),
+        &one("{\"change\": \"add\", \"do\": \"write ``` around\"},\n{\"change\": \"add\", \"do\": \"code ```\"}"),
+        Ok(&["add always: write ``` around", "add always: code ```"]),
     );
     check(r#"{"proposals": []}"#, Ok(&[]));
     for bad in
