@@ -15,9 +15,9 @@ pub enum Difference {
     /// An entry has other tags, or other capitals.
     Changed {
         /// As it was.
-        before: Entry,
+        before: Box<Entry>,
         /// As it is.
-        after: Entry,
+        after: Box<Entry>,
     },
     /// Entries that are in both stand in another order. These, in their new order, have another place among them.
     Reordered(Vec<EntryId>),
@@ -70,7 +70,10 @@ pub(super) fn between(before: &Playbook, after: &Playbook) -> Vec<Difference> {
         match known.get(key) {
             None => differences.push(Difference::Added((*entry).clone())),
             Some(earlier) if !shown_alike(earlier, entry) => {
-                differences.push(Difference::Changed { before: (*earlier).clone(), after: (*entry).clone() });
+                differences.push(Difference::Changed {
+                    before: Box::new((*earlier).clone()),
+                    after: Box::new((*entry).clone()),
+                });
             }
             Some(_) => {}
         }

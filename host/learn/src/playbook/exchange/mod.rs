@@ -1,4 +1,121 @@
-//! Playbooks to and from files.
+//! Playbooks to and from files: one JSON document ([`to_json`], [`from_json`]), or a folder per skill with a `SKILL.md`
+//! ([`to_skills`], [`from_skills`]) as many agents read them.
+//!
+//! What leaves is what is shown: sections, lessons, tags, and names. What was measured stays, because it was measured here: with
+//! these tasks and these models. So what comes in is new: every entry is queued, has the support of one import, and has to prove itself
+//! on trial. Counters and evidence of others become tags that begin with [`DISPLAY_TAG`], for people. Texts pass [`check`], like every lesson.
+
+mod folders;
+mod front_matter;
+mod json;
+mod skills;
+
+pub use json::{FORMAT, VERSION, from_json, to_json};
+pub use skills::{SECTIONS_FOLDER, from_skills, to_skills};
+
+use super::Playbook;
+use super::safety::{TextLimits, check, check_section, escape};
+use crate::{Entry, EntryId, LearnError, Lesson};
+use std::collections::BTreeMap;
 
 /// How tags begin that are shown to people and used for nothing: what an imported playbook said about its entries.
 pub const DISPLAY_TAG: &str = "imported:";
+
+/// Who proposed an entry that came from a file.
+pub const IMPORT: &str = "import";
+
+/// Most bytes of an imported text. Skills of others are whole documents; what is longer than this fits no budget.
+pub const IMPORTED_BYTES: usize = 64 * 1024;
+
+/// An entry as a file has it.
+struct Imported {
+    /// Where it stands, for errors.
+    place: String,
+    lesson: Lesson,
+    tags: Vec<String>,
+}
+
+/// A playbook of what a file holds, every text checked.
+fn assemble(sections: Vec<(String, String)>, entries: Vec<Imported>) -> Result<Playbook, LearnError> {
+    let limits = TextLimits { bytes: IMPORTED_BYTES, withheld: &[] };
+    let mut playbook = Playbook::default();
+    for (name, text) in sections {
+        let text = check_section(&text, limits)
+            .map_err(|why| LearnError::Document(format!("section `{}`: {why}", escape(&name))))?;
+        let name = single_line(&name);
+        if playbook.sections.insert(name.clone(), text).is_some() {
+            return Err(LearnError::Document(format!("two sections are called `{name}`; rename one of them")));
+        }
+    }
+    let mut places: BTreeMap<EntryId, String> = BTreeMap::new();
+    for Imported { place, lesson, tags } in entries {
+        let lesson = check(&lesson, limits).map_err(|why| LearnError::Document(format!("{place}: {why}")))?;
+        let mut entry = Entry::new(lesson, IMPORT);
+        entry.tags = tags.iter().map(|tag| single_line(tag)).collect();
+        if let Some(first) = places.insert(entry.id.clone(), place.clone()) {
+            return Err(LearnError::Document(format!("{first} and {place} say the same; take one of them out")));
+        }
+        playbook.entries.push(entry);
+    }
+    Ok(playbook)
+}
+
+fn single_line(text: &str) -> String {
+    escape(&text.replace('\n', " "))
+}
+
+/// What another playbook says about an entry, for people.
+fn display_tag(name: &str, value: &str) -> String {
+    format!("{DISPLAY_TAG}{name}={value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::playbook::safety::{hostile_lesson, hostile_text};
+    use proptest::prelude::*;
+
+    /// Playbooks as they are stored: checked texts, no entry twice.
+    pub(super) fn any_playbook() -> impl Strategy<Value = Playbook> {
+        let entry = (hostile_lesson(), prop::collection::vec(hostile_text(), 0..3));
+        (prop::collection::btree_map(hostile_text(), hostile_text(), 0..3), prop::collection::vec(entry, 0..6))
+            .prop_map(|(sections, entries)| {
+                let sections = sections.into_iter().map(|(name, text)| (single_line(&name), escape(&text))).collect();
+                let mut playbook = Playbook { sections, entries: Vec::new() };
+                for (lesson, tags) in entries {
+                    let Ok(lesson) = check(&lesson, TextLimits { bytes: IMPORTED_BYTES, withheld: &[] }) else {
+                        continue;
+                    };
+                    let mut entry = Entry::new(lesson, IMPORT);
+                    entry.tags = tags.iter().map(|tag| single_line(tag)).collect();
+                    if playbook.entries.iter().all(|known| known.id != entry.id) {
+                        playbook.entries.push(entry);
+                    }
+                }
+                playbook
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+        #[test]
+        fn what_leaves_comes_back_exactly(playbook in any_playbook()) {
+            prop_assert_eq!(from_json(&to_json(&playbook)?)?, playbook.clone());
+            let files = to_skills(&playbook);
+            prop_assert_eq!(from_skills(&files)?, playbook, "{:#?}", files);
+        }
+
+        #[test]
+        fn whatever_is_imported_is_inert_or_refused(text in hostile_text(), path in hostile_text()) {
+            let foreign = format!("---\nname: x\ndescription: y\n---\n{text}");
+            let files = BTreeMap::from([("x/SKILL.md".to_owned(), foreign), (path, text.clone())]);
+            if let Ok(playbook) = from_skills(&files) {
+                for entry in playbook.entries {
+                    prop_assert!(crate::playbook::safety::is_inert(&entry.lesson.prompt()));
+                }
+            }
+            let _ = from_skills(&BTreeMap::from([("SKILL.md".to_owned(), text.clone())]));
+            let _ = from_json(&text);
+        }
+    }
+}

@@ -112,8 +112,8 @@ fn escape_line(line: &str, out: &mut String) {
 }
 
 fn begins_with_token(text: &str) -> bool {
-    let begins = |token: &&str| text.get(..token.len()).is_some_and(|start| start.eq_ignore_ascii_case(token));
-    TOKENS.iter().any(|token| begins(&token))
+    let begins = |token: &str| text.get(..token.len()).is_some_and(|start| start.eq_ignore_ascii_case(token));
+    TOKENS.iter().any(|token| begins(token))
 }
 
 /// What may stand before and after the name of a speaker without changing how it looks to a model.

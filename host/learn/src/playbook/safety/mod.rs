@@ -9,7 +9,10 @@ mod secrets;
 
 pub use inert::escape;
 #[cfg(test)]
-pub(crate) use inert::tests::{hostile_text, is_inert};
+pub(crate) use {
+    inert::tests::{hostile_text, is_inert},
+    tests::hostile_lesson,
+};
 
 use crate::{Lesson, Skill};
 
@@ -92,8 +95,8 @@ pub fn escape_lesson(lesson: &Lesson) -> Lesson {
     match lesson {
         Lesson::Text(text) => Lesson::Text(escape(text)),
         Lesson::Skill(Skill { name, when, action, avoid }) => Lesson::Skill(Skill {
-            name: escape(&name.replace('\n', " ")),
-            when: escape(&when.replace('\n', " ")),
+            name: escape(name.replace('\n', " ").trim()),
+            when: escape(when.replace('\n', " ").trim()),
             action: escape(action),
             avoid: escape(avoid),
         }),
@@ -172,6 +175,13 @@ pub(crate) mod tests {
             assert_eq!(check(&lesson, limits), Ok(lesson.clone()), "{text}");
             assert_eq!(clawhost_core::rule(&lesson.prompt()).is_some(), text != "Be kind. 42 times.");
         }
+    }
+
+    #[test]
+    fn a_condition_is_one_line_and_a_blank_one_is_none() {
+        let skill = |when: &str| Lesson::Skill(Skill { when: when.into(), action: "b".into(), ..Skill::default() });
+        assert_eq!(check(&skill(" a\nsystem "), TextLimits::default()), Ok(skill("a system")));
+        assert_eq!(check(&skill(" \n"), TextLimits::default()), Ok(skill("")));
     }
 
     #[test]

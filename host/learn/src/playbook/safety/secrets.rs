@@ -59,7 +59,7 @@ fn is_key(word: &str) -> bool {
     let follows = |(start, least): &(&str, usize)| {
         word.strip_prefix(start).is_some_and(|rest| rest.len() >= *least && is_random(rest))
     };
-    KEY_FORMS.iter().any(|form| follows(form))
+    KEY_FORMS.iter().any(follows)
 }
 
 /// `HEADER.PAYLOAD.SIGNATURE`, where the header is a JSON object in base64: it begins with `eyJ`.

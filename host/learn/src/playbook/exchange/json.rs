@@ -1,0 +1,194 @@
+//! The JSON document.
+
+use super::{Imported, assemble, display_tag};
+use crate::playbook::Playbook;
+use crate::{Entry, LearnError, Lesson};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a document calls itself.
+pub const FORMAT: &str = "clawhost-playbook";
+
+/// The version that is written, and the only one that is read.
+pub const VERSION: u64 = 1;
+
+/// What is read first: whether the rest can be understood.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    format: serde_json::Value,
+    #[serde(default)]
+    version: serde_json::Value,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: String,
+    version: u64,
+    #[serde(default)]
+    sections: BTreeMap<String, String>,
+    #[serde(default)]
+    entries: Vec<DocumentEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DocumentEntry {
+    lesson: Lesson,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    /// How often others found it helpful. Read, never written: shown to people.
+    #[serde(default, skip_serializing)]
+    helpful: Option<u64>,
+    /// How often others found it harmful.
+    #[serde(default, skip_serializing)]
+    harmful: Option<u64>,
+    /// Where others have it from.
+    #[serde(default, skip_serializing)]
+    evidence: Vec<String>,
+}
+
+/// A playbook as a JSON document.
+///
+/// # Errors
+/// It cannot be written down.
+pub fn to_json(playbook: &Playbook) -> Result<String, LearnError> {
+    let entry = |Entry { lesson, tags, .. }: &Entry| DocumentEntry {
+        lesson: lesson.clone(),
+        tags: tags.clone(),
+        helpful: None,
+        harmful: None,
+        evidence: Vec::new(),
+    };
+    let document = Document {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        sections: playbook.sections.clone(),
+        entries: playbook.entries.iter().map(entry).collect(),
+    };
+    let text = serde_json::to_string_pretty(&document);
+    text.map(|text| text + "\n")
+        .map_err(|error| LearnError::Document(format!("the playbook cannot be written: {error}")))
+}
+
+/// The playbook of a JSON document; see the [module](super) for what is believed of it.
+///
+/// # Errors
+/// It is of another format or version, has fields that are not known, says something twice, or holds a text that is refused.
+pub fn from_json(text: &str) -> Result<Playbook, LearnError> {
+    let unreadable = |error: serde_json::Error| LearnError::Document(format!("not a playbook document: {error}"));
+    let head: Head = serde_json::from_str(text).map_err(unreadable)?;
+    if head.format != FORMAT {
+        return Err(LearnError::Document(format!(
+            "not a playbook document: `format` is {}, not \"{FORMAT}\"; export the playbook with `clawhost playbook export`",
+            head.format
+        )));
+    }
+    if head.version != VERSION {
+        return Err(LearnError::Document(format!(
+            "this playbook document has version {}, this clawhost reads {VERSION}; export it again with a clawhost of the same version",
+            head.version
+        )));
+    }
+    let document: Document = serde_json::from_str(text).map_err(|error| {
+        LearnError::Document(format!(
+            "the playbook document cannot be read: {error}; correct it, or take the field out if it is not known"
+        ))
+    })?;
+    let entry = |(position, entry): (usize, DocumentEntry)| {
+        let counters = [("helpful", entry.helpful), ("harmful", entry.harmful)];
+        let counters = counters.into_iter().filter_map(|(name, count)| Some(display_tag(name, &count?.to_string())));
+        let evidence = entry.evidence.iter().map(|episode| display_tag("evidence", episode));
+        Imported {
+            place: format!("entry {}", position + 1),
+            lesson: entry.lesson,
+            tags: entry.tags.into_iter().chain(counters).chain(evidence).collect(),
+        }
+    };
+    assemble(document.sections.into_iter().collect(), document.entries.into_iter().enumerate().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Status;
+
+    #[test]
+    fn a_playbook_is_a_readable_document() {
+        let mut entry = Entry::new(Lesson::read("when tier is gold: refund"), "reflector");
+        entry.tags.push("money".into());
+        (entry.support, entry.status) = (9, Status::Deployed);
+        let playbook =
+            Playbook { sections: BTreeMap::from([("house".into(), "Be kind.".into())]), entries: vec![entry] };
+        let expect = r#"{
+  "format": "clawhost-playbook",
+  "version": 1,
+  "sections": {
+    "house": "Be kind."
+  },
+  "entries": [
+    {
+      "lesson": {
+        "skill": {
+          "when": "tier is gold",
+          "do": "refund"
+        }
+      },
+      "tags": [
+        "money"
+      ]
+    }
+  ]
+}
+"#;
+        assert_eq!(to_json(&playbook).unwrap(), expect);
+        let back = from_json(expect).unwrap();
+        assert_eq!(back.digest(), playbook.digest());
+        let entry = &back.entries[0];
+        assert_eq!((entry.support, &entry.status, entry.created_by.as_str()), (1, &Status::Queued, "import"));
+    }
+
+    #[test]
+    fn counters_and_evidence_of_others_are_shown_and_count_for_nothing() {
+        let text = r#"{"format": "clawhost-playbook", "version": 1, "entries": [{"lesson": {"text": "Be kind."},
+            "tags": ["a"], "helpful": 7, "harmful": 0, "evidence": ["e-1"]}]}"#;
+        let entry = &from_json(text).unwrap().entries[0];
+        assert_eq!(entry.tags, ["a", "imported:helpful=7", "imported:harmful=0", "imported:evidence=e-1"]);
+        assert_eq!((entry.support, entry.sources.len(), &entry.status), (1, 0, &Status::Queued));
+    }
+
+    #[test]
+    fn what_is_imported_is_made_inert() {
+        let text = r#"{"format": "clawhost-playbook", "version": 1, "sections": {"a\nb": "system: x"},
+            "entries": [{"lesson": {"text": "<|im_start|>"}, "tags": ["\u202e"]}]}"#;
+        let playbook = from_json(text).unwrap();
+        assert_eq!(playbook.sections, BTreeMap::from([("a b".into(), r"system\: x".into())]));
+        assert_eq!(playbook.entries[0].lesson, Lesson::Text(r"<\|im_start|>".into()));
+        assert_eq!(playbook.entries[0].tags, [r"\u{202e}"]);
+        assert_eq!(playbook.entries[0].id, playbook.entries[0].lesson.id());
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let check = |text: &str, expect: &str| {
+            let error = from_json(text).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        let document = |rest: &str| format!(r#"{{"format": "clawhost-playbook", "version": 1{rest}}}"#);
+        check("x", "not a playbook document: expected value at line 1");
+        check("{}", "`format` is null, not \"clawhost-playbook\"; export");
+        check(r#"{"format": "clawhost-playbook"}"#, "has version null, this clawhost reads 1; export it again");
+        check(r#"{"format": "clawhost-playbook", "version": 2, "new": 1}"#, "has version 2, this clawhost reads 1");
+        check(&document(r#", "notes": 1"#), "unknown field `notes`");
+        check(&document(r#", "entries": [{"lesson": {"text": "a"}, "wins": 1}]"#), "unknown field `wins`");
+        check(&document(r#", "entries": [{"lesson": {"skill": {"does": "a"}}}]"#), "unknown field `does`");
+        check(
+            &document(r#", "entries": [{"lesson": {"text": "a"}}, {"lesson": {"text": "A"}}]"#),
+            "entry 1 and entry 2 say the same; take one of them out",
+        );
+        check(&document(r#", "entries": [{"lesson": {"text": " "}}]"#), "entry 1: the lesson says nothing");
+        check(&document(r#", "sections": {"a": "AKIAIOSFODNN7EXAMPLE"}"#), "section `a`: the lesson quotes a key");
+        check(&document(r#", "sections": {"a b": "", "a\nb": ""}"#), "two sections are called `a b`");
+    }
+}

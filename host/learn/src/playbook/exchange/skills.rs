@@ -1,0 +1,362 @@
+//! A folder per skill, with a `SKILL.md`: a head with name and description, then what to do in Markdown.
+//!
+//! The description says when a skill matters, so it is the lesson's condition; the body is what to do; a part under the heading
+//! "Avoid" or "Anti-patterns" is what not to do. Files of our own say in their metadata what else is needed to bring every entry back
+//! exactly. Sections lie in a folder of their own ([`SECTIONS_FOLDER`]), which readers of skills pass over.
+
+use super::folders::Names;
+use super::front_matter::FrontMatter;
+use super::{Imported, assemble, display_tag};
+use crate::playbook::Playbook;
+use crate::{Entry, LearnError, Lesson, Skill};
+use std::collections::BTreeMap;
+
+/// The folder of a playbook's sections, a file each.
+pub const SECTIONS_FOLDER: &str = "playbook-sections";
+
+const SKILL_FILE: &str = "SKILL.md";
+
+/// Fields of a head.
+const NAME: &str = "name";
+const DESCRIPTION: &str = "description";
+const SECTION: &str = "section";
+
+/// Metadata of our own files; all of it begins with [`OWN`].
+const OWN: &str = "clawhost-";
+const OWN_VERSION: &str = "clawhost-version";
+const OWN_POSITION: &str = "clawhost-position";
+const OWN_KIND: &str = "clawhost-kind";
+const OWN_NAME: &str = "clawhost-name";
+const OWN_TAGS: &str = "clawhost-tags";
+
+/// The version of our own files that is written, and the only one that is read.
+const VERSION: &str = "1";
+
+/// Kinds of lessons.
+const TEXT: &str = "text";
+const ALWAYS: &str = "always";
+const CONDITIONAL: &str = "conditional";
+
+/// Where a description can only repeat a text, so many characters of it tell what it is about.
+const DESCRIPTION_CHARACTERS: usize = 200;
+
+const AVOID_HEADING: &str = "## Avoid";
+
+/// Headings, in lower case, of what not to do.
+const AVOID_TITLES: [&str; 5] = ["avoid", "what to avoid", "anti-patterns", "antipatterns", "anti patterns"];
+
+/// The files of a playbook, by path. [`from_skills`] makes the same playbook of them.
+pub fn to_skills(playbook: &Playbook) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut names = Names::default();
+    for (name, text) in &playbook.sections {
+        let head = FrontMatter {
+            fields: BTreeMap::from([(SECTION.to_owned(), name.clone())]),
+            metadata: BTreeMap::from([(OWN_VERSION.to_owned(), VERSION.to_owned())]),
+        };
+        let path = format!("{SECTIONS_FOLDER}/{}.md", names.choose(&[name, SECTION]));
+        files.insert(path, format!("{}\n{text}\n", head.write()));
+    }
+    let mut names = Names::default();
+    names.reserve(SECTIONS_FOLDER);
+    for (position, entry) in playbook.entries.iter().enumerate() {
+        let (folder, text) = skill_file(position, entry, &mut names);
+        files.insert(format!("{folder}/{SKILL_FILE}"), text);
+    }
+    files
+}
+
+fn skill_file(position: usize, entry: &Entry, names: &mut Names) -> (String, String) {
+    let line = entry.lesson.line();
+    let mut metadata =
+        BTreeMap::from([(OWN_VERSION.to_owned(), VERSION.to_owned()), (OWN_POSITION.to_owned(), position.to_string())]);
+    let (folder, kind, description, body) = match &entry.lesson {
+        Lesson::Text(text) => {
+            let start: String = line.chars().take(DESCRIPTION_CHARACTERS).collect();
+            (names.choose(&[&line, &entry.id.0]), TEXT, start, text.clone())
+        }
+        Lesson::Skill(Skill { name, when, action, avoid }) => {
+            let folder = names.choose(&[name, &line, &entry.id.0]);
+            if *name != folder {
+                metadata.insert(OWN_NAME.to_owned(), name.clone());
+            }
+            let body = match avoid.as_str() {
+                "" => guarded(action),
+                avoid => format!("{}\n\n{AVOID_HEADING}\n\n{}", guarded(action), guarded(avoid)),
+            };
+            if when.is_empty() {
+                (folder, ALWAYS, "Always.".to_owned(), body)
+            } else {
+                (folder, CONDITIONAL, when.clone(), body)
+            }
+        }
+    };
+    metadata.insert(OWN_KIND.to_owned(), kind.to_owned());
+    if !entry.tags.is_empty() {
+        metadata.insert(OWN_TAGS.to_owned(), serde_json::Value::from(entry.tags.clone()).to_string());
+    }
+    let fields = BTreeMap::from([(NAME.to_owned(), folder.clone()), (DESCRIPTION.to_owned(), description)]);
+    let text = format!("{}\n{body}\n", FrontMatter { fields, metadata }.write());
+    (folder, text)
+}
+
+/// The playbook of some files, by path: every `SKILL.md`, and the sections of our own. Other files are passed over. Our own
+/// skills come first, in their order, then those of others by path.
+///
+/// # Errors
+/// A head that cannot be read, a skill without name, description or body, one that is there twice, a text that is refused.
+pub fn from_skills(files: &BTreeMap<String, String>) -> Result<Playbook, LearnError> {
+    let mut sections = Vec::new();
+    let mut entries = Vec::new();
+    for (path, text) in files {
+        let text = text.replace("\r\n", "\n");
+        let error = |why: String| LearnError::Document(format!("{path}: {why}"));
+        let mut parts = path.rsplit('/');
+        let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if file == SKILL_FILE {
+            let (head, body) = FrontMatter::read(&text).map_err(error)?;
+            entries.push(read_skill(path, head, body).map_err(error)?);
+        } else if folder == SECTIONS_FOLDER && file.ends_with(".md") {
+            let (mut head, body) = FrontMatter::read(&text).map_err(error)?;
+            check_version(&head.metadata.remove(OWN_VERSION).unwrap_or_default()).map_err(error)?;
+            let name = required(&mut head, SECTION).map_err(error)?;
+            sections.push((name, own_body(body).to_owned()));
+        }
+    }
+    // Stable: skills of others have no position, and stay in the order of their paths.
+    entries.sort_by_key(|(position, _)| *position);
+    assemble(sections, entries.into_iter().map(|(_, entry)| entry).collect())
+}
+
+/// An entry, and its position.
+fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imported), String> {
+    let name = required(&mut head, NAME)?;
+    let description = required(&mut head, DESCRIPTION)?;
+    let (position, lesson, mut tags) = match head.metadata.remove(OWN_VERSION) {
+        Some(version) => {
+            check_version(&version)?;
+            let position = head.metadata.remove(OWN_POSITION).unwrap_or_default();
+            let position = position.parse().map_err(|_| format!("`{OWN_POSITION}` is `{position}`, not a number"))?;
+            let name = head.metadata.remove(OWN_NAME).unwrap_or(name);
+            let kind = head.metadata.remove(OWN_KIND).unwrap_or_default();
+            let tags = match head.metadata.remove(OWN_TAGS) {
+                Some(tags) => {
+                    serde_json::from_str(&tags).map_err(|_| format!("`{OWN_TAGS}` is no JSON list of texts"))?
+                }
+                None => Vec::new(),
+            };
+            (position, own_lesson(&kind, name, description, own_body(body))?, tags)
+        }
+        None => (u64::MAX, foreign_lesson(name, description, body)?, Vec::new()),
+    };
+    if let Some(unknown) = head.metadata.keys().find(|key| key.starts_with(OWN)) {
+        return Err(format!("`{unknown}` is not known; take it out, or export the playbook again with this clawhost"));
+    }
+    tags.extend(head.fields.iter().chain(&head.metadata).map(|(key, value)| display_tag(key, value)));
+    Ok((position, Imported { place: path.to_owned(), lesson, tags }))
+}
+
+fn required(head: &mut FrontMatter, key: &str) -> Result<String, String> {
+    let value = head.fields.remove(key);
+    let present = value.filter(|value| key == SECTION || !value.trim().is_empty());
+    present.ok_or_else(|| format!("the head has no `{key}`; add a line `{key}: ...`"))
+}
+
+fn check_version(version: &str) -> Result<(), String> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(format!(
+        "`{OWN_VERSION}` is `{version}`, this clawhost reads {VERSION}; export the playbook again with a clawhost of the same version"
+    ))
+}
+
+/// The text between the blank line behind the head and the last line end.
+fn own_body(body: &str) -> &str {
+    let body = body.strip_prefix('\n').unwrap_or(body);
+    body.strip_suffix('\n').unwrap_or(body)
+}
+
+fn own_lesson(kind: &str, name: String, description: String, body: &str) -> Result<Lesson, String> {
+    let when = match kind {
+        TEXT => return Ok(Lesson::Text(body.to_owned())),
+        ALWAYS => String::new(),
+        CONDITIONAL => description,
+        other => return Err(format!("`{OWN_KIND}` is `{other}`, not `{TEXT}`, `{ALWAYS}` or `{CONDITIONAL}`")),
+    };
+    let lines: Vec<&str> = body.split('\n').collect();
+    let heading = lines.iter().position(|line| avoid_level(line).is_some());
+    let (action, avoid) = lines.split_at(heading.unwrap_or(lines.len()));
+    let (action, avoid) = (action.join("\n"), avoid.get(1..).unwrap_or_default().join("\n"));
+    let (action, avoid) = match heading {
+        Some(_) => (action.strip_suffix('\n').unwrap_or(&action), avoid.strip_prefix('\n').unwrap_or(&avoid)),
+        None => (action.as_str(), ""),
+    };
+    Ok(Lesson::Skill(Skill { name, when, action: unguarded(action), avoid: unguarded(avoid) }))
+}
+
+/// A skill that somebody else wrote. Tabs become blanks, and the mark that asks for a coloured symbol goes: both are harmless, and
+/// would be shown as escapes.
+fn foreign_lesson(name: String, description: String, body: &str) -> Result<Lesson, String> {
+    let body = body.replace('\t', "    ").replace('\u{fe0f}', "");
+    let (mut action, mut avoid) = (Vec::new(), Vec::new());
+    let mut avoid_depth = None;
+    let mut in_code = false;
+    for line in body.lines() {
+        // What looks like a heading inside code is a comment.
+        in_code ^= line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
+        let level = if in_code { None } else { heading(line).map(|(level, _)| level) };
+        let opens = if in_code { None } else { avoid_level(line) };
+        if opens.is_some() {
+            avoid_depth = opens;
+            continue;
+        }
+        if level.is_some_and(|level| avoid_depth.is_some_and(|depth| level <= depth)) {
+            avoid_depth = None;
+        }
+        if avoid_depth.is_some() { &mut avoid } else { &mut action }.push(line);
+    }
+    let (action, avoid) = (action.join("\n").trim().to_owned(), avoid.join("\n").trim().to_owned());
+    if action.is_empty() && avoid.is_empty() {
+        return Err("the skill has no body; say below the head what to do".to_owned());
+    }
+    Ok(Lesson::Skill(Skill { name, when: description.replace('\u{fe0f}', ""), action, avoid }))
+}
+
+/// A Markdown heading: its level and title.
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let title = line.trim_start_matches('#');
+    let level = line.len() - title.len();
+    ((1..=6).contains(&level) && title.starts_with(' ')).then(|| (level, title.trim()))
+}
+
+/// The level of a heading that says that what follows is to be avoided.
+fn avoid_level(line: &str) -> Option<usize> {
+    let (level, title) = heading(line)?;
+    let title = title.trim_end_matches(['#', ':', ' ']).to_lowercase();
+    AVOID_TITLES.contains(&title.as_str()).then_some(level)
+}
+
+/// Lines that would be read as the heading of what to avoid get a backslash; those that have some get one more.
+fn guarded(text: &str) -> String {
+    let guard = |line: &str| {
+        if avoid_level(line.trim_start_matches('\\')).is_some() { format!("\\{line}") } else { line.to_owned() }
+    };
+    text.split('\n').map(guard).collect::<Vec<_>>().join("\n")
+}
+
+fn unguarded(text: &str) -> String {
+    let bare = |line: &str| {
+        let is_guarded = avoid_level(line.trim_start_matches('\\')).is_some();
+        if is_guarded { line.strip_prefix('\\').unwrap_or(line) } else { line }.to_owned()
+    };
+    text.split('\n').map(bare).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(files: &[(&str, &str)]) -> BTreeMap<String, String> {
+        files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    }
+
+    fn skill(name: &str, when: &str, action: &str, avoid: &str) -> Lesson {
+        Lesson::Skill(Skill { name: name.into(), when: when.into(), action: action.into(), avoid: avoid.into() })
+    }
+
+    #[test]
+    fn a_playbook_is_a_folder_per_skill() {
+        let mut first = Entry::new(skill("Gold refunds", "tier is gold", "refund", "waiting"), "import");
+        first.tags = vec!["money".into()];
+        let second = Entry::new(Lesson::Text("Be kind.".into()), "import");
+        let playbook =
+            Playbook { sections: BTreeMap::from([("House".into(), "rules".into())]), entries: vec![first, second] };
+        let written = to_skills(&playbook);
+        let gold = "---\nname: \"gold-refunds\"\ndescription: \"tier is gold\"\nmetadata:\n  clawhost-kind: \"conditional\"\n  \
+            clawhost-name: \"Gold refunds\"\n  clawhost-position: \"0\"\n  clawhost-tags: \"[\\\"money\\\"]\"\n  \
+            clawhost-version: \"1\"\n---\n\nrefund\n\n## Avoid\n\nwaiting\n";
+        let kind = "---\nname: \"be-kind\"\ndescription: \"Be kind.\"\nmetadata:\n  clawhost-kind: \"text\"\n  \
+            clawhost-position: \"1\"\n  clawhost-version: \"1\"\n---\n\nBe kind.\n";
+        let house = "---\nsection: \"House\"\nmetadata:\n  clawhost-version: \"1\"\n---\n\nrules\n";
+        let expect =
+            [("gold-refunds/SKILL.md", gold), ("be-kind/SKILL.md", kind), ("playbook-sections/house.md", house)];
+        assert_eq!(written, files(&expect));
+        assert_eq!(from_skills(&written), Ok(playbook));
+    }
+
+    #[test]
+    fn order_and_odd_texts_come_back() {
+        let lessons = [
+            skill("z", "", "one\n## Avoid\n\\## Avoid\ntwo\n", "\n# Avoid:\nthree\n\n"),
+            skill("", "a", "b", ""),
+            skill("", "a", "B2", ""),
+            Lesson::Text("## Avoid\n\nnothing\n---\n".into()),
+            skill("playbook-sections", "x", "\n", "avoid this"),
+        ];
+        let entries: Vec<Entry> = lessons.map(|lesson| Entry::new(lesson, "import")).to_vec();
+        let playbook = Playbook { entries, ..Playbook::default() };
+        assert_eq!(from_skills(&to_skills(&playbook)), Ok(playbook.clone()));
+        let windows = to_skills(&playbook).into_iter().map(|(path, text)| (path, text.replace('\n', "\r\n"))).collect();
+        assert_eq!(from_skills(&windows), Ok(playbook), "line ends of another system");
+    }
+
+    #[test]
+    fn skills_of_others_are_read() {
+        let text = "---\nname: pdf-forms\ndescription: Filling PDF forms\nlicense: MIT\nmetadata:\n  author: somebody\n---\n\
+            # Forms\n\n1. Read\tit ⚠\u{fe0f}\n\n```sh\n# Avoid\n```\n\n## Anti-Patterns\n\n- Guessing\n### Why\nbad\n\n## More\n\nend\n";
+        let own = to_skills(&Playbook {
+            entries: vec![Entry::new(Lesson::Text("Own comes first.".into()), "import")],
+            ..Playbook::default()
+        });
+        let mut all = files(&[("a/pdf-forms/SKILL.md", text), ("a/pdf-forms/scripts/x.md", "junk")]);
+        all.extend(own);
+        let playbook = from_skills(&all).unwrap();
+        let entry = &playbook.entries[1];
+        let action = "# Forms\n\n1. Read    it ⚠\n\n```sh\n# Avoid\n```\n\n## More\n\nend";
+        assert_eq!(entry.lesson, skill("pdf-forms", "Filling PDF forms", action, "- Guessing\n### Why\nbad"));
+        assert_eq!(entry.tags, ["imported:license=MIT", "imported:author=somebody"]);
+        assert!(entry.lesson.prompt().starts_with("- when Filling PDF forms: # Forms\n\n  1. Read"));
+        assert_eq!(from_skills(&to_skills(&playbook)), Ok(playbook));
+    }
+
+    #[test]
+    fn edits_in_our_own_files_count() {
+        let playbook =
+            Playbook { entries: vec![Entry::new(skill("n", "a", "b", ""), "import")], ..Playbook::default() };
+        let edited: BTreeMap<_, _> = to_skills(&playbook)
+            .into_iter()
+            .map(|(path, text)| (path, text.replace("\nb\n", "\nc\n\n## Anti-patterns\n\nd")))
+            .collect();
+        assert_eq!(from_skills(&edited).unwrap().entries[0].lesson, skill("n", "a", "c", "d"));
+    }
+
+    #[test]
+    fn errors_name_the_file_and_say_what_to_do() {
+        let check = |path: &str, text: &str, expect: &str| {
+            let error = from_skills(&files(&[(path, text)])).unwrap_err().to_string();
+            assert!(error.starts_with(path) && error.contains(expect), "{error}");
+        };
+        let head = |head: &str| format!("---\n{head}\n---\n\nbody\n");
+        check("a/SKILL.md", "body", "line 1: a skill begins");
+        check("a/SKILL.md", &head("name: x"), "the head has no `description`; add a line");
+        check("a/SKILL.md", &head("name: x\ndescription: ' '"), "the head has no `description`");
+        check("SKILL.md", "---\nname: x\ndescription: y\n---\n \n", "the skill has no body");
+        check("a/SKILL.md", &head("name: x\ndescription: AKIAIOSFODNN7EXAMPLE"), "the lesson quotes a key");
+        let own = |metadata: &str| head(&format!("name: x\ndescription: y\nmetadata:\n  {metadata}"));
+        check("a/SKILL.md", &own("clawhost-version: 2"), "`clawhost-version` is `2`, this clawhost reads 1; export");
+        check("a/SKILL.md", &own("clawhost-version: 1"), "`clawhost-position` is ``, not a number");
+        check("a/SKILL.md", &own("clawhost-new: 1"), "`clawhost-new` is not known; take it out");
+        let own = |rest: &str| own(&format!("clawhost-version: 1\n  clawhost-position: 0\n  {rest}"));
+        check("a/SKILL.md", &own("clawhost-kind: odd"), "`clawhost-kind` is `odd`, not `text`");
+        check("a/SKILL.md", &own("clawhost-tags: odd"), "no JSON list of texts");
+        check("playbook-sections/a.md", "text", "line 1: a skill begins");
+        check("playbook-sections/a.md", &head("section: a"), "`clawhost-version` is ``");
+        let twice = files(&[
+            ("a/SKILL.md", "---\nname: a\ndescription: y\n---\nbody"),
+            ("b/SKILL.md", "---\nname: b\ndescription: y\n---\nbody"),
+        ]);
+        let error = from_skills(&twice).unwrap_err().to_string();
+        assert_eq!(error, "a/SKILL.md and b/SKILL.md say the same; take one of them out");
+    }
+}
