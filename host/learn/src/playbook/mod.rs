@@ -1,4 +1,16 @@
 //! The playbook: the text knowledge that an agent is given.
+//!
+//! A [`Playbook`] holds entries (lessons) and named sections. The way of a lesson:
+//!
+//! 1. [`safety::check`] refuses it or makes it inert; only then does it get an id.
+//! 2. [`cluster_of`] says whether it is known already in nearly the same words.
+//! 3. When a task begins, [`Index::relevant`] finds the entries that its text is about.
+//! 4. [`fit`] keeps those with the best measured effect per token within the budget ([`Rendering::room`]).
+//! 5. [`render`] writes them down, and [`attach`] puts that behind the base prompt.
+//!
+//! [`Playbook::digest`] names everything that can change an output, [`Playbook::diff`] tells two versions apart, and
+//! [`exchange`] brings playbooks to other people and tools and back.
+
 mod budget;
 mod difference;
 mod document;
