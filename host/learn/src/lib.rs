@@ -15,6 +15,9 @@ mod error;
 mod layer;
 mod lesson;
 pub mod playbook;
+mod normal;
+#[cfg(test)]
+mod random;
 mod transaction;
 
 pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};

@@ -1,0 +1,192 @@
+//! Small symmetric matrices that gain and lose rows.
+
+use serde::{Deserialize, Serialize};
+
+/// A symmetric matrix as the rows of its lower triangle: each is one longer than the one before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Vec<f64>>", into = "Vec<Vec<f64>>")]
+pub(super) struct Symmetric(Vec<Vec<f64>>);
+
+impl TryFrom<Vec<Vec<f64>>> for Symmetric {
+    type Error = String;
+
+    fn try_from(rows: Vec<Vec<f64>>) -> Result<Self, String> {
+        match rows.iter().enumerate().find(|(at, row)| row.len() != at + 1) {
+            Some((at, row)) => Err(format!("row {} of a triangle has {} numbers", at + 1, row.len())),
+            None => Ok(Self(rows)),
+        }
+    }
+}
+
+impl From<Symmetric> for Vec<Vec<f64>> {
+    fn from(matrix: Symmetric) -> Self {
+        matrix.0
+    }
+}
+
+impl Symmetric {
+    /// A further row and column of zeros before those of this number, or at the end.
+    pub(super) fn insert(&mut self, at: usize) {
+        let at = at.min(self.0.len());
+        self.0.iter_mut().skip(at).for_each(|row| row.insert(at, 0.0));
+        self.0.insert(at, vec![0.0; at + 1]);
+    }
+
+    /// Takes a row and its column out, if they are there.
+    pub(super) fn remove(&mut self, at: usize) {
+        if at < self.0.len() {
+            self.0.remove(at);
+            self.0.iter_mut().skip(at).for_each(|row| {
+                row.remove(at);
+            });
+        }
+    }
+
+    /// Adds to the element at this row and column, and to its mirror image.
+    pub(super) fn add(&mut self, row: usize, column: usize, value: f64) {
+        if let Some(cell) = self.0.get_mut(row.max(column)).and_then(|line| line.get_mut(row.min(column))) {
+            *cell += value;
+        }
+    }
+
+    /// `v' M v`.
+    pub(super) fn quadratic(&self, v: &[f64]) -> f64 {
+        let lines = self.0.iter().zip(v).map(|(row, own)| {
+            let to_diagonal: f64 = row.iter().zip(v).map(|(cell, other)| cell * other).sum();
+            let diagonal = row.last().copied().unwrap_or_default() * own;
+            own * (2.0 * to_diagonal - diagonal)
+        });
+        lines.sum()
+    }
+
+    /// The full inverse of this matrix, which is a sum of squares, with `ridge` (over 0) added to its diagonal.
+    pub(super) fn inverse(&self, ridge: f64) -> Vec<Vec<f64>> {
+        let factor = self.cholesky(ridge);
+        // The inverse of the factor, row by row: a triangle too.
+        let mut triangle: Vec<Vec<f64>> = Vec::with_capacity(factor.len());
+        for row in &factor {
+            let diagonal = row.last().copied().unwrap_or(1.0);
+            let mut inverse = vec![0.0; row.len()];
+            for (weight, earlier) in row.iter().zip(&triangle) {
+                inverse.iter_mut().zip(earlier).for_each(|(cell, value)| *cell -= weight * value / diagonal);
+            }
+            if let Some(last) = inverse.last_mut() {
+                *last = 1.0 / diagonal;
+            }
+            triangle.push(inverse);
+        }
+        let mut full = vec![vec![0.0; factor.len()]; factor.len()];
+        for row in &triangle {
+            for (line, left) in full.iter_mut().zip(row) {
+                line.iter_mut().zip(row).for_each(|(cell, right)| *cell += left * right);
+            }
+        }
+        full
+    }
+
+    /// The lower triangle whose product with its mirror image this is, with `ridge` added to the diagonal.
+    fn cholesky(&self, ridge: f64) -> Vec<Vec<f64>> {
+        let mut factor: Vec<Vec<f64>> = Vec::with_capacity(self.0.len());
+        for own in &self.0 {
+            let mut row = Vec::with_capacity(own.len());
+            for (cell, earlier) in own.iter().zip(&factor) {
+                let known: f64 = row.iter().zip(earlier).map(|(one, other)| one * other).sum();
+                row.push((cell - known) / earlier.last().copied().unwrap_or(1.0));
+            }
+            let known: f64 = row.iter().map(|value| value * value).sum();
+            // Rounding may leave less than the ridge put there.
+            row.push((own.last().copied().unwrap_or_default() + ridge - known).max(ridge * 1e-3).sqrt());
+            factor.push(row);
+        }
+        factor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn pairs(order: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..order).flat_map(move |row| (0..order).map(move |column| (row, column)))
+    }
+
+    /// A sum of squares, and itself in full.
+    fn random(order: usize, random: &mut Random) -> (Symmetric, Vec<Vec<f64>>) {
+        let mut matrix = Symmetric::default();
+        (0..order).for_each(|at| matrix.insert(at));
+        let mut full = vec![vec![0.0; order]; order];
+        for _ in 0..2 * order + 1 {
+            let x: Vec<f64> = (0..order).map(|_| random.normal()).collect();
+            for (row, column) in pairs(order) {
+                full[row][column] += x[row] * x[column];
+            }
+            pairs(order)
+                .filter(|(row, column)| column >= row)
+                .for_each(|(row, column)| matrix.add(row, column, x[row] * x[column]));
+        }
+        (matrix, full)
+    }
+
+    #[test]
+    fn a_matrix_times_its_inverse_is_one() {
+        for order in [0, 1, 2, 7, 40] {
+            let (matrix, mut full) = random(order, &mut Random(order as u64));
+            (0..order).for_each(|at| full[at][at] += 0.5);
+            let inverse = matrix.inverse(0.5);
+            for (row, column) in pairs(order) {
+                let product: f64 = (0..order).map(|at| full[row][at] * inverse[at][column]).sum();
+                let expect = if row == column { 1.0 } else { 0.0 };
+                assert!((product - expect).abs() < 1e-9, "{order}: {row}, {column}: {product}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_matrix_without_an_inverse_has_one_by_the_ridge() {
+        let mut matrix = Symmetric::default();
+        (0..2).for_each(|at| matrix.insert(at));
+        [(0, 0), (0, 1), (1, 1)].into_iter().for_each(|(row, column)| matrix.add(row, column, 100.0));
+        let inverse = matrix.inverse(1e-6);
+        assert!(inverse.iter().flatten().all(|value| value.is_finite()), "{inverse:?}");
+    }
+
+    #[test]
+    fn a_quadratic_form_counts_both_triangles() {
+        let (matrix, full) = random(5, &mut Random(3));
+        let v = [1.0, -2.0, 0.5, 0.0, 3.0];
+        let expect: f64 = pairs(5).map(|(row, column)| v[row] * full[row][column] * v[column]).sum();
+        assert!((matrix.quadratic(&v) - expect).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rows_come_and_go_with_their_columns() {
+        let (original, _) = random(4, &mut Random(4));
+        for at in 0..=4 {
+            let mut matrix = original.clone();
+            matrix.insert(at);
+            assert_ne!(matrix, original);
+            matrix.add(at, 0, 9.0);
+            matrix.add(4, at, 9.0);
+            matrix.remove(at);
+            assert_eq!(matrix, original, "at {at}");
+        }
+        let mut matrix = original.clone();
+        matrix.remove(4);
+        matrix.add(7, 0, 1.0);
+        assert_eq!(matrix, original, "what is not there");
+    }
+
+    #[test]
+    fn only_a_triangle_is_read() {
+        let check = |text: &str, expect: bool| {
+            assert_eq!(serde_json::from_str::<Symmetric>(text).is_ok(), expect, "{text}");
+        };
+        check("[]", true);
+        check("[[1.5]]", true);
+        check("[[1.5],[0.0,2.0]]", true);
+        check("[[]]", false);
+        check("[[1.5],[0.0]]", false);
+        check("[[1.5],[0.0,2.0,3.0]]", false);
+    }
+}
