@@ -29,6 +29,9 @@ pub enum LearnError {
         /// In words.
         why: String,
     },
+    /// What the gate cannot compare by.
+    #[error("gate: {0}")]
+    Gate(String),
     /// A document that is no playbook, or one of another version.
     #[error("{0}")]
     Document(String),

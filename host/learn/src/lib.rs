@@ -3,7 +3,7 @@
 //! The loop hands one [`Batch`] of scored groups to every [`Layer`] and applies all updates or none ([`learn`]). The harness
 //! layer keeps a playbook of lessons. What a lesson is worth is *measured*: inside a group of episodes with equal
 //! task and seed half of the members see it, and [`credit`] compares them. What credit admits goes into a candidate, and
-//! the gate lets a candidate through when it does better than what is deployed, on tasks that taught nothing.
+//! the [`gate`] lets a candidate through when it does better than what is deployed, on tasks that taught nothing.
 //!
 //! Invariants: pure arithmetic on plain numbers. No clock, no file, no thread, no tensor. Equal inputs, equal bytes. A failed or
 //! unscored episode is no number and never reaches an estimate.
@@ -12,6 +12,7 @@ mod batch;
 pub mod credit;
 mod entry;
 mod error;
+pub mod gate;
 mod layer;
 mod lesson;
 pub mod playbook;

@@ -1,9 +1,10 @@
 //! The normal distribution, and evidence from estimates that are about normal.
 //!
-//! Who looks after every batch, and stops when the picture pleases, finds something in noise sooner or later. What stands here
-//! stays right however often one looks, and whenever one stops: it weighs the estimate under every effect that a normal prior
-//! of width [`TAU`] holds possible against its probability under no effect (Robbins 1970), and needs nothing of the rewards but
-//! enough of them for their mean to be about normal (asymptotic confidence sequences: Waudby-Smith et al. 2021).
+//! Who looks after every batch, and stops when the picture pleases, finds something in noise sooner or later. What
+//! stands here stays right however often one looks, and whenever one stops: it weighs the estimate under every effect
+//! that a normal prior of width [`TAU`] holds possible against its probability under no effect (Robbins 1970), and
+//! needs nothing of the rewards but enough of them for their mean to be about normal (asymptotic confidence sequences:
+//! Waudby-Smith et al. 2021).
 
 /// Width of the mixture: effects of this size, 0.1 of reward, are found with the least evidence.
 const TAU: f64 = 0.1;
@@ -22,9 +23,9 @@ pub(crate) fn interval(estimate: f64, standard_error: f64) -> (f64, f64) {
     (estimate - half, estimate + half)
 }
 
-/// The one-sided e-value that the truth is above 0: at least 0, and 1 on average when it is not. With `r = tau^2/(se^2 + tau^2)` and
-/// `z = estimate/se` it is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`; for negative z without the exponential, which errs on
-/// the side of caution. Never infinite.
+/// The one-sided e-value that the truth is above 0: at least 0, and 1 on average when it is not. With `r = tau^2/(se^2
+/// + tau^2)` and `z = estimate/se` it is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`; for negative z without the
+/// exponential, which errs on the side of caution. Never infinite.
 pub(crate) fn one_sided_e_value(estimate: f64, standard_error: f64) -> f64 {
     let (noise, prior) = (standard_error.powi(2), TAU.powi(2));
     let r = prior / (noise + prior);
@@ -33,8 +34,8 @@ pub(crate) fn one_sided_e_value(estimate: f64, standard_error: f64) -> f64 {
     (noise / (noise + prior)).sqrt() * exponent.exp() * 2.0 * cumulative(r.sqrt() * z)
 }
 
-/// Probability that a standard normal number is below `x`, to 14 digits (rational approximation of Hart 1968 as given by West,
-/// "Better approximations to cumulative normal functions", 2005).
+/// Probability that a standard normal number is below `x`, to 14 digits (rational approximation of Hart 1968 as given
+/// by West, "Better approximations to cumulative normal functions", 2005).
 pub(crate) fn cumulative(x: f64) -> f64 {
     /// Highest power first.
     const ABOVE: [f64; 7] = [

@@ -1,10 +1,12 @@
 //! Who is admitted when many were tried.
 
-/// Who is admitted by these e-values so that the expected share of false ones among the admitted is at most `q` (e-BH, Wang and
-/// Ramdas 2022): the k largest, for the largest k of which the smallest is at least `K / (k q)`, however they depend on each other.
+/// Who is admitted by these e-values so that the expected share of false ones among the admitted is at most `q` (e-BH,
+/// Wang and Ramdas 2022): the k largest, for the largest k of which the smallest is at least `K / (k q)`, however they
+/// depend on each other.
 ///
-/// `values` are those of *all* entries tried so far in the run, K of them: who was decided is there with the value it was
-/// decided with, or old failures would be forgotten and luck would look like skill. What is no number admits nobody.
+/// `values` are those of *all* entries tried so far in the run, K of them: who was decided is there with the value it
+/// was decided with, or old failures would be forgotten and luck would look like skill. What is no number admits
+/// nobody.
 pub fn e_bh(values: &[f64], q: f64) -> Vec<bool> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(|one, other| other.total_cmp(one));

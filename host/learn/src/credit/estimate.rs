@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 /// Nothing is decided about an entry before it has been drawn for so many groups.
 pub const DECIDABLE_GROUPS: u64 = 6;
 
-/// Nor before there are so many residual degrees of freedom, or twice as many as there are columns: with fewer, standard errors are too small.
+/// Nor before there are so many residual degrees of freedom, or twice as many as there are columns: with fewer,
+/// standard errors are too small.
 const DECIDABLE_DEGREES: i64 = 40;
 
-/// Added to the diagonal of the normal equations: next to nothing beside one group, and it gives a column that says nothing an effect of 0.
+/// Added to the diagonal of the normal equations: next to nothing beside one group, and it gives a column that says
+/// nothing an effect of 0.
 const RIDGE: f64 = 1e-6;
 
 /// What is known of an entry's worth.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The rows of one group in the regression.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Rows {
-    /// The column of each drawn entry, in the order of the bits in `shown`; none where the group says nothing about the entry, or
-    /// the entry is gone.
+    /// The column of each drawn entry, in the order of the bits in `shown`; none where the group says nothing about the
+    /// entry, or the entry is gone.
     pub(super) columns: Vec<Option<usize>>,
     /// Which entries each member was shown, and its reward.
     pub(super) members: Vec<(u64, f64)>,

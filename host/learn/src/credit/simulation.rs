@@ -7,11 +7,13 @@ use crate::{EntryId, Group, Member};
 use clawhost_core::EpisodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Effects that are planted, over and over: one that helps much, one that helps a little, two that do nothing, one that harms.
+/// Effects that are planted, over and over: one that helps much, one that helps a little, two that do nothing, one that
+/// harms.
 const EFFECTS: [f64; 5] = [0.2, 0.05, 0.0, 0.0, -0.1];
 const TASKS: usize = 48;
-/// Spread of the tasks' log odds of success with half of the entries shown, which is how they are played. (Were it without any,
-/// twenty entries would solve most tasks, and where a task is solved nothing can be added: +0.2 would come to +0.14.)
+/// Spread of the tasks' log odds of success with half of the entries shown, which is how they are played. (Were it
+/// without any, twenty entries would solve most tasks, and where a task is solved nothing can be added: +0.2 would come
+/// to +0.14.)
 const DIFFICULTY: f64 = 1.3;
 const MEMBERS: usize = 4;
 const BATCH: usize = 64;

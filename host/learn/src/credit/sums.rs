@@ -7,11 +7,12 @@ use crate::{DRAWN_ENTRIES, EntryId, Group};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most groups of which every row is kept, so that residuals are taken at the latest effects: as many as an entry that concerns a
-/// tenth of the tasks needs for its whole trial, in some hundred kilobytes.
+/// Most groups of which every row is kept, so that residuals are taken at the latest effects: as many as an entry that
+/// concerns a tenth of the tasks needs for its whole trial, in some hundred kilobytes.
 pub const WINDOW_GROUPS: usize = 1_200;
 
-/// So many of the oldest groups are settled at once when the window is full: the effects are worked out once for all of them.
+/// So many of the oldest groups are settled at once when the window is full: the effects are worked out once for all of
+/// them.
 const SETTLED_AT_ONCE: usize = WINDOW_GROUPS / 4;
 
 /// One entry in the regression.
@@ -43,10 +44,11 @@ pub(super) struct Settled {
 
 /// What was learned about entries from groups.
 ///
-/// Kept are the sums of squares and products (the normal equations), and the rows of the last [`WINDOW_GROUPS`] groups. Standard
-/// errors need each row's residual at the latest effects, and no small number of sums holds these. Older rows are
-/// *settled*: they stay in the normal equations, and their squared residuals in the variance, taken with the effects of that moment, which a thousand
-/// groups had already fixed. So nothing that was seen is forgotten, and memory is bounded.
+/// Kept are the sums of squares and products (the normal equations), and the rows of the last [`WINDOW_GROUPS`] groups.
+/// Standard errors need each row's residual at the latest effects, and no small number of sums holds these. Older rows
+/// are *settled*: they stay in the normal equations, and their squared residuals in the variance, taken with the
+/// effects of that moment, which a thousand groups had already fixed. So nothing that was seen is forgotten, and memory
+/// is bounded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Credit {
     /// By entry.
@@ -59,8 +61,8 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Takes a group in. It teaches about those of its drawn entries that some of its members were shown and some were not; a group
-    /// of fewer than two members, or with a reward that is no number, teaches nothing.
+    /// Takes a group in. It teaches about those of its drawn entries that some of its members were shown and some were
+    /// not; a group of fewer than two members, or with a reward that is no number, teaches nothing.
     pub fn observe(&mut self, group: &Group) {
         let numbers = group.members.iter().all(|member| member.reward.is_finite());
         let seen_by = |bit: usize| group.members.iter().filter(|member| (member.shown >> bit) & 1 == 1).count();
@@ -93,8 +95,9 @@ impl Credit {
         estimates(self)
     }
 
-    /// Takes an entry's column out. What it did in groups that were seen, or will be seen without being told, is noise for the others from now on: they were
-    /// drawn independently of it, so none of their estimates is biased. Seen in a later group again, it begins anew.
+    /// Takes an entry's column out. What it did in groups that were seen, or will be seen without being told, is noise
+    /// for the others from now on: they were drawn independently of it, so none of their estimates is biased. Seen in a
+    /// later group again, it begins anew.
     pub fn drop_entry(&mut self, entry: &EntryId) {
         let Ok(gone) = self.place(entry) else { return };
         self.columns.remove(gone);
@@ -109,7 +112,8 @@ impl Credit {
         self.window.retain(Rows::teaches);
     }
 
-    /// Forgets what was seen of an entry, for a re-trial: like [`Credit::drop_entry`], but the entry keeps a column, without evidence.
+    /// Forgets what was seen of an entry, for a re-trial: like [`Credit::drop_entry`], but the entry keeps a column,
+    /// without evidence.
     pub fn reset_entry(&mut self, entry: &EntryId) {
         self.drop_entry(entry);
         self.ensure_column(entry);

@@ -1,0 +1,300 @@
+//! Wealth of somebody who bets on a candidate.
+
+use crate::LearnError;
+use crate::normal::LARGEST_EXPONENT;
+use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+
+/// How much worse a candidate may be that is only asked not to be worse, in reward per episode.
+pub const MARGIN: f64 = 0.02;
+
+/// Values of theta, the share of wins among pairs that differ, which are bet on at once; evenly spaced between 1/2 and
+/// 1.
+const THETAS: usize = 40;
+
+/// Stakes that are bet at once on graded differences: large ones find large effects early, small ones small effects at
+/// all.
+const STAKES: [f64; 8] = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9];
+
+/// What rewards are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// 0 or 1, so that a pair is won, lost or drawn: `d` is 1, -1 or 0.
+    Binary,
+    /// Anything, so that `d` is anything from -1 to 1.
+    Graded,
+}
+
+/// What is asked about a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Question {
+    /// Whether it does better.
+    Better,
+    /// Whether it does no worse, to within [`MARGIN`]: for one that only shortens, merges, reorders or takes out. Asked
+    /// of `d` + margin, in the graded form whatever rewards are like.
+    NotWorse,
+}
+
+/// The wealth of a gambler who began with 1, at odds that are fair if the candidate is no better. It holds sums alone,
+/// so the order of pairs does not matter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Martingale {
+    /// Bets on who wins: the mean over theta of `(2 theta)^wins (2 (1 - theta))^losses`.
+    Binary {
+        /// Pairs that the candidate won.
+        wins: u64,
+        /// Pairs that it lost.
+        losses: u64,
+    },
+    /// Bets on how much: the mean over stakes of the product of `1 + stake (d + margin)`.
+    Graded {
+        /// Added to each difference; 0 unless the question is [`Question::NotWorse`].
+        margin: f64,
+        /// Logarithm of the product, for each stake on the candidate.
+        on: [f64; STAKES.len()],
+        /// The same for stakes against it: of `1 - stake (d + margin)`.
+        against: [f64; STAKES.len()],
+    },
+}
+
+impl Martingale {
+    /// Before the first pair.
+    pub fn new(form: Form, question: Question) -> Self {
+        let graded = |margin| Self::Graded { margin, on: [0.0; STAKES.len()], against: [0.0; STAKES.len()] };
+        match (question, form) {
+            (Question::NotWorse, _) => graded(MARGIN),
+            (Question::Better, Form::Graded) => graded(0.0),
+            (Question::Better, Form::Binary) => Self::Binary { wins: 0, losses: 0 },
+        }
+    }
+
+    /// Takes a pair in.
+    ///
+    /// # Errors
+    /// `d` is no number from -1 to 1; or one between them, in the binary form. Nothing is changed.
+    pub fn observe(&mut self, d: f64) -> Result<(), LearnError> {
+        if !(-1.0..=1.0).contains(&d) {
+            return Err(LearnError::Gate(format!("a difference of {d}; it must lie between -1 and 1")));
+        }
+        match self {
+            Self::Binary { wins, .. } if d == 1.0 => *wins += 1,
+            Self::Binary { losses, .. } if d == -1.0 => *losses += 1,
+            Self::Binary { .. } if d == 0.0 => {}
+            Self::Binary { .. } => {
+                return Err(LearnError::Gate(format!("a difference of {d} of rewards 0 or 1; use the graded form")));
+            }
+            Self::Graded { margin, on, against } => {
+                let d = d + *margin;
+                on.iter_mut().zip(STAKES).for_each(|(log, stake)| *log += (stake * d).ln_1p());
+                against.iter_mut().zip(STAKES).for_each(|(log, stake)| *log += (-stake * d).ln_1p());
+            }
+        }
+        Ok(())
+    }
+
+    /// The logarithm of the wealth.
+    pub fn ln_value(&self) -> f64 {
+        match self {
+            Self::Binary { wins, losses } => ln_of_bets(*wins, *losses),
+            Self::Graded { on, .. } => ln_mean_exp(on.iter().copied()),
+        }
+    }
+
+    /// The logarithm of the wealth of somebody who bets against the candidate.
+    pub fn ln_mirror(&self) -> f64 {
+        match self {
+            Self::Binary { wins, losses } => ln_of_bets(*losses, *wins),
+            Self::Graded { against, .. } => ln_mean_exp(against.iter().copied()),
+        }
+    }
+
+    /// The wealth; over 0, and never infinite.
+    pub fn value(&self) -> f64 {
+        self.ln_value().min(LARGEST_EXPONENT).exp()
+    }
+
+    /// Added to each difference.
+    pub(super) fn margin(&self) -> f64 {
+        if let Self::Graded { margin, .. } = self { *margin } else { 0.0 }
+    }
+
+    /// The logarithms of what each bet makes of a pair with this difference, for those that make up the value.
+    pub(super) fn ln_factors(&self, d: f64) -> Vec<f64> {
+        match self {
+            Self::Binary { .. } if d > 0.0 => BETS.iter().map(|(win, _)| *win).collect(),
+            Self::Binary { .. } if d < 0.0 => BETS.iter().map(|(_, loss)| *loss).collect(),
+            Self::Binary { .. } => vec![0.0; THETAS],
+            Self::Graded { margin, .. } => STAKES.iter().map(|stake| (stake * (d + margin)).ln_1p()).collect(),
+        }
+    }
+}
+
+/// The logarithms of what each theta makes of a win and of a loss.
+static BETS: LazyLock<[(f64, f64); THETAS]> = LazyLock::new(|| {
+    std::array::from_fn(|number| {
+        let theta = 0.5 + 0.5 * (number + 1) as f64 / (THETAS + 1) as f64;
+        ((2.0 * theta).ln(), (2.0 * (1.0 - theta)).ln())
+    })
+});
+
+fn ln_of_bets(wins: u64, losses: u64) -> f64 {
+    let (wins, losses) = (wins as f64, losses as f64);
+    ln_mean_exp(BETS.iter().map(|(win, loss)| wins * win + losses * loss))
+}
+
+/// The logarithm of the mean of numbers whose logarithms these are: at least one, and none is infinite.
+pub(super) fn ln_mean_exp(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    let (count, sum) = logs.fold((0.0, 0.0), |(count, sum), log| (count + 1.0, sum + (log - largest).exp()));
+    largest + (sum / count).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [(Form, Question); 3] =
+        [(Form::Binary, Question::Better), (Form::Graded, Question::Better), (Form::Graded, Question::NotWorse)];
+
+    fn after(form: Form, question: Question, differences: &[f64]) -> Martingale {
+        let mut martingale = Martingale::new(form, question);
+        differences.iter().for_each(|d| martingale.observe(*d).unwrap());
+        martingale
+    }
+
+    #[test]
+    fn wealth_is_as_computed_by_hand() {
+        let check = |form, question, differences: &[f64], expect: f64, mirror: f64| {
+            let martingale = after(form, question, differences);
+            let got = (martingale.value(), martingale.ln_mirror().exp());
+            assert!((got.0 - expect).abs() < 1e-12 * expect.max(1.0), "{form:?} {differences:?}: {got:?}");
+            assert!((got.1 - mirror).abs() < 1e-12 * mirror.max(1.0), "{form:?} {differences:?}: {got:?}");
+        };
+        let thetas = || (1..=40).map(|number| 0.5 + f64::from(number) / 82.0);
+        check(Form::Binary, Question::Better, &[], 1.0, 1.0);
+        check(Form::Binary, Question::Better, &[0.0, 0.0], 1.0, 1.0);
+        // The mean of theta is 3/4.
+        check(Form::Binary, Question::Better, &[1.0], 1.5, 0.5);
+        let mean = thetas().map(|theta| 8.0 * theta * theta * (1.0 - theta)).sum::<f64>() / 40.0;
+        let mirror = thetas().map(|theta| 8.0 * theta * (1.0 - theta).powi(2)).sum::<f64>() / 40.0;
+        check(Form::Binary, Question::Better, &[1.0, 0.0, -1.0, 1.0], mean, mirror);
+        // The mean stake is 2.82/8.
+        check(Form::Graded, Question::Better, &[0.5], 1.0 + 0.5 * 0.3525, 1.0 - 0.5 * 0.3525);
+        check(Form::Graded, Question::NotWorse, &[0.0], 1.0 + 0.02 * 0.3525, 1.0 - 0.02 * 0.3525);
+        // Rewards of 0 and 1 are asked about in the same way.
+        check(Form::Binary, Question::NotWorse, &[0.0], 1.0 + 0.02 * 0.3525, 1.0 - 0.02 * 0.3525);
+    }
+
+    #[test]
+    fn what_is_no_difference_is_refused_and_changes_nothing() {
+        for (form, question) in ALL {
+            let mut martingale = after(form, question, &[1.0, -1.0, 0.0]);
+            let before = martingale.clone();
+            for odd in [1.000_001, -1.5, f64::NAN, f64::INFINITY] {
+                assert!(matches!(martingale.observe(odd), Err(LearnError::Gate(_))), "{odd}");
+            }
+            assert_eq!(martingale.observe(0.5).is_err(), matches!(martingale, Martingale::Binary { .. }));
+            if form == Form::Binary {
+                assert_eq!(martingale, before);
+            }
+        }
+    }
+
+    #[test]
+    fn wealth_never_overflows() {
+        for (form, question) in ALL {
+            for d in [1.0, -1.0] {
+                let martingale = after(form, question, &vec![d; 20_000]);
+                assert!(martingale.value().is_finite() && martingale.ln_value().is_finite(), "{martingale:?}");
+                assert!(martingale.ln_mirror().is_finite());
+            }
+        }
+    }
+
+    /// The mean of the wealth over every course of `pairs` pairs, each of which has one of these differences with these
+    /// probabilities.
+    fn mean_wealth(martingale: &Martingale, pairs: u32, outcomes: &[(f64, f64)], mirror: bool) -> f64 {
+        if pairs == 0 {
+            return if mirror { martingale.ln_mirror() } else { martingale.ln_value() }.exp();
+        }
+        let after = outcomes.iter().map(|(d, probability)| {
+            let mut next = martingale.clone();
+            next.observe(*d).unwrap();
+            probability * mean_wealth(&next, pairs - 1, outcomes, mirror)
+        });
+        after.sum()
+    }
+
+    #[test]
+    fn who_bets_on_nothing_wins_nothing_on_average() {
+        let check = |form, question, pairs, outcomes: &[(f64, f64)]| {
+            for mirror in [false, true] {
+                let mean = mean_wealth(&Martingale::new(form, question), pairs, outcomes, mirror);
+                assert!((mean - 1.0).abs() < 1e-9, "{form:?} {question:?} {outcomes:?}: {mean}");
+            }
+        };
+        let fair = [(1.0, 0.5), (-1.0, 0.5)];
+        for pairs in 0..=12 {
+            check(Form::Binary, Question::Better, pairs, &fair);
+            check(Form::Graded, Question::Better, pairs, &fair);
+        }
+        check(Form::Binary, Question::Better, 7, &[(1.0, 0.2), (-1.0, 0.2), (0.0, 0.6)]);
+        check(Form::Graded, Question::Better, 7, &[(1.0, 0.2), (-0.5, 0.4), (0.0, 0.4)]);
+        // Worse by the margin exactly: a mean of -0.02.
+        check(Form::Graded, Question::NotWorse, 7, &[(1.0, 0.49), (-1.0, 0.51)]);
+    }
+
+    #[test]
+    fn who_bets_on_the_wrong_side_loses_on_average() {
+        let check = |form, question, outcomes: &[(f64, f64)]| {
+            let mean = mean_wealth(&Martingale::new(form, question), 8, outcomes, false);
+            assert!(mean < 1.0, "{form:?} {question:?}: {mean}");
+        };
+        check(Form::Binary, Question::Better, &[(1.0, 0.45), (-1.0, 0.55)]);
+        check(Form::Graded, Question::Better, &[(1.0, 0.45), (-1.0, 0.55)]);
+        check(Form::Graded, Question::NotWorse, &[(1.0, 0.48), (-1.0, 0.52)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_pairs_changes_nothing(
+            pairs in prop::collection::vec((-1.0..=1.0_f64, any::<u32>()), 0..200),
+        ) {
+            let mut mixed = pairs.clone();
+            mixed.sort_by_key(|(_, key)| *key);
+            for (form, question) in ALL {
+                let fit = |(d, _): &(f64, u32)| if form == Form::Binary { d.round() } else { *d };
+                let one = after(form, question, &pairs.iter().map(fit).collect::<Vec<_>>());
+                let other = after(form, question, &mixed.iter().map(fit).collect::<Vec<_>>());
+                prop_assert!((one.ln_value() - other.ln_value()).abs() < 1e-9);
+                prop_assert!((one.ln_mirror() - other.ln_mirror()).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn a_candidate_and_what_is_deployed_may_change_places(pairs in prop::collection::vec(-1..=1_i8, 0..100)) {
+            let differences: Vec<f64> = pairs.iter().map(|d| f64::from(*d)).collect();
+            let swapped: Vec<f64> = differences.iter().map(|d| -d).collect();
+            for form in [Form::Binary, Form::Graded] {
+                let one = after(form, Question::Better, &differences);
+                let other = after(form, Question::Better, &swapped);
+                prop_assert!((one.ln_value() - other.ln_mirror()).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn factors_multiply_to_the_wealth(pairs in prop::collection::vec(-1..=1_i8, 1..50)) {
+            for (form, question) in ALL {
+                let differences: Vec<f64> = pairs.iter().map(|d| f64::from(*d)).collect();
+                let martingale = after(form, question, &differences);
+                let factors: Vec<Vec<f64>> = differences.iter().map(|d| martingale.ln_factors(*d)).collect();
+                let products = (0..factors[0].len()).map(|bet| factors.iter().map(|pair| pair[bet]).sum());
+                prop_assert!((ln_mean_exp(products) - martingale.ln_value()).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The gate in thousands of comparisons whose truth is known.
+
+use super::*;
+use crate::random::Random;
+use std::num::NonZeroU32;
+
+const RUNS: usize = 2_000;
+
+fn candidate(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
+/// An alpha for which the first candidate's threshold is 20.
+fn alpha_for_20() -> f64 {
+    0.05 / alpha_of(candidate(1), 1.0)
+}
+
+/// Pairs of rewards 0 and 1, of which a share differs and the candidate wins `lift` more often than it loses.
+fn differences(discordant: f64, lift: f64) -> impl Fn(&mut Random) -> f64 {
+    move |random| match random.uniform() {
+        below if below < (discordant + lift) / 2.0 => 1.0,
+        below if below < discordant => -1.0,
+        _ => 0.0,
+    }
+}
+
+/// The share of runs that promote within this many pairs.
+fn promoted(runs: usize, form: Form, question: Question, pairs: u64, difference: impl Fn(&mut Random) -> f64) -> f64 {
+    let promotes = |run: &usize| {
+        let mut random = Random(*run as u64);
+        let mut evidence = GateEvidence::new(candidate(1), form, question, alpha_for_20(), pairs).unwrap();
+        while evidence.decision() == Decision::Continue {
+            evidence.observe(difference(&mut random)).unwrap();
+        }
+        evidence.decision() == Decision::Promote
+    };
+    (0..runs).filter(promotes).count() as f64 / runs as f64
+}
+
+/// Three standard errors of a share of this many runs.
+fn tolerance(share: f64, runs: usize) -> f64 {
+    3.0 * (share * (1.0 - share) / runs as f64).sqrt()
+}
+
+#[test]
+fn the_power_is_what_it_is_said_to_be() {
+    /// To which the expected shares are rounded, after simulations of their own.
+    const ROUNDED: f64 = 0.01;
+    let check = |discordant: f64, lift: f64, pairs: u64, expect: f64| {
+        let share = promoted(RUNS, Form::Binary, Question::Better, pairs, differences(discordant, lift));
+        let off = (share - expect).abs();
+        assert!(off <= tolerance(expect, RUNS) + ROUNDED, "{discordant} {lift} {pairs}: {share}, not {expect}");
+    };
+    check(0.3, 0.1, 512, 0.94);
+    check(0.3, 0.1, 256, 0.64);
+    check(0.3, 0.2, 128, 0.97);
+    check(0.5, 0.2, 128, 0.77);
+    check(0.5, 0.1, 512, 0.70);
+    check(0.1, 0.05, 512, 0.87);
+}
+
+#[test]
+fn what_is_no_better_is_rarely_promoted_however_often_one_looks() {
+    let check = |form: Form, question: Question, lift: f64, pairs: u64| {
+        let share = promoted(RUNS, form, question, pairs, differences(0.3, lift));
+        assert!(share <= 0.05, "{form:?} {question:?}: {share}");
+    };
+    check(Form::Binary, Question::Better, 0.0, 1_024);
+    check(Form::Graded, Question::Better, 0.0, 1_024);
+    check(Form::Graded, Question::NotWorse, -MARGIN, 1_024);
+}
+
+/// The test of a single look, looked at after every pair.
+#[test]
+fn who_peeks_at_a_single_look_test_promotes_one_in_five_for_nothing() {
+    let difference = differences(0.3, 0.0);
+    let promotes = |run: &usize| {
+        let mut random = Random(*run as u64);
+        let (mut sum, mut squares) = (0.0, 0.0);
+        (1..=1_024).any(|pairs| {
+            let d = difference(&mut random);
+            (sum, squares) = (sum + d, squares + d * d);
+            let pairs = f64::from(pairs);
+            let mean = sum / pairs;
+            pairs > 9.0 && mean > 1.645 * ((squares / pairs - mean * mean) / pairs).sqrt()
+        })
+    };
+    let share = (0..RUNS).filter(promotes).count() as f64 / RUNS as f64;
+    assert!(share >= 0.2, "{share}");
+}
+
+#[test]
+fn all_candidates_of_a_run_together_err_no_more_than_one_may() {
+    let total: f64 = (1..=100_000).map(|number| alpha_of(candidate(number), ALPHA)).sum();
+    assert!(total < ALPHA && total > ALPHA * 0.999, "{total}");
+
+    let difference = differences(0.5, 0.0);
+    let errs = |run: &usize| {
+        (1..=20).any(|number| {
+            let mut random = Random((*run * 100 + number) as u64);
+            let number = candidate(number as u32);
+            let mut evidence = GateEvidence::new(number, Form::Binary, Question::Better, ALPHA, 256).unwrap();
+            while evidence.decision() == Decision::Continue {
+                evidence.observe(difference(&mut random)).unwrap();
+            }
+            evidence.decision() == Decision::Promote
+        })
+    };
+    let runs = RUNS / 4;
+    let share = (0..runs).filter(errs).count() as f64 / runs as f64;
+    assert!(share <= ALPHA, "{share}");
+}
+
+#[test]
+fn an_interval_that_is_looked_at_after_every_pair_rarely_misses() {
+    let check = |discordant: f64, lift: f64| {
+        let difference = differences(discordant, lift);
+        let misses = |run: &usize| {
+            let mut random = Random(*run as u64);
+            let mut evidence =
+                GateEvidence::new(candidate(1), Form::Graded, Question::Better, ALPHA, u64::from(u16::MAX)).unwrap();
+            (0..512).any(|_| {
+                evidence.observe(difference(&mut random)).unwrap();
+                evidence.interval().is_some_and(|(low, high)| !(low..=high).contains(&lift))
+            })
+        };
+        let share = (0..RUNS).filter(misses).count() as f64 / RUNS as f64;
+        assert!(share <= 0.05, "{discordant} {lift}: {share}");
+    };
+    check(0.3, 0.0);
+    check(0.3, 0.1);
+    check(0.05, 0.02);
+    check(0.9, -0.2);
+}
+
+#[test]
+fn the_smallest_lift_is_found_four_times_in_five() {
+    /// The number of pairs that differ is not exactly what is expected.
+    const APPROXIMATION: f64 = 0.02;
+    let check = |form: Form, question: Question, discordant: f64, size: f64, pairs: u64| {
+        // What is seen first: as many pairs that differ as are expected, in balance.
+        let mut evidence = GateEvidence::new(candidate(1), form, question, alpha_for_20(), pairs).unwrap();
+        let seen = [1.0, -1.0].into_iter().chain(std::iter::repeat(0.0));
+        let ours = seen.take((2.0 / discordant).round() as usize);
+        ours.for_each(|d| assert!(evidence.observe(d * size).is_ok()));
+        let lift = evidence.report().smallest_lift.unwrap();
+        let discordant = 2.0 / (2.0 / discordant).round();
+        let difference = differences(discordant, lift / size);
+        let share = promoted(RUNS / 2, form, question, pairs, |random: &mut Random| size * difference(random));
+        let off = (share - 0.8).abs();
+        assert!(off <= tolerance(0.8, RUNS / 2) + APPROXIMATION, "{form:?} {question:?} {pairs}: {lift}, {share}");
+    };
+    check(Form::Binary, Question::Better, 0.5, 1.0, 128);
+    check(Form::Binary, Question::Better, 0.1, 1.0, 512);
+    check(Form::Binary, Question::Better, 0.5, 1.0, 3_000);
+    check(Form::Graded, Question::Better, 0.5, 1.0, 512);
+    check(Form::Graded, Question::Better, 1.0, 0.3, 256);
+    check(Form::Graded, Question::NotWorse, 0.25, 1.0, 512);
+    check(Form::Graded, Question::NotWorse, 0.1, 0.5, 512);
+}
