@@ -23,9 +23,10 @@ pub(crate) fn interval(estimate: f64, standard_error: f64) -> (f64, f64) {
     (estimate - half, estimate + half)
 }
 
-/// The one-sided e-value that the truth is above 0: at least 0, and 1 on average when it is not. With `r = tau^2/(se^2
-/// + tau^2)` and `z = estimate/se` it is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`; for negative z without the
-/// exponential, which errs on the side of caution. Never infinite.
+/// The one-sided e-value that the truth is above 0: at least 0, and at most 1 on average when it is not. Never infinite.
+///
+/// It is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`, where `r = tau^2/(se^2 + tau^2)` and `z = estimate/se`. Negative z
+/// go without the exponential, which errs on the side of caution.
 pub(crate) fn one_sided_e_value(estimate: f64, standard_error: f64) -> f64 {
     let (noise, prior) = (standard_error.powi(2), TAU.powi(2));
     let r = prior / (noise + prior);
