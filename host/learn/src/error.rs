@@ -32,6 +32,9 @@ pub enum LearnError {
     /// What the gate cannot compare by.
     #[error("gate: {0}")]
     Gate(String),
+    /// An evolution that cannot begin, an answer to what was not asked, or bytes that are no evolution.
+    #[error("evolution: {0}")]
+    Evolution(String),
     /// A document that is no playbook, or one of another version.
     #[error("{0}")]
     Document(String),

@@ -13,6 +13,7 @@ pub mod credit;
 mod entry;
 mod error;
 pub mod gate;
+pub mod evolve;
 mod layer;
 mod lesson;
 pub mod playbook;

@@ -1,0 +1,421 @@
+//! Evolution in worlds that a test can oversee: does it find what there is to find, and does it keep its promises?
+
+use super::*;
+use clawhost_core::{Digest, derive_seed};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const SECTION: &str = "rules";
+
+fn settings(budget: u64, seed: u64) -> Settings {
+    Settings { budget, minibatch: MINIBATCH, pareto: 16, section: SECTION.into(), seed, policy: Digest::of(b"policy") }
+}
+
+fn items(count: usize) -> Vec<Item> {
+    (0..count).map(|number| Item { task: format!("t{number}"), seed: 1 }).collect()
+}
+
+fn text(text: &str) -> Candidate {
+    Candidate::default().with(SECTION, text.to_owned())
+}
+
+fn begin(settings: Settings, count: usize) -> Evolution {
+    Evolution::new(settings, items(count), text(""), Cache::default()).unwrap()
+}
+
+/// A number that follows from texts.
+fn chance(of: &str) -> u64 {
+    Digest::of(of.as_bytes()).prefix_u64()
+}
+
+/// More than any evolution here takes.
+const MOST_STEPS: usize = 10_000;
+
+/// Plays, reflects and answers to the end, and holds an evolution to its promises on the way.
+struct Conductor<S, R> {
+    score: S,
+    reflect: R,
+    /// Whether items are answered in another order than they were asked in.
+    backwards: bool,
+    /// Whether everything goes through a snapshot between any two answers.
+    interrupted: bool,
+    /// What was answered for good, as the cache should hold it.
+    answered: BTreeMap<String, serde_json::Value>,
+    /// How often each item was asked of each candidate.
+    asked: BTreeMap<String, u32>,
+    evaluations: u64,
+    parents: Vec<Candidate>,
+}
+
+impl<S, R> Conductor<S, R>
+where
+    S: Fn(&Candidate, &Item, u32) -> Outcome,
+    R: Fn(&Candidate, &[Item], &[f64]) -> Option<String>,
+{
+    fn new(score: S, reflect: R) -> Self {
+        let (answered, asked, parents) = Default::default();
+        Self { score, reflect, backwards: false, interrupted: false, answered, asked, evaluations: 0, parents }
+    }
+
+    fn name(evolution: &Evolution, candidate: &Candidate, item: &Item) -> String {
+        format!("{} {} {} {}", evolution.settings().policy, candidate.digest(), item.seed, item.task)
+    }
+
+    fn through_a_snapshot(&self, evolution: &mut Evolution) {
+        if self.interrupted {
+            *evolution = Evolution::restore(&evolution.snapshot().unwrap()).unwrap();
+        }
+    }
+
+    fn conduct(&mut self, evolution: &mut Evolution) -> Why {
+        for _ in 0..MOST_STEPS {
+            self.through_a_snapshot(evolution);
+            match evolution.next() {
+                Next::Evaluate { candidate, mut items } => {
+                    assert!(!items.is_empty());
+                    if self.backwards {
+                        items.reverse();
+                    }
+                    items.iter().for_each(|item| self.play(evolution, &candidate, item));
+                }
+                Next::Reflect { parent, items, scores } => {
+                    assert!(!items.is_empty() && items.len() == scores.len());
+                    assert!(scores.iter().any(|score| *score < 1.0), "there is nothing to mend");
+                    for (item, score) in items.iter().zip(&scores) {
+                        let known = &self.answered[&Self::name(evolution, &parent, item)];
+                        assert_eq!(known, &serde_json::json!({ "scored": score }));
+                    }
+                    let answer = (self.reflect)(&parent, &items, &scores);
+                    self.parents.push(parent);
+                    evolution.reflected(answer.map(|text| (SECTION.into(), text))).unwrap();
+                }
+                Next::Done { best, why } => {
+                    assert_eq!(&best, evolution.best());
+                    let cache = serde_json::to_value(evolution.cache()).unwrap();
+                    assert_eq!(cache, serde_json::to_value(&self.answered).unwrap());
+                    return why;
+                }
+            }
+        }
+        panic!("it goes on for ever: {:?}", evolution.report());
+    }
+
+    fn play(&mut self, evolution: &mut Evolution, candidate: &Candidate, item: &Item) {
+        self.through_a_snapshot(evolution);
+        let name = Self::name(evolution, candidate, item);
+        assert!(!self.answered.contains_key(&name), "{name} is known, and was asked again");
+        let asked = self.asked.entry(name.clone()).or_default();
+        *asked += 1;
+        assert!(*asked <= RETRIES + 1, "{name} was asked {asked} times");
+        let outcome = (self.score)(candidate, item, *asked);
+        match outcome {
+            Outcome::Scored(score) => self.answered.insert(name, serde_json::json!({ "scored": score })),
+            Outcome::Failed { transient: false } => self.answered.insert(name, "failed".into()),
+            Outcome::Failed { transient: true } => None,
+        };
+        self.evaluations += 1;
+        evolution.evaluated(&candidate.digest(), item, outcome).unwrap();
+        assert_eq!(evolution.report().evaluations, self.evaluations);
+        assert!(self.evaluations <= evolution.settings().budget);
+    }
+}
+
+// A landscape: tasks are of eight kinds, and each kind wants one deed. Of several lines about a kind the first counts,
+// so that a wrong one cannot be mended by adding another.
+
+const KINDS: usize = 8;
+/// Eight of each kind, so that every kind is met in training and in the fixed set.
+const TASKS: usize = 64;
+
+fn kind(item: &Item) -> usize {
+    item.task[1..].parse::<usize>().unwrap() % KINDS
+}
+
+fn reward(candidate: &Candidate, item: &Item) -> f64 {
+    let head = format!("when kind is {}: ", kind(item));
+    match candidate.section(SECTION).lines().find_map(|line| line.strip_prefix(&head)) {
+        Some(deed) if deed == format!("deed {}", kind(item)) => 1.0,
+        Some(_) => -1.0,
+        None => 0.0,
+    }
+}
+
+fn score(candidate: &Candidate, item: &Item, _: u32) -> Outcome {
+    Outcome::Scored(reward(candidate, item))
+}
+
+/// Adds a line about the first item that went wrong: one in three is wrong itself.
+fn mend(parent: &Candidate, items: &[Item], scores: &[f64]) -> Option<String> {
+    let (item, _) = items.iter().zip(scores).find(|(_, score)| **score < 1.0)?;
+    let slip = chance(&format!("{parent:?} {items:?}")).is_multiple_of(3);
+    let deed = if slip { kind(item) + 1 } else { kind(item) };
+    Some(format!("{}when kind is {}: deed {deed}\n", parent.section(SECTION), kind(item)))
+}
+
+/// What a seed and its items come to without minibatches that decide and without a front: every child is the next
+/// parent and is played on the fixed set; the best of all is taken.
+fn every_child_a_parent(budget: u64, seed: u64) -> f64 {
+    let evolution = begin(settings(budget, seed), TASKS);
+    let fixed = evolution.fixed_set();
+    let training: Vec<Item> = items(TASKS).into_iter().filter(|item| !fixed.contains(item)).collect();
+    let mean =
+        |candidate: &Candidate| fixed.iter().map(|item| reward(candidate, item)).sum::<f64>() / fixed.len() as f64;
+    let (mut parent, mut best, mut spent) = (text(""), 0.0_f64, fixed.len());
+    for iteration in 0.. {
+        spent += MINIBATCH + fixed.len();
+        if spent as u64 > budget {
+            break;
+        }
+        let start = derive_seed(seed, "control", iteration) as usize % (training.len() - MINIBATCH);
+        let minibatch = &training[start..start + MINIBATCH];
+        let scores: Vec<f64> = minibatch.iter().map(|item| reward(&parent, item)).collect();
+        if let Some(text) = mend(&parent, minibatch, &scores) {
+            parent = parent.with(SECTION, text);
+            best = best.max(mean(&parent));
+        }
+    }
+    best
+}
+
+/// Evaluations within which every one of the seeds below reaches the optimum.
+const ENOUGH: u64 = 300;
+
+#[test]
+fn evolution_reaches_the_optimum_and_children_without_a_test_do_not() {
+    const SEEDS: u64 = 20;
+    let mut most = 0;
+    for seed in 0..SEEDS {
+        let mut evolution = begin(settings(ENOUGH, seed), TASKS);
+        let why = Conductor::new(score, mend).conduct(&mut evolution);
+        let report = evolution.report();
+        assert_eq!((why, report.curve.last().unwrap().mean), (Why::Perfect, 1.0), "seed {seed}: {report:?}");
+        most = most.max(report.evaluations);
+    }
+    let control = (0..SEEDS).filter(|seed| every_child_a_parent(ENOUGH, *seed) == 1.0).count() as u64;
+    println!("evolution: {most} evaluations at most; the control reaches the optimum for {control} of {SEEDS} seeds");
+    assert!(control * 4 < SEEDS, "{control}");
+}
+
+#[test]
+fn a_child_is_played_on_the_fixed_set_only_if_it_is_strictly_better() {
+    // Every child is another, and as good as its parent.
+    let equal = |_: &Candidate, _: &Item, _: u32| Outcome::Scored(0.5);
+    let other = |_: &Candidate, items: &[Item], _: &[f64]| Some(format!("{items:?}"));
+    let mut evolution = begin(settings(200, 3), 40);
+    let why = Conductor::new(equal, other).conduct(&mut evolution);
+    let report = evolution.report();
+    assert_eq!((why, report.candidates), (Why::Budget, 1));
+    assert!(report.children > 20);
+    assert_eq!(report.evaluations, 16 + 24 + 3 * report.children, "the seed everywhere, and each child on a minibatch");
+}
+
+#[test]
+fn a_candidate_that_is_best_at_some_task_is_a_parent_though_its_mean_is_lower() {
+    // The seed is good at even tasks. Its children are good at odd ones, and better on average.
+    let score = |candidate: &Candidate, item: &Item, _: u32| {
+        let even = kind(item).is_multiple_of(2);
+        Outcome::Scored(match (candidate.section(SECTION).is_empty(), even) {
+            (true, true) => 0.5,
+            (true, false) => -1.0,
+            (false, true) => 0.4,
+            (false, false) => 0.9,
+        })
+    };
+    let grow =
+        |parent: &Candidate, items: &[Item], _: &[f64]| Some(format!("{} {:?}", parent.section(SECTION), items[0]));
+    let mut evolution = begin(settings(400, 1), 40);
+    let mut conductor = Conductor::new(score, grow);
+    conductor.conduct(&mut evolution);
+    let admitted = conductor.parents.iter().position(|parent| *parent != text("")).unwrap();
+    assert!(conductor.parents[admitted..].contains(&text("")), "the seed stays a parent: {:?}", conductor.parents);
+    assert_ne!(evolution.best(), &text(""));
+    let Report { curve, candidates, .. } = evolution.report();
+    assert!(candidates > 2 && curve.len() == 2, "the later ones are as good as the second: {curve:?}");
+}
+
+#[test]
+fn a_child_that_there_was_before_costs_nothing() {
+    let mut evolution = begin(settings(400, 2), 40);
+    Conductor::new(score, |_: &Candidate, _: &[Item], _: &[f64]| Some(String::new())).conduct(&mut evolution);
+    assert_eq!(evolution.report().children, 0, "it is the seed");
+
+    let mut evolution = begin(settings(400, 2), 40);
+    let same = |_: &Candidate, _: &[Item], _: &[f64]| Some("always the same".to_owned());
+    let why = Conductor::new(score, same).conduct(&mut evolution);
+    let report = evolution.report();
+    assert_eq!((why, report.children), (Why::Fruitless, 1));
+    assert_eq!(report.evaluations, 16 + 24 + 3);
+    assert!(report.cached > 0);
+}
+
+#[test]
+fn a_reflector_with_nothing_to_say_ends_it() {
+    let mut evolution = begin(settings(400, 2), 40);
+    let why = Conductor::new(score, |_: &Candidate, _: &[Item], _: &[f64]| None).conduct(&mut evolution);
+    let report = evolution.report();
+    assert_eq!((why, report.children, report.evaluations), (Why::Fruitless, 0, 40));
+    assert_eq!(report.reflections, 8 + 4 * 8, "an epoch in which the seed was played, and four in which nothing was");
+}
+
+#[test]
+fn what_keeps_failing_is_left_out_and_the_rest_goes_on() {
+    // Task 3 is never played, task 4 fails for good.
+    let score = |candidate: &Candidate, item: &Item, asked: u32| match item.task.as_str() {
+        "t3" => Outcome::Failed { transient: true },
+        "t4" => Outcome::Failed { transient: false },
+        _ => score(candidate, item, asked),
+    };
+    for seed in 0..5 {
+        let mut evolution = begin(settings(600, seed), TASKS);
+        let why = Conductor::new(score, mend).conduct(&mut evolution);
+        let Report { failures, curve, .. } = evolution.report();
+        assert_eq!((why, curve.last().unwrap().mean), (Why::Perfect, 1.0), "seed {seed}");
+        let (transient, left_out) = (failures.transient, failures.left_out);
+        assert!(failures.permanent > 0 && transient > 0, "{failures:?}");
+        assert_eq!(left_out, failures.permanent + transient / u64::from(RETRIES + 1), "{failures:?}");
+    }
+}
+
+#[test]
+fn without_a_score_for_the_seed_there_is_nothing_to_compare_with() {
+    let mut evolution = begin(settings(400, 2), 40);
+    let fails = |_: &Candidate, _: &Item, _: u32| Outcome::Failed { transient: false };
+    assert_eq!(Conductor::new(fails, mend).conduct(&mut evolution), Why::Unscored);
+    let report = evolution.report();
+    assert_eq!((report.evaluations, report.candidates, report.curve.len()), (16, 0, 0));
+    assert_eq!(evolution.best(), &text(""));
+}
+
+#[test]
+fn a_second_evolution_pays_for_nothing_that_the_first_has_played() {
+    let mut first = begin(settings(ENOUGH, 1), TASKS);
+    Conductor::new(score, mend).conduct(&mut first);
+    let again = |policy: &[u8]| {
+        let settings = Settings { policy: Digest::of(policy), ..settings(ENOUGH, 1) };
+        Evolution::new(settings, items(TASKS), text(""), first.cache().clone()).unwrap()
+    };
+    let mut second = again(b"policy");
+    while let Next::Reflect { parent, items, scores } = second.next() {
+        second.reflected(mend(&parent, &items, &scores).map(|text| (SECTION.into(), text))).unwrap();
+    }
+    assert_eq!(second.report().evaluations, 0);
+    assert_eq!((second.next(), second.report().cached > 0), (first.next(), true));
+    let Next::Evaluate { items, .. } = again(b"another").next() else { panic!("it should play everything") };
+    assert_eq!(items.len(), 16);
+}
+
+#[test]
+fn children_that_cost_nothing_are_fruit_too() {
+    let equal = |_: &Candidate, _: &Item, _: u32| Outcome::Scored(0.5);
+    let other = |_: &Candidate, items: &[Item], _: &[f64]| Some(format!("{items:?}"));
+    let mut first = begin(settings(200, 3), 40);
+    Conductor::new(equal, other).conduct(&mut first);
+    let mut second = Evolution::new(settings(200, 3), items(40), text(""), first.cache().clone()).unwrap();
+    while let Next::Reflect { parent, items, scores } = second.next() {
+        second.reflected(other(&parent, &items, &scores).map(|text| (SECTION.into(), text))).unwrap();
+    }
+    assert!(second.report().children > first.report().children, "it goes on where the first had no budget left");
+}
+
+#[test]
+fn what_was_not_asked_is_refused_and_changes_nothing() {
+    let mut evolution = begin(settings(400, 1), 40);
+    let Next::Evaluate { candidate, items } = evolution.next() else { panic!("the seed comes first") };
+    let before = evolution.clone();
+    let mut check = |what: &str, answer: &dyn Fn(&mut Evolution) -> Result<(), crate::LearnError>| {
+        let error = answer(&mut evolution).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+        assert_eq!(evolution, before);
+    };
+    let (digest, other) = (candidate.digest(), Item { task: "t0".into(), seed: 2 });
+    check("was not asked", &|evolution| evolution.evaluated(&digest, &other, Outcome::Scored(1.0)));
+    check("was not asked", &|evolution| evolution.evaluated(&text("other").digest(), &items[0], Outcome::Scored(1.0)));
+    for odd in [f64::NAN, f64::INFINITY, 1.5, -1.5] {
+        check("between -1 and 1", &|evolution| evolution.evaluated(&digest, &items[0], Outcome::Scored(odd)));
+    }
+    check("no reflection was asked", &|evolution| evolution.reflected(None));
+    for item in &items {
+        evolution.evaluated(&digest, item, Outcome::Scored(0.0)).unwrap();
+    }
+    let twice = evolution.evaluated(&digest, &items[0], Outcome::Scored(0.0));
+    assert!(twice.unwrap_err().to_string().contains("was not asked"));
+    let Next::Evaluate { candidate, items } = evolution.next() else { panic!("then a minibatch") };
+    for item in &items {
+        evolution.evaluated(&candidate.digest(), item, Outcome::Scored(0.0)).unwrap();
+    }
+    let elsewhere = evolution.reflected(Some(("tone".into(), "kind".into())));
+    assert!(elsewhere.unwrap_err().to_string().contains("section tone"));
+}
+
+#[test]
+fn settings_that_let_no_child_in_are_refused() {
+    let check = |change: &dyn Fn(&mut Settings), items: Vec<Item>, what: &str| {
+        let mut settings = settings(38, 1);
+        change(&mut settings);
+        let error = Evolution::new(settings, items, text(""), Cache::default()).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    begin(settings(38, 1), 40);
+    check(&|settings| settings.budget = 37, items(40), "at least 38");
+    check(&|settings| settings.minibatch = 0, items(40), "at least one");
+    check(&|settings| settings.pareto = 0, items(40), "at least one");
+    check(&|settings| settings.pareto = 40, items(40), "nothing to train on");
+    check(&|_| {}, [items(40), items(1)].concat(), "given twice");
+}
+
+#[test]
+fn bytes_of_another_kind_or_format_are_no_snapshot() {
+    let snapshot = begin(settings(400, 1), 40).snapshot().unwrap();
+    let other = String::from_utf8(snapshot).unwrap().replace("\"format\":1", "\"format\":2");
+    for (bytes, what) in [("{}", "no snapshot"), (other.as_str(), "format 2")] {
+        let error = Evolution::restore(bytes.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+/// A world without sense: scores, failures and texts follow from a number.
+fn odd_score(world: u64, failing: u64) -> impl Fn(&Candidate, &Item, u32) -> Outcome {
+    move |candidate, item, asked| {
+        let number = chance(&format!("{world} {candidate:?} {item:?} {asked}"));
+        match number % 100 {
+            share if share < failing => Outcome::Failed { transient: true },
+            share if share < failing + failing / 4 => Outcome::Failed { transient: false },
+            _ => Outcome::Scored((number >> 20) as f64 % 2001.0 / 1000.0 - 1.0),
+        }
+    }
+}
+
+fn odd_reflect(world: u64) -> impl Fn(&Candidate, &[Item], &[f64]) -> Option<String> {
+    move |parent, items, scores| match chance(&format!("{world} {parent:?} {items:?} {scores:?}")) % 10 {
+        0 => None,
+        1 => Some("one of many".into()),
+        number => Some(format!("{}{number}\n", parent.section(SECTION))),
+    }
+}
+
+proptest! {
+    // Every case is three evolutions, one of them through a snapshot between any two answers.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    // The conductor asserts in every step: the budget is kept, nothing known is asked again, nothing is asked too
+    // often, and the cache holds what was answered for good, so that no failure is a number.
+    #[test]
+    fn interrupted_anywhere_and_answered_in_any_order_it_comes_to_the_same_bytes(
+        seed in any::<u64>(), tasks in 3_usize..16, pareto in 1_usize..8, minibatch in 1_usize..5, budget in 0_u64..150,
+        failing in 0_u64..60,
+    ) {
+        prop_assume!(pareto < tasks);
+        let settings = Settings { minibatch, pareto, ..settings(budget + 40, seed) };
+        let conduct = |backwards: bool, interrupted: bool| {
+            let mut evolution = begin(settings.clone(), tasks);
+            let mut conductor = Conductor::new(odd_score(seed, failing), odd_reflect(seed));
+            (conductor.backwards, conductor.interrupted) = (backwards, interrupted);
+            conductor.conduct(&mut evolution);
+            let asked: BTreeSet<(String, u32)> = conductor.asked.into_iter().collect();
+            (evolution.snapshot().unwrap(), asked, evolution.report())
+        };
+        let plain = conduct(false, false);
+        prop_assert_eq!(&conduct(false, true), &plain);
+        prop_assert_eq!(&conduct(true, false), &plain);
+    }
+}
