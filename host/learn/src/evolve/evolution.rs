@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// endpoint that is down does not eat the budget.
 pub const RETRIES: u32 = 3;
 
-/// Epochs in a row that may pass without an evaluation or a new child before an evolution ends. By then every parent of
-/// a usual front has met every training item, and neither the draws nor the reflector came up with anything new;
-/// without this limit a reflector that has nothing to say would be asked for ever.
+/// Epochs in a row that may pass without an evaluation or a new child before an evolution ends. Four, so that each
+/// training item is met by several parents; without this limit a reflector that has nothing to say would be asked for
+/// ever.
 const FRUITLESS_EPOCHS: u64 = 4;
 
 /// Of the form in which a snapshot is written.
@@ -197,7 +197,7 @@ impl Evolution {
         if !asked {
             let Item { task, seed } = item;
             return Err(LearnError::Evolution(format!(
-                "task {task} with seed {seed} was not asked of candidate {candidate}: answer what `next` asks, once each"
+                "task {task} with seed {seed} was not asked of candidate {candidate}: answer what `next` asks, once"
             )));
         }
         let key = self.key(candidate, item);
