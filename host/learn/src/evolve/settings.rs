@@ -44,8 +44,8 @@ impl Settings {
         let least = attempt + fixed as u64;
         if self.budget < least {
             return refuse(format!(
-                "a budget of {} evaluations lets no child in: the seed takes {fixed} and a child up to {attempt}; give at \
-                 least {least}",
+                "a budget of {} evaluations lets no child in: the seed takes {fixed}, a child up to {attempt}; give \
+                 {least} or more",
                 self.budget
             ));
         }

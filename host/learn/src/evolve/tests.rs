@@ -356,7 +356,7 @@ fn settings_that_let_no_child_in_are_refused() {
         assert!(error.contains(what), "{error}");
     };
     begin(settings(38, 1), 40);
-    check(&|settings| settings.budget = 37, items(40), "at least 38");
+    check(&|settings| settings.budget = 37, items(40), "give 38 or more");
     check(&|settings| settings.minibatch = 0, items(40), "at least one");
     check(&|settings| settings.pareto = 0, items(40), "at least one");
     check(&|settings| settings.pareto = 40, items(40), "nothing to train on");
