@@ -31,6 +31,8 @@ fn plan(episodes: u64) -> Plan {
         options: vec![],
         max_turns: 8,
         branch_at: None,
+        first_group: 0,
+        paired: false,
         episode_bytes: 1 << 20,
         failure_budget: 0.1,
     }

@@ -40,7 +40,14 @@ fn noting(run: &str, index: u64, key: &str, value: Option<&str>) -> Recorded {
 fn run(id: &str) -> RunRecord {
     let state_id: StateId = golden("episode-2.json").state_id;
     let digest = Digest::of(b"configuration");
-    RunRecord { id: RunId(id.into()), state_id, config: serde_json::json!({"seed": 7}), digest, created_at: 1 }
+    RunRecord {
+        id: RunId(id.into()),
+        parent: None,
+        state_id,
+        config: serde_json::json!({"seed": 7}),
+        digest,
+        created_at: 1,
+    }
 }
 
 fn cost() -> Usage {
@@ -132,7 +139,8 @@ async fn a_run_that_did_not_end_is_found_by_its_digest_and_taken_up_again() {
 fn made_by_version_1(folder: &Path) {
     drop(Store::open(folder, StoreOptions::default()).unwrap());
     let old = rusqlite::Connection::open(folder.join(FILE)).unwrap();
-    let back = "DROP TABLE episode_notes; ALTER TABLE runs DROP COLUMN digest; ALTER TABLE runs DROP COLUMN spent;
+    let back = "DROP TABLE checkpoints; DROP TABLE iterations; DROP TABLE playbooks; DROP TABLE ledgers;
+        DROP INDEX runs_by_parent; ALTER TABLE runs DROP COLUMN parent; DROP TABLE episode_notes; ALTER TABLE runs DROP COLUMN digest; ALTER TABLE runs DROP COLUMN spent;
         INSERT INTO runs (id, state_id, config, created_at) VALUES ('run-old', 'x', '{}', 1); PRAGMA user_version = 1;";
     old.execute_batch(back).unwrap();
 }
@@ -141,7 +149,7 @@ fn made_by_version_1(folder: &Path) {
 async fn a_database_of_version_1_is_read_and_led_on() {
     let folder = tempfile::tempdir().unwrap();
     made_by_version_1(folder.path());
-    assert_eq!(Reader::open(folder.path()).unwrap().runs(None).unwrap().len(), 1, "read as it is");
+    assert_eq!(Reader::open(folder.path()).unwrap().runs(None).unwrap().len(), 1, "led on, and read");
     let store = filled(folder.path(), "run-a", 2).await;
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.runs(None).unwrap().len(), 2);

@@ -38,6 +38,14 @@ pub(crate) enum Command {
     Score(Box<Score>),
     /// Play recorded episodes again and compare every turn and verdict, byte for byte
     Replay(Replay),
+    /// Judge a playbook on the test split, pair by pair against none or an older version
+    Eval(Box<Eval>),
+    /// Look at playbooks: entries with what they are worth, versions, rollback, export and import
+    #[command(subcommand)]
+    Playbook(Playbook),
+    /// Proofs that run anywhere: no key, no server
+    #[command(subcommand)]
+    Demo(Demo),
     /// Look at recorded episodes
     #[command(subcommand)]
     Episodes(Episodes),
@@ -54,7 +62,37 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Run {
-    /// The environment: PLUGIN.wasm, with options as in `PLUGIN.wasm?size=10&guesses=5`
+    #[command(flatten)]
+    pub(crate) play: PlayOptions,
+    /// Which tasks: a split of the environment [default: train]
+    #[arg(long, value_name = "SPLIT")]
+    pub(crate) tasks: Option<String>,
+    /// How many episodes to play [default: 20; learning: 64 an iteration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) episodes: Option<u64>,
+    /// Episodes per task and seed, judged together [default: 1; learning: 4]
+    #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) group: Option<u32>,
+    /// Let the episodes of a group share their first K turns and go their own ways from there; needs --group
+    #[arg(long, value_name = "K", requires = "group", conflicts_with = "learn", value_parser = clap::value_parser!(u32).range(1..10_000))]
+    pub(crate) branch_at: Option<u32>,
+    /// Take a run up again that was interrupted: the same command with --resume plays what is missing. The newest
+    /// unfinished run of this configuration, or the one that is named
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) resume: Option<String>,
+    /// The playbook that the policy is given, by name; with --learn the one that is learned [default with --learn: the
+    /// environment's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) playbook: Option<String>,
+    #[command(flatten)]
+    pub(crate) learning: LearnOptions,
+}
+
+/// What plays, who judges, and within which limits.
+#[derive(Debug, Args)]
+pub(crate) struct PlayOptions {
+    /// The environment: PLUGIN.wasm, with options as in `PLUGIN.wasm?size=10&guesses=5`; `clawhost run` also takes a file
+    /// run.toml that says everything
     #[arg(value_name = "PLUGIN.wasm")]
     pub(crate) plugin: String,
     /// A reward that judges the episodes, with options as above; may be repeated. `#weight=W` and `#source=S` (user, outcome,
@@ -66,28 +104,12 @@ pub(crate) struct Run {
     /// (without an address: the provider's own), or `script:FILE` (one answer per line)
     #[arg(long, value_name = "SPEC", default_value = "follower")]
     pub(crate) policy: String,
-    /// Which tasks: a split of the environment [default: train]
-    #[arg(long, value_name = "SPLIT")]
-    pub(crate) tasks: Option<String>,
-    /// How many episodes to play
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub(crate) episodes: u64,
-    /// Episodes per task and seed, judged together
-    #[arg(long, value_name = "G", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) group: u32,
     /// Episodes at once; never changes a result
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: u16,
     /// Where all chance comes from: equal seeds, equal runs
     #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 53))]
     pub(crate) seed: u64,
-    /// Let the episodes of a group share their first K turns and go their own ways from there; needs --group
-    #[arg(long, value_name = "K", requires = "group", value_parser = clap::value_parser!(u32).range(1..10_000))]
-    pub(crate) branch_at: Option<u32>,
-    /// Take a run up again that was interrupted: the same command with --resume plays what is missing. The newest
-    /// unfinished run of this configuration, or the one that is named
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub(crate) resume: Option<String>,
     /// Cut an episode short after so many turns
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_turns: u32,
@@ -113,6 +135,158 @@ pub(crate) struct Run {
     /// Largest size of the database, in MiB; reaching it ends the run as a full disk would
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Host")]
     pub(crate) store_limit: Option<u64>,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What is learned, and how.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LearnOptions {
+    /// Learn: `harness` (a playbook of lessons, each measured)
+    #[arg(long, value_name = "LAYER", value_parser = ["harness"], help_heading = "Learning")]
+    pub(crate) learn: Option<String>,
+    /// A reflector that proposes lessons, with options as above; may be repeated
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", requires = "learn", help_heading = "Learning")]
+    pub(crate) reflector: Vec<String>,
+    /// How often to play, reflect and step
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000), help_heading = "Learning")]
+    pub(crate) iterations: u64,
+    /// Lessons on trial at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Learning")]
+    pub(crate) trial_slots: u8,
+    /// Most tokens of lessons in one prompt
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Learning")]
+    pub(crate) token_budget: u64,
+    /// Ask reflectors at least after every N-th batch
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "Learning")]
+    pub(crate) reflect_every: u64,
+    /// Iterations between two candidates for the gate
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000), help_heading = "Learning")]
+    pub(crate) gate_every: u64,
+    /// Pairs of episodes that one session of the gate may use
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(8..=1_000_000), help_heading = "Learning")]
+    pub(crate) gate_pairs: u64,
+    /// Chance of letting through anything that is no better, over all candidates of the run
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = alpha, help_heading = "Learning")]
+    pub(crate) alpha: f64,
+    /// Pairs of test episodes for the final report; 0: none
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000), help_heading = "Learning")]
+    pub(crate) test_pairs: u64,
+    /// A text that no lesson may quote; may be repeated
+    #[arg(long, value_name = "TEXT", help_heading = "Learning")]
+    pub(crate) forbid: Vec<String>,
+    /// Check everything, print the plan and what it costs at most, and play nothing
+    #[arg(long, help_heading = "Learning")]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct Eval {
+    #[command(flatten)]
+    pub(crate) play: PlayOptions,
+    /// The playbook that is judged, by name [default: the environment's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) playbook: Option<String>,
+    /// This version of it [default: the newest]
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<u64>,
+    /// Against this version of it [default: no playbook at all]
+    #[arg(long, value_name = "N")]
+    pub(crate) against: Option<u64>,
+    /// Pairs of test episodes: with and without, on the same tasks with the same seeds
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
+    pub(crate) pairs: u64,
+    /// Most tokens of lessons in one prompt
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) token_budget: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Playbook {
+    /// Every entry: status, groups, lift with its interval, e-value, tokens
+    Show {
+        /// The playbook [default: the only one, or the newest]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// What this version says, instead
+        #[arg(long, value_name = "N")]
+        version: Option<u64>,
+    },
+    /// Every version, and how it came about
+    Log {
+        /// The playbook [default: the only one, or the newest]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// What changed between two versions
+    Diff {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// From this version [default: the one before]
+        #[arg(value_name = "FROM")]
+        from: Option<u64>,
+        /// To this one [default: the newest]
+        #[arg(value_name = "TO")]
+        to: Option<u64>,
+    },
+    /// Serve what an older version says, as a new version
+    Rollback {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// To this version [default: the one before]
+        #[arg(long, value_name = "N")]
+        to: Option<u64>,
+    },
+    /// Write what is served: as JSON into a file, or as a folder of skills (SKILL.md)
+    Export {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// A file ending in .json, or a folder that is made
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// What this version says [default: the newest]
+        #[arg(long, value_name = "N")]
+        version: Option<u64>,
+    },
+    /// Serve what a JSON file or a folder of skills says, as a new version. Evidence does not come with it: it is measured anew
+    Import {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// A file ending in .json, or a folder with SKILL.md files
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Demo {
+    /// A playbook learned from nothing, measured against placebos: no key, no server
+    Harness(DemoHarness),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoHarness {
+    /// Where all chance comes from: house, tasks, draws
+    #[arg(long, value_name = "S", default_value_t = crate::demo::SEED, value_parser = clap::value_parser!(u64).range(..1 << 53))]
+    pub(crate) seed: u64,
+    /// Iterations of 64 episodes
+    #[arg(long, value_name = "N", default_value_t = crate::demo::ITERATIONS, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) iterations: u64,
+    /// Folder with env_shop.wasm, reward_state.wasm and reflector_rules.wasm [default: CLAWHOST_GUESTS, or target/guests]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plugins: Option<PathBuf>,
+    /// Where the curve goes
+    #[arg(long, value_name = "FILE", default_value = "clawhost-harness.svg")]
+    pub(crate) svg: PathBuf,
+    /// Episodes at once; never changes a result
+    #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) concurrency: u16,
     /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -279,6 +453,10 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 1.0)
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    in_range(text, 1e-6, 0.5)
 }
 
 fn temperature(text: &str) -> Result<f32, String> {

@@ -39,6 +39,13 @@ fn make(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// Makes the data folder, where it is not there yet.
+pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
+    make(folder).map_err(|error| {
+        StoreError::Other(format!("{}: {error}; choose another --data folder", folder.display())).into()
+    })
+}
+
 /// The compile cache with the host's key, which is made on first use.
 pub(crate) fn cache(folder: &Path) -> anyhow::Result<(PathBuf, CacheKey)> {
     let unusable = |error: std::io::Error| {

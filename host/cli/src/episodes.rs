@@ -28,11 +28,11 @@ pub(crate) fn main(common: &Common, command: &Episodes) -> anyhow::Result<Exit> 
 }
 
 /// A table without the spaces that fill its lines.
-fn print(out: &mut impl Write, table: &Table) -> std::io::Result<()> {
+pub(crate) fn print(out: &mut impl Write, table: &Table) -> std::io::Result<()> {
     table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }
 
-fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header.to_vec());
     table

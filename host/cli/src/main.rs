@@ -5,17 +5,26 @@
 
 mod args;
 mod data;
+mod demo;
 mod doctor;
 mod episodes;
+mod eval;
 mod exit;
 mod hosting;
 mod inspect;
+mod learn;
+mod learn_progress;
+mod learn_summary;
+mod playbook;
+mod plot;
 mod plugin;
 mod policy;
 mod progress;
 mod replay;
 mod run;
+mod run_file;
 mod score;
+mod setup;
 mod stored;
 mod summary;
 
@@ -39,6 +48,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         args::Command::CompileComponent => return hosting::compile(),
         args::Command::Run(options) => run::main(&arguments.common, &options),
+        args::Command::Eval(options) => eval::main(&arguments.common, &options),
+        args::Command::Playbook(command) => playbook::main(&arguments.common, &command),
+        args::Command::Demo(demo) => demo::main(&arguments.common, &demo),
         args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
         args::Command::Replay(options) => replay::main(&arguments.common, &options),
         args::Command::Score(options) => score::main(&arguments.common, &options),

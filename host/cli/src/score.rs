@@ -38,7 +38,7 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     let mut source = Stored::new(&reader, &run.id)?;
     let count = Count::new(source.len() as u64, options.quiet, "judged");
     let say = |text: &str| count.say(text);
-    let rules = crate::run::load_rewards(&host, &store, &specs, &grants, &say).await?;
+    let rules = crate::setup::load_rewards(&host, &store, &specs, &grants, &say).await?;
 
     let cancel = Cancel::default();
     let stop_on_signal = tokio::spawn(crate::run::watch_signals(cancel.clone()));

@@ -233,7 +233,7 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
 }
 
 /// Who failed, how often, and where to look.
-fn failures(out: &mut impl std::io::Write, report: &RunReport) -> anyhow::Result<()> {
+pub(crate) fn failures(out: &mut impl std::io::Write, report: &RunReport) -> anyhow::Result<()> {
     for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
         let who = escaped(who, 80);
         writeln!(out, "\x1b[31mfailed\x1b[0m      {who}: {episodes} x {}", escaped(message, 1000))?;

@@ -143,6 +143,34 @@ pub struct Untaken {
     pub usage: Usage,
 }
 
+/// An entry for which a draw decided whether it was shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drawn {
+    /// The entry's id.
+    pub entry: String,
+    /// What the draw decided.
+    pub shown: bool,
+}
+
+/// What a playbook told the policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlaybookRecord {
+    /// Names all that decides what is told to whom: texts, order, rendering, retrieval. Part of the state id.
+    pub digest: Digest,
+    /// What was told; the system prompt ends with it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The entries in it, by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<String>,
+    /// Entries that were relevant, fitted, and were drawn for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn: Vec<Drawn>,
+    /// The probability with which a drawn entry is shown.
+    #[serde(default)]
+    pub propensity: f64,
+}
+
 /// Who acted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRecord {
@@ -156,6 +184,9 @@ pub struct PolicyRecord {
     /// How its answers were drawn.
     #[serde(default)]
     pub sampling: Sampling,
+    /// What a playbook added to the system prompt, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub playbook: Option<PlaybookRecord>,
 }
 
 /// How an episode came to share its first turns with others.

@@ -11,6 +11,7 @@ mod digest;
 mod episode;
 mod failure;
 mod ids;
+mod learning;
 mod limits;
 mod message;
 mod plugin;
@@ -25,11 +26,12 @@ mod verdict;
 
 pub use digest::{Digest, ParseDigestError, canonical_json};
 pub use episode::{
-    Artefact, Branch, BranchWay, EPISODE_FORMAT, Ending, Episode, JournalEntry, PolicyRecord, REPLAYABLE_FORMAT,
-    Signal, Turn, TurnTiming, Untaken,
+    Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
+    REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, Untaken,
 };
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use ids::{EpisodeId, RunId};
+pub use learning::{Checkpoint, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};

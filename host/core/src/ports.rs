@@ -396,6 +396,8 @@ pub trait Reflector: Send + Sync {
 pub struct RunRecord {
     /// Unique in the data folder.
     pub id: RunId,
+    /// The run that it is a phase of.
+    pub parent: Option<RunId>,
     /// The configuration that acts.
     pub state_id: StateId,
     /// Everything asked for, for people and for resuming.

@@ -61,6 +61,11 @@ impl Facts {
         }
     }
 
+    /// All facts, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(fact, value)| (fact.as_str(), value.as_str()))
+    }
+
     /// The value of a fact, by its name in lower case.
     pub fn get(&self, fact: &str) -> Option<&str> {
         self.0.get(fact).map(String::as_str)

@@ -1,7 +1,7 @@
 //! Learning from episodes (floor 1): layers and their transaction, the playbook, credit, and the gate.
 //!
 //! The loop hands one [`Batch`] of scored groups to every [`Layer`] and applies all updates or none ([`learn`]). The harness
-//! layer keeps a playbook of lessons. What a lesson is worth is *measured*: inside a group of episodes with equal
+//! layer keeps a [`playbook`] of lessons. What a lesson is worth is *measured*: inside a group of episodes with equal
 //! task and seed half of the members see it, and [`credit`] compares them. What credit admits goes into a candidate, and
 //! the [`gate`] lets a candidate through when it does better than what is deployed, on tasks that taught nothing.
 //!
@@ -12,12 +12,14 @@ mod batch;
 pub mod credit;
 mod entry;
 mod error;
-pub mod gate;
 pub mod evolve;
+pub mod gate;
+pub mod harness;
+mod intensity;
 mod layer;
 mod lesson;
-pub mod playbook;
 mod normal;
+pub mod playbook;
 #[cfg(test)]
 mod random;
 mod transaction;
@@ -25,6 +27,7 @@ mod transaction;
 pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
 pub use entry::{Entry, EntryId, Status};
 pub use error::LearnError;
+pub use intensity::Intensity;
 pub use layer::{Forward, Layer, Step};
 pub use lesson::{Lesson, Skill, estimated_tokens};
 pub use transaction::{Applied, LayerOutcome, learn};

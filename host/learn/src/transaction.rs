@@ -40,7 +40,7 @@ impl Applied {
 /// # Errors
 /// The batch is refused whole ([`LearnError::Batch`]), or a layer could not be restored ([`LearnError::Restore`]): its state is
 /// unknown, and nothing may be learned or recorded after that.
-pub fn learn(layers: &mut [Box<dyn Layer>], batch: &Batch) -> Result<Applied, LearnError> {
+pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, LearnError> {
     batch.check()?;
     let mut forwards = Vec::with_capacity(layers.len());
     for layer in layers.iter_mut() {
@@ -83,7 +83,7 @@ enum Undone {
 }
 
 /// Steps the layers whose forward pass succeeded: a step for each of those, or everything as it was.
-fn step(layers: &mut [Box<dyn Layer>], forwards: &[Result<Forward, LearnError>]) -> Result<Vec<Option<Step>>, Undone> {
+fn step(layers: &mut [&mut dyn Layer], forwards: &[Result<Forward, LearnError>]) -> Result<Vec<Option<Step>>, Undone> {
     let mut snapshots = Vec::with_capacity(layers.len());
     for (layer, forward) in layers.iter().zip(forwards) {
         snapshots.push(if forward.is_ok() { Some(layer.snapshot()) } else { None });

@@ -6,6 +6,7 @@
 //! stand in every member's record, as if it had been played alone.
 
 use crate::compare::{Difference, difference};
+use crate::guidance::Seat;
 use crate::play::{Assignment, Played, Recording, Scene, Stage};
 use crate::policy::ChatPolicy;
 use crate::replay::by_host;
@@ -200,7 +201,7 @@ pub(crate) async fn member(stage: Stage<'_>, assignment: Assignment, trunk: &Tru
         }
     };
     let opening = trunk.opening.clone();
-    let scene = continued(stage.policy, live, opening, recording, seed);
+    let scene = continued(stage.policy, live, opening, recording, (seed, assignment.seat));
     stage.end(assignment, scene, Some(branch)).await
 }
 
@@ -218,8 +219,8 @@ pub(crate) fn continued(
     live: Box<dyn LiveEpisode>,
     opening: Opening,
     recording: Recording,
-    seed: u64,
+    (seed, seat): (u64, Seat),
 ) -> Scene {
-    let conversation = policy.converse_on(&opening, seed, &recording.turns, &recording.pending);
+    let conversation = policy.converse_on(&opening, seed, seat, &recording.turns, &recording.pending);
     Scene { live, opening, conversation, recording }
 }

@@ -12,7 +12,9 @@
 
 mod branch;
 mod compare;
+mod guidance;
 mod interval;
+pub mod learn;
 mod play;
 mod policy;
 mod replay;
@@ -24,12 +26,13 @@ mod tasks;
 mod tools;
 
 pub use compare::Difference;
+pub use guidance::{Guidance, Seat};
 pub use interval::{Interval, mean_interval};
 pub use policy::ChatPolicy;
 pub use replay::{Outcome, replay_episode, replay_verdicts};
 pub use report::{Branching, EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
-pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, play_run, resume_run, run_digest};
+pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, Tasks, play_run, resume_run, run_digest};
 
 use clawhost_core::{Failure, StoreError};
 
@@ -63,6 +66,35 @@ pub enum RuntimeError {
     /// The operator stopped it before anything was played.
     #[error("stopped before anything was played; the same command begins again")]
     Cancelled,
+    /// The loop was to be given the test split.
+    #[error(
+        "{environment}: the split `test` is for reports, nothing is learned from it; leave --tasks out, or name another split"
+    )]
+    TestSplit {
+        /// The environment.
+        environment: String,
+    },
+    /// Every task teaches: nothing is left to decide and to report with.
+    #[error(
+        "{environment} has no tasks beside `{split}`: what was learned could not be judged; it needs a second split"
+    )]
+    NothingHeldOut {
+        /// The environment.
+        environment: String,
+        /// The split that teaches.
+        split: String,
+    },
+    /// A stored state cannot be read.
+    #[error("{0}: its last checkpoint cannot be read ({1}); begin a new run without --resume")]
+    Checkpoint(clawhost_core::RunId, String),
+    /// A stored playbook cannot be read.
+    #[error(
+        "playbook {0} cannot be read ({1}); take an older version with `clawhost playbook rollback`, or another name with --playbook"
+    )]
+    Playbook(String, String),
+    /// Something went wrong between layers.
+    #[error(transparent)]
+    Learn(#[from] clawhost_learn::LearnError),
     /// A part of the host died.
     #[error("a task of the host stopped unexpectedly: {0}")]
     Host(String),

@@ -1,5 +1,6 @@
 //! One episode, turn by turn.
 
+use crate::guidance::Seat;
 use crate::policy::{ChatPolicy, Conversation};
 use crate::run::Cancel;
 use crate::tools::{self, Settled};
@@ -18,6 +19,7 @@ pub(crate) struct Assignment {
     pub(crate) id: EpisodeId,
     pub(crate) index: u64,
     pub(crate) group: u64,
+    pub(crate) seat: Seat,
     pub(crate) task: Arc<Task>,
     pub(crate) task_hash: Digest,
     pub(crate) environment_seed: u64,
@@ -109,7 +111,7 @@ impl Stage<'_> {
         if opening.observation.is_empty() {
             opening.observation.push(silence());
         }
-        let conversation = self.policy.converse(&opening, assignment.policy_seed);
+        let conversation = self.policy.converse(&opening, assignment.policy_seed, assignment.seat);
         let (pending, artefacts) = (opening.observation.clone(), opening.artefacts.clone());
         let recording = Recording { pending, artefacts, ..Recording::default() };
         Ok(Scene { live, opening, conversation, recording })

@@ -1,5 +1,6 @@
 //! The policy: a chat loop over a model. System prompt, then observations and answers in turn.
 
+use crate::guidance::{Fixed, Guidance, Seat};
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin, PolicyRecord,
@@ -14,6 +15,7 @@ pub struct ChatPolicy {
     model: Arc<dyn Llm>,
     system_prompt: Option<String>,
     sampling: Sampling,
+    guidance: Option<Arc<dyn Guidance>>,
 }
 
 impl std::fmt::Debug for ChatPolicy {
@@ -25,7 +27,12 @@ impl std::fmt::Debug for ChatPolicy {
 impl ChatPolicy {
     /// A policy. Without a system prompt the environment's own hint is used, where it gives one.
     pub fn new(model: Arc<dyn Llm>, system_prompt: Option<String>, sampling: Sampling) -> Self {
-        Self { model, system_prompt, sampling }
+        Self { model, system_prompt, sampling, guidance: None }
+    }
+
+    /// The same policy, told more.
+    pub fn guided(&self, guidance: Arc<dyn Guidance>) -> Self {
+        Self { guidance: Some(guidance), ..self.clone() }
     }
 
     /// Which model acts.
@@ -33,19 +40,34 @@ impl ChatPolicy {
         self.model.identity()
     }
 
-    /// The identity of everything that can change an answer.
+    /// The identity of everything that can change an answer, at any seat.
     pub fn state_id(&self) -> StateId {
+        self.state(self.guidance.as_ref().map(|guidance| guidance.digest()))
+    }
+
+    /// The identity of everything that can change an answer at one seat.
+    pub(crate) fn state_at(&self, seat: Seat) -> StateId {
+        self.state(self.guidance.as_ref().map(|guidance| guidance.state(seat)))
+    }
+
+    fn state(&self, playbook: Option<Digest>) -> StateId {
         StateId::of(&StateConfig {
             model: self.model.identity(),
             system_prompt: self.system_prompt.clone(),
             sampling: self.sampling,
-            rendering: Vec::new(),
+            rendering: playbook.map(|digest| ("playbook".to_owned(), digest.to_string())).into_iter().collect(),
         })
     }
 
     /// Who acted, where nothing was said.
     pub(crate) fn record(&self, seed: u64) -> PolicyRecord {
-        PolicyRecord { model: self.model.identity(), seed, system_prompt: None, sampling: self.sampling }
+        PolicyRecord {
+            model: self.model.identity(),
+            seed,
+            system_prompt: None,
+            sampling: self.sampling,
+            playbook: None,
+        }
     }
 
     /// The same policy, with the answers of these turns in place of its model's, and none after that.
@@ -63,12 +85,17 @@ impl ChatPolicy {
             episode.untaken.iter().filter(|_| untaken).map(|last| answer(&last.action, last.usage, &last.finish));
         let record = &episode.policy;
         let model = Recorded { identity: record.model.clone(), answers: Mutex::new(turns.chain(last).collect()) };
-        let policy = Self::new(Arc::new(model), record.system_prompt.clone(), record.sampling);
+        let mut policy = Self::new(Arc::new(model), record.system_prompt.clone(), record.sampling);
+        let mut base = record.system_prompt.clone();
+        if let Some(playbook) = &record.playbook {
+            policy.guidance = Some(Arc::new(Fixed(playbook.clone())));
+            base = base.map(|whole| without(&whole, &playbook.text).to_owned()).filter(|base| !base.is_empty());
+        }
         // Whether the operator or the environment said the first words, or the operator wanted none, is part of what the model
         // was sent; the state id tells.
-        let prompts = [record.system_prompt.clone(), None, Some(String::new())];
+        let prompts = [base, None, Some(String::new())];
         let candidates = prompts.map(|system_prompt| Self { system_prompt, ..policy.clone() });
-        candidates.into_iter().find(|one| one.state_id() == episode.state_id).unwrap_or(policy)
+        candidates.into_iter().find(|one| one.state_at(Seat::default()) == episode.state_id).unwrap_or(policy)
     }
 
     /// The same policy in the middle of an episode, with a seed of its own from here on.
@@ -76,10 +103,11 @@ impl ChatPolicy {
         &self,
         opening: &Opening,
         seed: u64,
+        seat: Seat,
         turns: &[Turn],
         pending: &[Message],
     ) -> Conversation {
-        let mut conversation = self.converse(opening, seed);
+        let mut conversation = self.converse(opening, seed, seat);
         let observed = turns.iter().skip(1).map(|turn| turn.observation.as_slice()).chain([pending]);
         for (turn, observation) in turns.iter().zip(observed) {
             conversation.push(turn.action.clone());
@@ -90,13 +118,16 @@ impl ChatPolicy {
     }
 
     /// A conversation about one episode.
-    pub(crate) fn converse(&self, opening: &Opening, seed: u64) -> Conversation {
-        let system = self.system_prompt.clone().or_else(|| opening.system_hint.clone());
-        let system = system.filter(|text| !text.is_empty());
-        let origin = if self.system_prompt.is_some() { Origin::Host } else { Origin::Environment };
+    pub(crate) fn converse(&self, opening: &Opening, seed: u64, seat: Seat) -> Conversation {
+        let base = self.system_prompt.clone().or_else(|| opening.system_hint.clone());
+        let base = base.filter(|text| !text.is_empty());
+        // Words of the environment stay its own, whatever stands behind them.
+        let origin = if self.system_prompt.is_some() || base.is_none() { Origin::Host } else { Origin::Environment };
+        let playbook = self.guidance.as_ref().map(|guidance| guidance.guide(seat, &shown(opening)));
+        let system = with(base, playbook.as_ref().map_or("", |playbook| &playbook.text));
         let mut conversation = Conversation {
             model: self.model.clone(),
-            record: PolicyRecord { system_prompt: system.clone(), ..self.record(seed) },
+            record: PolicyRecord { system_prompt: system.clone(), playbook, ..self.record(seed) },
             digest: Digest::of(b""),
             request: ModelRequest {
                 messages: Vec::new(),
@@ -116,6 +147,29 @@ impl ChatPolicy {
         conversation.extend(&opening.observation);
         conversation
     }
+}
+
+/// What stands between a base prompt and a playbook.
+const SEPARATOR: &str = "\n\n";
+
+/// A base prompt with a playbook behind it: the base is never lost.
+fn with(base: Option<String>, playbook: &str) -> Option<String> {
+    match base {
+        base if playbook.is_empty() => base,
+        None => Some(playbook.to_owned()),
+        Some(base) => Some(format!("{base}{SEPARATOR}{playbook}")),
+    }
+}
+
+/// What was said before the playbook.
+fn without<'a>(whole: &'a str, playbook: &str) -> &'a str {
+    let base = whole.strip_suffix(playbook).unwrap_or(whole);
+    if playbook.is_empty() { base } else { base.strip_suffix(SEPARATOR).unwrap_or(base) }
+}
+
+/// What the task shows before anybody acts: lessons are chosen by it.
+fn shown(opening: &Opening) -> String {
+    opening.observation.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
 }
 
 fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {

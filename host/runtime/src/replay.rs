@@ -7,6 +7,7 @@
 
 use crate::branch;
 use crate::compare::{Difference, TURNS, first_difference, first_field};
+use crate::guidance::Seat;
 use crate::play::{Assignment, Scene, Stage};
 use crate::policy::ChatPolicy;
 use crate::run::Cancel;
@@ -73,6 +74,8 @@ pub async fn replay_episode(
         id: recorded.id.clone(),
         index: recorded.index,
         group: recorded.group,
+        // What was told there is recorded.
+        seat: Seat::default(),
         task: Arc::new(recorded.task.clone()),
         task_hash: recorded.task_hash,
         environment_seed: recorded.seed,
@@ -96,7 +99,7 @@ fn out_of_step(recorded: &Episode, policy: &ChatPolicy) -> Option<Difference> {
     let differs = |what: &str, recorded: String, replayed: String| {
         Some(Difference { turn: None, what: what.into(), recorded, replayed })
     };
-    let (task, state) = (recorded.task.digest(), policy.state_id());
+    let (task, state) = (recorded.task.digest(), policy.state_at(Seat::default()));
     if recorded.task_hash != task {
         return differs("task_hash", recorded.task_hash.to_string(), task.to_string());
     }
@@ -130,7 +133,7 @@ async fn play_again(
         drop(live);
         live = stage.environment.restore(assignment.params(), &snapshot).await?;
     }
-    Ok((branch::continued(stage.policy, live, opening, recording, recorded.policy.seed), None))
+    Ok((branch::continued(stage.policy, live, opening, recording, (recorded.policy.seed, assignment.seat)), None))
 }
 
 fn judge(recorded: &Episode, replayed: &Episode) -> Outcome {

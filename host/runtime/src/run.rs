@@ -1,17 +1,18 @@
 //! A run: groups of episodes played at once, scored, recorded, and summed up.
 
 use crate::branch::{self, Trunk};
+use crate::guidance::Seat;
 use crate::play::{Assignment, Played, Stage, play};
 use crate::policy::ChatPolicy;
 use crate::report::{EpisodeSummary, RunReport, StopReason};
 use crate::{RuntimeError, score, tasks};
 use clawhost_core::{
-    Answers, Attributes, Clock, Context, Digest, Environment, EpisodeId, EpisodeStore, Meter, Recorded, Reward,
-    RewardSource, RunId, RunRecord, Task, derive_seed,
+    Answers, Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Meter, Recorded,
+    Reward, RewardSource, RunId, RunRecord, Task, derive_seed,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -74,6 +75,10 @@ pub struct Plan {
     pub episode_bytes: usize,
     /// The episodes of a group share so many turns and go their own ways from there; none: they share nothing but the task.
     pub branch_at: Option<u32>,
+    /// Position of the first group in the split: tasks and seeds go on from there.
+    pub first_group: u64,
+    /// Whether all members of a group draw their answers with one seed, so that they differ by what they are told alone.
+    pub paired: bool,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
     pub failure_budget: f64,
 }
@@ -130,17 +135,22 @@ const WAITING: usize = 1024;
 
 type Finished = Vec<Recorded>;
 
+/// Tasks of a split with their digests, in order.
+pub type Tasks = Arc<[(Arc<Task>, Digest)]>;
+
 /// What every group of a run shares.
-struct Shared {
-    ports: Ports,
+pub(crate) struct Shared {
+    pub(crate) ports: Ports,
     plan: Plan,
     run: RunId,
     split: String,
-    tasks: Vec<(Arc<Task>, Digest)>,
+    tasks: Tasks,
     config: Digest,
     state_id: clawhost_core::StateId,
     cancel: Cancel,
     places: Arc<Semaphore>,
+    /// Episodes for whoever learns from them; none: nobody does.
+    pub(crate) kept: Option<Mutex<BTreeMap<u64, Arc<Episode>>>>,
 }
 
 /// Plays a plan to its end, to its failure budget, or until it is cancelled.
@@ -155,11 +165,21 @@ pub async fn play_run(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<RunReport, RuntimeError> {
-    let shared = prepare(run, plan, ports, cancel).await?;
+    let shared = Arc::new(prepare(run, plan, ports, None, cancel).await?);
+    begin(&shared, None, config).await?;
+    play_rest(&shared, Earlier::default(), cancel, observer).await
+}
+
+/// Records that a run begins.
+pub(crate) async fn begin(
+    shared: &Shared,
+    parent: Option<RunId>,
+    config: serde_json::Value,
+) -> Result<(), RuntimeError> {
     let (store, clock) = (&shared.ports.store, &shared.ports.clock);
     let (id, state_id, digest) = (shared.run.clone(), shared.state_id, run_digest(&shared.plan, &shared.ports)?);
-    store.begin_run(&RunRecord { id, state_id, config, digest, created_at: clock.now_ms() }).await?;
-    play_rest(&shared, Earlier::default(), cancel, observer).await
+    store.begin_run(&RunRecord { id, parent, state_id, config, digest, created_at: clock.now_ms() }).await?;
+    Ok(())
 }
 
 /// Takes a run up again that did not come to its end: what it recorded counts, what is missing or was cut short is played.
@@ -176,7 +196,17 @@ pub async fn resume_run(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> Result<RunReport, RuntimeError> {
-    let shared = prepare(run, plan, ports, cancel).await?;
+    let shared = Arc::new(prepare(run, plan, ports, None, cancel).await?);
+    take_up(&shared, earlier, cancel, observer).await
+}
+
+/// Plays what is missing of a run that recorded `earlier`.
+pub(crate) async fn take_up(
+    shared: &Arc<Shared>,
+    earlier: Vec<EpisodeSummary>,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> Result<RunReport, RuntimeError> {
     let mut kept: BTreeMap<u64, EpisodeSummary> = earlier.into_iter().map(|summary| (summary.index, summary)).collect();
     // Groups are judged as a whole: one that lacks a member, or was cut short, is played anew.
     let groups: BTreeSet<u64> = kept.values().map(|summary| summary.group).collect();
@@ -189,12 +219,12 @@ pub async fn resume_run(
         kept.iter().filter(|(_, one)| again.contains(&one.group)).map(|(index, one)| (*index, one.clone())).collect();
     kept.retain(|_, one| !again.contains(&one.group));
     shared.ports.store.resume_run(&shared.run).await?;
-    play_rest(&shared, Earlier { kept, replaced }, cancel, observer).await
+    play_rest(shared, Earlier { kept, replaced }, cancel, observer).await
 }
 
 /// What an interrupted run has recorded.
 #[derive(Default)]
-struct Earlier {
+pub(crate) struct Earlier {
     /// Episodes of whole groups.
     kept: BTreeMap<u64, EpisodeSummary>,
     /// Positions of episodes that were cut short: they stand until others take their places.
@@ -212,18 +242,30 @@ pub fn run_digest(plan: &Plan, ports: &Ports) -> Result<Digest, RuntimeError> {
     Ok(config.extended(&plan.episodes.to_be_bytes()))
 }
 
-async fn prepare(run: RunId, plan: Plan, ports: Ports, cancel: &Cancel) -> Result<Arc<Shared>, RuntimeError> {
+/// Makes a run ready; without tasks it asks the environment for those of its split.
+pub(crate) async fn prepare(
+    run: RunId,
+    plan: Plan,
+    ports: Ports,
+    tasks: Option<Tasks>,
+    cancel: &Cancel,
+) -> Result<Shared, RuntimeError> {
     let split = tasks::split(ports.environment.as_ref(), plan.split.as_deref())?;
-    let context = Context { seed: plan.seed, options: plan.options.clone() };
-    let tasks = tokio::select! {
-        biased;
-        () = cancel.requested() => return Err(RuntimeError::Cancelled),
-        tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, groups(&plan)) => tasks?,
+    let tasks = match tasks {
+        Some(tasks) => tasks,
+        None => {
+            let context = Context { seed: plan.seed, options: plan.options.clone() };
+            let wanted = plan.first_group.saturating_add(groups(&plan));
+            tokio::select! {
+                biased;
+                () = cancel.requested() => return Err(RuntimeError::Cancelled),
+                tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, wanted) => tasks::named(tasks?),
+            }
+        }
     };
-    let tasks = tasks.into_iter().map(|task| (task.clone(), task.digest())).collect();
     let state_id = ports.policy.state_id();
     let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
-    Ok(Arc::new(Shared {
+    Ok(Shared {
         config: config_digest(&plan, &ports, &split, &state_id),
         ports,
         plan,
@@ -234,7 +276,8 @@ async fn prepare(run: RunId, plan: Plan, ports: Ports, cancel: &Cancel) -> Resul
         // Its own, so that a failure budget can stop the run without the operator.
         cancel: Cancel::default(),
         places,
-    }))
+        kept: None,
+    })
 }
 
 /// How many groups a plan has.
@@ -249,7 +292,7 @@ fn members(plan: &Plan, group: u64) -> std::ops::Range<u64> {
     first..first.saturating_add(size).min(plan.episodes)
 }
 
-async fn play_rest(
+pub(crate) async fn play_rest(
     shared: &Arc<Shared>,
     earlier: Earlier,
     cancel: &Cancel,
@@ -290,6 +333,8 @@ fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_co
         "seed": plan.seed,
         "split": split,
         "group": plan.group,
+        "first_group": plan.first_group,
+        "paired": plan.paired,
         "max_turns": plan.max_turns,
     }))
 }
@@ -406,6 +451,10 @@ async fn conduct(
                         let summary = replaced.get(&summary.index).filter(|_| stays).cloned().unwrap_or(summary);
                         progress.summaries.insert(summary.index, summary);
                     }
+                    if let Some(kept) = shared.kept.as_ref().filter(|_| !stays) {
+                        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                        kept.extend(group.iter().map(|one| (one.episode.index, one.episode.clone())));
+                    }
                     ready.extend(group.into_iter().filter(|_| !stays));
                     next = if ready.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
@@ -424,7 +473,7 @@ async fn conduct(
 
 async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
     let members = members(&shared.plan, group);
-    let position = group % (shared.tasks.len() as u64).max(1);
+    let position = shared.plan.first_group.saturating_add(group) % (shared.tasks.len() as u64).max(1);
     let Some(task) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
     let trunk = match shared.plan.branch_at {
         Some(at) => Some(grow(shared, members.start, group, task, at).await.map(Arc::new)),
@@ -480,7 +529,11 @@ async fn grow(shared: &Shared, first: u64, group: u64, task: &(Arc<Task>, Digest
 
 fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
     let plan = &shared.plan;
+    let place = plan.first_group.saturating_add(group);
+    let members = plan.group.max(1);
+    let seat = Seat { group: place, member: u32::try_from(index % u64::from(members)).unwrap_or(0), members };
     Assignment {
+        seat,
         run: shared.run.clone(),
         id: EpisodeId::new(&shared.config, index),
         index,
@@ -488,13 +541,23 @@ fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<
         task: task.clone(),
         task_hash: *task_hash,
         // The split is part of the purpose: seeds of the test split are never seen in training.
-        environment_seed: derive_seed(plan.seed, &format!("environment/{}", shared.split), group),
-        policy_seed: derive_seed(plan.seed, "policy", index),
+        environment_seed: derive_seed(plan.seed, &format!("environment/{}", shared.split), place),
+        policy_seed: policy_seed(plan, &shared.split, index, place),
         options: plan.options.clone(),
         max_turns: plan.max_turns,
         episode_bytes: plan.episode_bytes,
-        state_id: shared.state_id,
+        state_id: shared.ports.policy.state_at(seat),
         answers: Answers::Live,
+    }
+}
+
+/// The seed of a member's answers. Runs that begin at the first group keep the seeds that they always had.
+fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
+    match (plan.paired, plan.first_group) {
+        (true, _) => derive_seed(plan.seed, &format!("policy/{split}"), place),
+        (false, first) => {
+            derive_seed(plan.seed, "policy", index.saturating_add(first.saturating_mul(u64::from(plan.group.max(1)))))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which tasks a run plays.
 
 use crate::RuntimeError;
+use crate::run::Tasks;
 use clawhost_core::{Context, Environment, Task};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,6 +23,11 @@ pub(crate) fn split(environment: &dyn Environment, wanted: Option<&str>) -> Resu
         None if known("train") => Ok("train".to_owned()),
         None => Ok(splits.first().map(|split| split.name.clone()).unwrap_or_default()),
     }
+}
+
+/// Tasks with their digests.
+pub(crate) fn named(tasks: Vec<Arc<Task>>) -> Tasks {
+    tasks.into_iter().map(|task| (task.clone(), task.digest())).collect()
 }
 
 /// The first tasks of a split, at most as many as groups are played. Fewer mean that the split is smaller: groups then go

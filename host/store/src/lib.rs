@@ -9,6 +9,7 @@
 //! digest: what was played can be played again.
 
 mod error;
+mod learning;
 mod reader;
 mod schema;
 mod writer;

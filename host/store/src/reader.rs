@@ -119,6 +119,14 @@ impl Reader {
         Ok(Self { path, connection })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     fn fail(&self, error: &rusqlite::Error) -> StoreError {
         explain(&self.path, error)
     }
@@ -132,7 +140,7 @@ impl Reader {
         let read = || -> rusqlite::Result<Vec<(String, Option<String>)>> {
             self.connection
                 .prepare_cached(
-                    "SELECT id, spent FROM runs WHERE digest = ? AND
+                    "SELECT id, spent FROM runs WHERE digest = ? AND parent IS NULL AND
                      (summary IS NULL OR json_extract(summary, '$.stopped') IS NOT NULL) ORDER BY rowid DESC",
                 )?
                 .query_map([digest.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -146,7 +154,7 @@ impl Reader {
         rows.into_iter().map(|(id, text)| Ok((id, spent(text)?))).collect()
     }
 
-    /// Runs, newest first.
+    /// Runs, newest first; those that a learning run is made of are no runs of their own.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -154,9 +162,11 @@ impl Reader {
         let read = || -> rusqlite::Result<Vec<RunColumns>> {
             let mut statement = self.connection.prepare(
                 "SELECT id, state_id, config, created_at, summary,
-                 (SELECT avg(reward) FROM episodes WHERE run = runs.id),
-                 (SELECT count(reward) FROM episodes WHERE run = runs.id)
-                 FROM runs ORDER BY rowid DESC LIMIT ?",
+                 (SELECT avg(reward) FROM episodes
+                  WHERE run IN (SELECT id FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)),
+                 (SELECT count(reward) FROM episodes
+                  WHERE run IN (SELECT id FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id))
+                 FROM runs WHERE parent IS NULL ORDER BY rowid DESC LIMIT ?",
             )?;
             let columns = |row: &Row<'_>| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
@@ -182,11 +192,13 @@ impl Reader {
         let read = || -> rusqlite::Result<Vec<EpisodeRow>> {
             let limit = sql_limit(filter.limit);
             match &filter.run {
-                // By the index of the run.
+                // By the index of the run; of a learning run, phase by phase.
                 Some(run) => self
                     .connection
                     .prepare_cached(&format!(
-                        "SELECT {EPISODE_COLUMNS} FROM episodes WHERE run = ? ORDER BY position LIMIT ?"
+                        "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.rowid AS run_order FROM runs r
+                         JOIN episodes e ON e.run = r.id WHERE r.id = ?1 OR r.parent = ?1)
+                         ORDER BY run_order, position LIMIT ?2"
                     ))?
                     .query_map(params![run, limit], episode_row)?
                     .collect(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Schema version of this program.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// How long to wait for another process before saying so.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,6 +81,38 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
         PRIMARY KEY (run, key, position)
     ) WITHOUT ROWID;
 ",
+    "
+    -- The run that a run is a phase of.
+    ALTER TABLE runs ADD COLUMN parent TEXT;
+    CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
+    -- Where a learning run stands: the last checkpoint, and what every iteration came to.
+    CREATE TABLE checkpoints (
+        run TEXT PRIMARY KEY NOT NULL REFERENCES runs(id),
+        iteration INTEGER NOT NULL,
+        state TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE iterations (
+        run TEXT NOT NULL REFERENCES runs(id),
+        number INTEGER NOT NULL,
+        report TEXT NOT NULL,
+        PRIMARY KEY (run, number)
+    ) WITHOUT ROWID;
+    -- Every version of every playbook that was ever served.
+    CREATE TABLE playbooks (
+        name TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        document TEXT NOT NULL,
+        why TEXT NOT NULL,
+        run TEXT,
+        created_at INTEGER NOT NULL,
+        PRIMARY KEY (name, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE ledgers (
+        name TEXT PRIMARY KEY NOT NULL,
+        document TEXT NOT NULL
+    ) WITHOUT ROWID;
+",
 ];
 
 /// Opens the database for writing, creating or migrating it as needed.
@@ -117,7 +149,13 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     let version = version(path, &connection)?;
     match version {
         0 => Err(StoreError::Corrupt(path.display().to_string(), "it holds no clawhost tables".into())),
-        known if known <= SCHEMA => Ok(connection),
+        SCHEMA => Ok(connection),
+        // Readers know one schema: an older database is led on first.
+        older if older < SCHEMA => {
+            drop(connection);
+            drop(open(path)?);
+            open_for_reading(path)
+        }
         newer => Err(StoreError::Newer(path.display().to_string(), newer, SCHEMA)),
     }
 }

@@ -4,8 +4,8 @@ use crate::error::explain;
 use crate::schema;
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Episode, EpisodeId, EpisodeStore, Judged, Recorded, RewardRecord, RunId, RunRecord, StoreError, Usage,
-    effective_reward,
+    Checkpoint, Digest, Episode, EpisodeId, EpisodeStore, Judged, PlaybookLedger, PlaybookVersion, Recorded,
+    RewardRecord, RunId, RunRecord, StoreError, Usage, effective_reward,
 };
 use rusqlite::{Connection, Transaction, params};
 use std::path::{Path, PathBuf};
@@ -26,18 +26,20 @@ const PAGE_BYTES: u64 = 4096;
 const WAITING: usize = 1024;
 
 /// An episode made ready for its rows, so that the writer thread only writes.
-struct Row {
+pub(crate) struct Row {
     recorded: Recorded,
     document: String,
     verdicts: Vec<(RewardRecord, String)>,
 }
 
-enum Write {
+pub(crate) enum Write {
     Begin(Box<RunRecord>, String),
     Append { run: RunId, rows: Vec<Row>, spent: String },
     Resume(RunId),
     Judge(Vec<Judged>),
     Finish { run: RunId, summary: String, spent: String },
+    Checkpoint(Box<Checkpoint>),
+    Version(Box<PlaybookVersion>, Option<PlaybookLedger>),
     Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
 }
 
@@ -93,7 +95,7 @@ impl Store {
         self.write(Write::Plugin { digest, name, version, world, bytes }).await
     }
 
-    async fn write(&self, write: Write) -> Result<(), StoreError> {
+    pub(crate) async fn write(&self, write: Write) -> Result<(), StoreError> {
         let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
         let (reply, answer) = oneshot::channel();
         let sender = self.sender.as_ref().ok_or_else(stopped)?.clone();
@@ -190,13 +192,16 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
     match write {
         Write::Begin(run, config) => {
             transaction
-                .prepare_cached("INSERT INTO runs (id, state_id, config, created_at, digest) VALUES (?, ?, ?, ?, ?)")?
+                .prepare_cached(
+                    "INSERT INTO runs (id, state_id, config, created_at, digest, parent) VALUES (?, ?, ?, ?, ?, ?)",
+                )?
                 .execute(params![
                     run.id.0,
                     run.state_id.to_string(),
                     config,
                     signed(run.created_at),
-                    run.digest.to_string()
+                    run.digest.to_string(),
+                    run.parent.as_ref().map(|parent| &parent.0)
                 ])?;
         }
         Write::Resume(run) => {
@@ -257,6 +262,11 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
                      (SELECT max(position) FROM episode_notes WHERE run = ?1 AND key = last.key)",
                 )?
                 .execute(params![run.0])?;
+        }
+        Write::Checkpoint(checkpoint) => crate::learning::checkpoint(transaction, checkpoint)?,
+        Write::Version(version, ledger) => {
+            crate::learning::version(transaction, version)?;
+            ledger.iter().try_for_each(|new| crate::learning::write_ledger(transaction, new))?;
         }
         Write::Plugin { digest, name, version, world, bytes } => {
             transaction

@@ -12,6 +12,7 @@
 
 mod case;
 mod desk;
+mod handbook;
 mod house;
 mod review;
 
@@ -21,6 +22,7 @@ use clawhost_sdk::{
     Task, export_environment,
 };
 use desk::{Desk, Done};
+use handbook::Handbook;
 use house::{FACTS, RESOLUTIONS};
 
 /// Largest number of a house: JSON readers that know only doubles must not change it.
@@ -38,6 +40,7 @@ pub struct Shop {
     case: Case,
     desk: Desk,
     patience: u32,
+    handbook: Handbook,
     /// What the till books instead of what it is told; none: it does as told.
     slip: Option<Slip>,
     /// Chance of the review.
@@ -59,6 +62,7 @@ struct Settings {
     house: Option<u64>,
     noise: u64,
     patience: u32,
+    handbook: Handbook,
 }
 
 fn settings(context: &Context) -> Result<Settings> {
@@ -71,7 +75,12 @@ fn settings(context: &Context) -> Result<Settings> {
     if noise > 100 || !(1..=100).contains(&patience) || house.is_some_and(|house| house > LARGEST_HOUSE) {
         return Err("noise must be 0 to 100, patience 1 to 100, and house at most 9007199254740992".into());
     }
-    Ok(Settings { house, noise, patience })
+    let handbook = match context.option("handbook").unwrap_or("default") {
+        "default" => Handbook::Default,
+        "all" => Handbook::All,
+        other => return Err(format!("handbook={other} is neither default nor all").into()),
+    };
+    Ok(Settings { house, noise, patience, handbook })
 }
 
 impl MessageEnvironment for Shop {
@@ -87,6 +96,11 @@ impl MessageEnvironment for Shop {
                 "which house: a number that decides rules and cases; empty: from the run's seed",
             ),
             OptionSpec::new("noise", "5", "in how many of 100 episodes the till slips, 0 to 100"),
+            OptionSpec::new(
+                "handbook",
+                "default",
+                "what the policy is told: `default`, or `all` the house's rules, to see what could be learned at best",
+            ),
             OptionSpec::new("patience", "8", "messages before the customer leaves, 1 to 100"),
         ]
     }
@@ -130,13 +144,7 @@ impl MessageEnvironment for Shop {
             text.push_str(&format!("{}: {value}\n", fact.name));
         }
         text.push_str("Close the case with one tool: refund, replace, escalate, deny or offer_credit.");
-        let default = RESOLUTIONS.get(case.house.default).copied().unwrap_or("deny");
-        let hint = format!(
-            "You work at the desk of a shop and close cases with tools. The customer is told, in the tool's message, which \
-             order and which amount it is about. The house has rules of its own. Where you know of none, the handbook \
-             says:\nalways: {}",
-            desk::call(default)
-        );
+        let hint = shop.handbook.text(&case.house);
         let records = case.records().to_string();
         let opening = Opening { tools: desk::tools(), system_hint: Some(hint), ..Opening::text(text) };
         // Whoever never gets to act leaves the records as they were.
@@ -204,7 +212,14 @@ impl Shop {
         let slips = random.below(100) < settings.noise;
         let further = random.between(1, RESOLUTIONS.len() as i64 - 1) as usize;
         let desk = Desk::new(case.records());
-        Ok(Self { case, desk, patience: settings.patience, slip: slips.then_some(Slip(further)), random })
+        Ok(Self {
+            case,
+            desk,
+            patience: settings.patience,
+            handbook: settings.handbook,
+            slip: slips.then_some(Slip(further)),
+            random,
+        })
     }
 
     /// What the house says about the case in the end.

@@ -233,24 +233,12 @@ fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
 
 /// The house's rules in the follower's grammar.
 fn rules(case: &Case) -> String {
-    let mut text = String::new();
-    for rule in &case.house.rules {
-        let conditions: Vec<String> = rule
-            .conditions
-            .iter()
-            .map(|(fact, value)| format!("{} is {}", FACTS[*fact].name, FACTS[*fact].values[*value]))
-            .collect();
-        text.push_str(&format!("when {}: {}\n", conditions.join(" and "), desk::call(RESOLUTIONS[rule.resolution])));
-    }
-    text
+    handbook::rules(&case.house)
 }
 
 /// The rules about looking.
 fn looking(case: &Case) -> String {
-    let tools = [desk::LOOK_UP_CUSTOMER, desk::LOOK_UP_ORDER];
-    let rule =
-        |(fact, tool): (&usize, &str)| format!("when {} is not looked up: {}\n", FACTS[*fact].name, desk::call(tool));
-    case.house.hidden.iter().zip(tools).map(rule).collect()
+    handbook::looking(&case.house)
 }
 
 #[test]
@@ -275,7 +263,9 @@ fn options_are_checked_and_a_house_can_be_chosen() {
         let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Context::new(1, options)
     };
-    for bad in [("noise", "101"), ("patience", "0"), ("house", "mine"), ("house", "9007199254740993")] {
+    for bad in
+        [("noise", "101"), ("patience", "0"), ("house", "mine"), ("house", "9007199254740993"), ("handbook", "most")]
+    {
         assert!(Shop::tasks(&context(&[bad]), "train", 0, 1).is_err(), "{bad:?}");
     }
     let by_option = Shop::tasks(&context(&[("house", "9")]), "test", 0, 3).unwrap();

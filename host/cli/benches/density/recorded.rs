@@ -70,6 +70,8 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
             options: vec![],
             max_turns: 64,
             branch_at: None,
+            first_group: 0,
+            paired: false,
             episode_bytes: 1 << 20,
             failure_budget: 0.0,
         };

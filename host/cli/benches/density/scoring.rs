@@ -66,6 +66,7 @@ fn episode(index: u64) -> Arc<Episode> {
             seed: index,
             system_prompt: None,
             sampling: Default::default(),
+            playbook: None,
         },
         system_hint: None,
         tools: vec![],

@@ -1,0 +1,216 @@
+//! `clawhost run --learn`.
+
+use crate::args::{self, Common};
+use crate::data;
+use crate::exit::{Exit, UsageError};
+use crate::learn_progress::LearnProgress;
+use crate::run::{unfinished, watch_signals};
+use crate::setup::Setup;
+use crate::{learn_summary, summary};
+use anyhow::Context as _;
+use clawhost_core::{Clock as _, Environment as _, RunId};
+use clawhost_learn::harness::{Admission, HarnessSettings};
+use clawhost_learn::playbook::Playbook;
+use clawhost_runtime::Cancel;
+use clawhost_runtime::learn::{GatePlan, LearnPlan, LearnPorts, learn_digest, learn_run, resume_learning};
+use clawhost_store::Reader;
+use std::path::Path;
+use std::sync::PoisonError;
+
+/// Training episodes of an iteration, unless chosen otherwise.
+const EPISODES: u64 = 64;
+/// Members of a credit group, unless chosen otherwise.
+const GROUP: u32 = 4;
+
+/// What the options say about learning.
+fn plan(setup: &Setup<'_>, options: &args::Run) -> Result<LearnPlan, UsageError> {
+    let learning = &options.learning;
+    let (episodes, group) = (options.episodes.unwrap_or(EPISODES), options.group.unwrap_or(GROUP));
+    if group < 2 || group % 2 == 1 {
+        return Err(UsageError(format!(
+            "--group {group}: half of a group sees a lesson, so it has an even number of members; say --group 4"
+        )));
+    }
+    if !episodes.is_multiple_of(u64::from(group)) {
+        return Err(UsageError(format!("--episodes {episodes} an iteration is no multiple of --group {group}")));
+    }
+    Ok(LearnPlan {
+        iterations: learning.iterations,
+        play: clawhost_runtime::Plan { split: options.tasks.clone(), ..setup.plan(&options.play, episodes, group) },
+        harness: HarnessSettings {
+            trial_slots: usize::from(learning.trial_slots),
+            token_budget: learning.token_budget,
+            admission: Admission::Measured,
+            forbidden: learning.forbid.clone(),
+        },
+        reflect_every: learning.reflect_every,
+        gate: GatePlan { every: learning.gate_every, pairs: learning.gate_pairs, alpha: learning.alpha },
+        test_pairs: learning.test_pairs,
+        planted: Vec::new(),
+    })
+}
+
+pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
+    let learning = &options.learning;
+    if learning.reflector.is_empty() {
+        return Err(UsageError(
+            "--learn harness needs somebody who proposes lessons: --reflector R.wasm, for example reflector_rules.wasm"
+                .into(),
+        )
+        .into());
+    }
+    if options.play.reward.is_empty() {
+        return Err(UsageError("nothing is learned without a reward: --reward R.wasm".into()).into());
+    }
+    let progress = LearnProgress::new(options.play.quiet);
+    let say = |text: &str| progress.say(text);
+    let setup = Setup::new(common, &options.play, &say).await?;
+    let mut reflectors = Vec::new();
+    for text in &learning.reflector {
+        reflectors.push(setup.reflector(text, &say).await?);
+    }
+    let plan = plan(&setup, options)?;
+    let name = options.playbook.clone().unwrap_or_else(|| setup.environment.identity().name.clone());
+    crate::playbook::check_name(&name)?;
+    let ports = LearnPorts {
+        play: setup.ports(),
+        reflectors,
+        learning: setup.store.clone(),
+        playbook: name.clone(),
+        beginning: Playbook::default(),
+    };
+    let digest = learn_digest(&plan, &ports)?;
+    if learning.dry_run {
+        return learn_summary::dry_run(common, &setup, options, &plan, &name, &digest);
+    }
+    let folder = &setup.folder;
+    // Two runs that learn one playbook would overwrite each other's evidence.
+    let busy = || {
+        UsageError(format!(
+            "playbook {name} is being learned by another process; wait for it, or choose another --playbook"
+        ))
+    };
+    let _learned_here = data::Claim::new(folder, &RunId(format!("playbook-{name}")))?.ok_or_else(busy)?;
+    let resumed = match &options.resume {
+        Some(wanted) => {
+            changed_plugins(folder, wanted, &config(&setup, &plan, &ports, &name))?;
+            let (run, claim, spent) = unfinished(folder, &digest, wanted)?;
+            setup.models.paid(spent);
+            Some((run, claim))
+        }
+        None => None,
+    };
+    let is_resumed = resumed.is_some();
+    let (run, claim) = match resumed {
+        Some(found) => found,
+        None => {
+            let run = data::run_id(setup.clock.now_ms())?;
+            let claim = data::Claim::new(folder, &run)?;
+            (run.clone(), claim.with_context(|| format!("{run} is being played already"))?)
+        }
+    };
+    let config = config(&setup, &plan, &ports, &name);
+    let cancel = Cancel::default();
+    let began = std::time::Instant::now();
+    let started = setup.clock.now_ms();
+    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
+    let report = if is_resumed {
+        resume_learning(run.clone(), plan.clone(), ports, &cancel, &progress).await
+    } else {
+        learn_run(run.clone(), plan.clone(), ports, config.clone(), &cancel, &progress).await
+    };
+    stop_on_signal.abort();
+    progress.finish();
+    let report = report?;
+    if report.stopped.is_none() {
+        claim.finish();
+    }
+    let spent = *setup.models.spent.lock().unwrap_or_else(PoisonError::into_inner);
+    let facts = learn_summary::Facts {
+        run,
+        playbook: name,
+        config,
+        spent,
+        priced: options.play.models.price.is_some(),
+        started,
+        wall: began.elapsed(),
+        concurrency: options.play.concurrency,
+    };
+    if common.json {
+        learn_summary::json(&facts, &report)?;
+    } else {
+        learn_summary::text(&facts, &report)?;
+    }
+    Ok(Exit::of_stop(report.stopped.as_ref()))
+}
+
+/// Everything that was asked for, with every plugin's digest.
+fn config(setup: &Setup<'_>, plan: &LearnPlan, ports: &LearnPorts, name: &str) -> serde_json::Value {
+    let reflectors: Vec<_> = ports
+        .reflectors
+        .iter()
+        .map(|one| serde_json::json!({ "plugin": one.reflector.identity(), "options": one.options }))
+        .collect();
+    let mut plan = serde_json::json!(plan);
+    // Never changes a result, so it is no part of what is compared.
+    if let Some(play) = plan.get_mut("play").and_then(serde_json::Value::as_object_mut) {
+        play.remove("concurrency");
+    }
+    serde_json::json!({
+        "environment": setup.environment.identity(),
+        "policy": setup.model.identity(),
+        "reward_rules": setup.rewards.iter().map(summary::rule).collect::<Vec<_>>(),
+        "reflectors": reflectors,
+        "learn": plan,
+        "playbook": name,
+        "grants": setup.grants.names(),
+        "system_prompt": setup.system_prompt,
+        "sampling": setup.sampling,
+        "deterministic": true,
+        "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// A run that is taken up again must have the plugins that it was begun with: names those that have changed.
+fn changed_plugins(folder: &Path, wanted: &str, now: &serde_json::Value) -> anyhow::Result<()> {
+    let runs = Reader::open(folder)?.runs(None)?;
+    let stopped = |run: &clawhost_store::RunRow| {
+        run.summary.as_ref().is_none_or(|summary| summary.get("stopped").is_some_and(|why| !why.is_null()))
+    };
+    let is_learning = |run: &clawhost_store::RunRow| run.config.get("learn").is_some();
+    let found = runs
+        .into_iter()
+        .find(|run| if wanted.is_empty() { stopped(run) && is_learning(run) } else { run.id == wanted });
+    let Some(run) = found else { return Ok(()) };
+    let plugins = |config: &serde_json::Value| -> Vec<(String, String, String)> {
+        let digest = |role: &str, plugin: &serde_json::Value| {
+            let text = |key: &str| plugin.get(key).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+            (role.to_owned(), text("name"), text("digest"))
+        };
+        let list = |key: &str| config.get(key).and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+        let environment = config.get("environment").map(|plugin| digest("environment", plugin));
+        let rewards = list("reward_rules").into_iter().map(|rule| digest("reward", &rule));
+        let reflectors = list("reflectors");
+        let reflectors = reflectors.iter().filter_map(|one| Some(digest("reflector", one.get("plugin")?)));
+        environment.into_iter().chain(rewards).chain(reflectors).collect()
+    };
+    let (then, now) = (plugins(&run.config), plugins(now));
+    let changed: Vec<String> = then
+        .iter()
+        .zip(&now)
+        .filter(|((_, name, was), (_, other, is))| name == other && was != is)
+        .map(|((role, name, was), (_, _, is))| {
+            let short = |digest: &str| digest.chars().skip(7).take(12).collect::<String>();
+            format!("{role} {name} was {} and is {}", short(was), short(is))
+        })
+        .collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(UsageError(format!(
+        "{} cannot be taken up again: {}; give it the file that it was begun with, or begin a new run without --resume",
+        run.id,
+        changed.join(", ")
+    ))
+    .into())
+}

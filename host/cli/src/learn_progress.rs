@@ -1,0 +1,101 @@
+//! Progress of learning: a line for every iteration, and on a terminal a bar for the phase under way.
+
+use clawhost_runtime::learn::{IterationReport, LearnObserver};
+use clawhost_runtime::{EpisodeSummary, Observer};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where there is no terminal a line comes at most so often.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Watches a learning run for the person in front of it.
+pub(crate) struct LearnProgress {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    last_line: Mutex<Option<Instant>>,
+}
+
+impl LearnProgress {
+    pub(crate) fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (terminal && !quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+            let template = "{msg:24} {bar:30} {pos}/{len} episodes, {per_sec:.0}";
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar, quiet, last_line: Mutex::default() }
+    }
+
+    /// Says something without breaking the bar.
+    pub(crate) fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| line(text)),
+            None => line(text),
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn line(text: &str) {
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+impl Observer for LearnProgress {
+    fn recorded(&self, _: &EpisodeSummary, done: u64, _: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
+    }
+}
+
+impl LearnObserver for LearnProgress {
+    fn phase(&self, name: &str, episodes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(episodes);
+            bar.set_position(0);
+            bar.set_message(name.to_owned());
+        }
+    }
+
+    fn iteration(&self, report: &IterationReport, of: u64) {
+        if self.quiet {
+            return;
+        }
+        let has_news = report.gate.is_some() || report.learned.is_err() || report.iteration == of;
+        let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.bar.is_none() && !has_news && last.is_some_and(|last| last.elapsed() < PATIENCE) {
+            return;
+        }
+        *last = Some(Instant::now());
+        let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
+        let number = |name: &str| report.metrics.get(&format!("harness.{name}")).copied().unwrap_or(0.0);
+        let mut text = format!(
+            "iteration {}/{of}  {reward}  lessons: {} on trial, {} admitted, {} deployed, {} harmful, {} expired",
+            report.iteration,
+            number("on_trial"),
+            number("admitted"),
+            number("deployed"),
+            number("harmful"),
+            number("expired"),
+        );
+        if report.removed > 0 {
+            text.push_str(&format!("  ({} episodes failed or were not scored)", report.removed));
+        }
+        if let Err(why) = &report.learned {
+            text.push_str(&format!("  NOT LEARNED: {}", clawhost_core::escaped(why, 300)));
+        }
+        self.say(&text);
+        if let Some(gate) = &report.gate {
+            self.say(&format!("  gate: {}", crate::learn_summary::gate(gate)));
+        }
+    }
+}

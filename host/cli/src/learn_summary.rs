@@ -1,0 +1,272 @@
+//! What a learning run came to, for people and for machines.
+
+use crate::args::{self, Common};
+use crate::exit::Exit;
+use crate::plot;
+use crate::setup::Setup;
+use clawhost_core::{Digest, Environment as _, RunId};
+use clawhost_learn::gate::Decision;
+use clawhost_learn::harness::EntryRow;
+use clawhost_providers::Spending;
+use clawhost_runtime::StopReason;
+use clawhost_runtime::learn::{Evaluation, GateReport, LearnPlan, LearnReport, Mean};
+use comfy_table::Table;
+use std::io::Write as _;
+use std::time::Duration;
+
+/// What was learned, by whom, and what it cost.
+pub(crate) struct Facts {
+    pub(crate) run: RunId,
+    pub(crate) playbook: String,
+    pub(crate) config: serde_json::Value,
+    pub(crate) spent: Spending,
+    pub(crate) priced: bool,
+    pub(crate) started: u64,
+    pub(crate) wall: Duration,
+    pub(crate) concurrency: u16,
+}
+
+/// A gate session in one line.
+pub(crate) fn gate(report: &GateReport) -> String {
+    let evidence = &report.evidence;
+    let decision = match report.decision {
+        Decision::Promote => "passed".to_owned(),
+        Decision::Futile => "turned down".to_owned(),
+        Decision::Undecided | Decision::Continue => match evidence.smallest_lift {
+            Some(lift) => format!("cannot tell (so many pairs find a lift of {lift:.2} or more)"),
+            None => "cannot tell".to_owned(),
+        },
+    };
+    let missing =
+        if report.missing > 0 { format!(", {} pairs without a score", report.missing) } else { String::new() };
+    let lift = match (evidence.lift, evidence.interval) {
+        (Some(lift), Some((low, high))) => format!("{lift:+.3} ({low:+.3} to {high:+.3})"),
+        (Some(lift), None) => format!("{lift:+.3}"),
+        (None, _) => "unknown".to_owned(),
+    };
+    format!(
+        "candidate {} (+{} -{}): {decision}; lift {lift} over {} pairs, {} won, {} lost{missing}",
+        report.candidate,
+        report.added.len(),
+        report.removed.len(),
+        evidence.pairs,
+        evidence.wins,
+        evidence.losses,
+    )
+}
+
+fn mean(value: Option<&Mean>) -> String {
+    value.map_or("not measured".to_owned(), |mean| format!("{:.3} ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
+}
+
+/// Before, after and the difference.
+pub(crate) fn proof(out: &mut impl std::io::Write, evaluation: &Evaluation) -> std::io::Result<()> {
+    let Evaluation { split, pairs, missing, before, after, lift } = evaluation;
+    let lost = if *missing > 0 { format!(", {missing} without a score") } else { String::new() };
+    writeln!(out, "test        {split}, {pairs} pairs{lost}: with and without, same tasks, same seeds")?;
+    writeln!(out, "  before    {}", mean(before.as_ref()))?;
+    writeln!(out, "  after     {}", mean(after.as_ref()))?;
+    let lift = lift.as_ref().map_or("not measured".to_owned(), |lift| {
+        format!("{:+.3} ({:+.3} to {:+.3}, 95 %)", lift.mean, lift.low, lift.high)
+    });
+    writeln!(out, "  lift      {lift}")
+}
+
+/// Numbers that people can read: very large and very small ones in powers of ten.
+fn readable(value: f64) -> String {
+    if value == 0.0 || (0.01..10_000.0).contains(&value) { format!("{value:.2}") } else { format!("{value:.0e}") }
+}
+
+/// Widest lesson of a table.
+const LESSON: usize = 90;
+
+/// Every entry in one table.
+pub(crate) fn entries(rows: &[EntryRow]) -> Table {
+    let mut table = crate::episodes::table(&[
+        "id",
+        "status",
+        "groups",
+        "lift",
+        "95 %, always valid",
+        "e-value",
+        "tokens",
+        "times",
+        "lesson",
+    ]);
+    for row in rows {
+        let interval = row.interval.map_or(String::new(), |(low, high)| format!("{low:+.2} to {high:+.2}"));
+        // The evidence for what it was decided as.
+        let e_value = if row.status == "harmful" { row.harms } else { row.helps };
+        table.add_row([
+            row.id.to_string(),
+            row.status.clone(),
+            row.groups.to_string(),
+            row.lift.map_or(String::new(), |lift| format!("{lift:+.3}")),
+            interval,
+            e_value.map_or(String::new(), readable),
+            row.tokens.to_string(),
+            // What was planted was proposed by nobody.
+            if row.created_by == "planted" { "planted".to_owned() } else { row.support.to_string() },
+            clawhost_core::escaped(&row.lesson, LESSON),
+        ]);
+    }
+    table
+}
+
+/// Share of the iterations that one point of the curve is a mean of.
+const SMOOTHING: usize = 20;
+
+/// The reward of every iteration, smoothed.
+pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
+    let rewards: Vec<f64> = report.iterations.iter().filter_map(|iteration| iteration.reward).collect();
+    plot::smoothed(&rewards, (rewards.len() / SMOOTHING).max(1))
+}
+
+/// For people.
+pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
+    let mut out = anstream::stdout();
+    writeln!(out, "run         {}", facts.run)?;
+    if let Some(plot) = plot::text(&curve(report), 0.0, 1.0) {
+        writeln!(out, "training reward by iteration (while lessons are on trial, half of the episodes miss them)")?;
+        writeln!(out, "{plot}")?;
+    }
+    let shown: Vec<EntryRow> = report.entries.iter().filter(|row| row.status != "queued").cloned().collect();
+    let queued = report.entries.len() - shown.len();
+    if !shown.is_empty() {
+        crate::episodes::print(&mut out, &entries(&shown))?;
+    }
+    if queued > 0 {
+        writeln!(out, "and {queued} lessons that wait for a trial")?;
+    }
+    let counts = &report.proposals;
+    let refused: u64 = counts.refused.values().sum();
+    writeln!(
+        out,
+        "proposals   {} in all: {} said what was there, {} were turned down before, {refused} refused, {} dropped",
+        counts.proposed, counts.merged, counts.known, counts.dropped
+    )?;
+    for (why, times) in &counts.refused {
+        writeln!(out, "            refused {times} times: {}", clawhost_core::escaped(why, 200))?;
+    }
+    for (why, times) in &report.reflections.failed {
+        writeln!(out, "            a reflector failed {times} times: {}", clawhost_core::escaped(why, 300))?;
+    }
+    writeln!(out, "batches     {} learned of {}", report.learned, report.iterations.len())?;
+    let gates = report.iterations.iter().filter_map(|iteration| iteration.gate.as_ref());
+    for one in gates {
+        writeln!(out, "gate        {}", gate(one))?;
+    }
+    if facts.spent.calls > 0 {
+        let usage = facts.spent.usage;
+        let cost = if facts.priced { format!(", cost {:.4}", facts.spent.cost) } else { String::new() };
+        writeln!(
+            out,
+            "models      {} calls, {} tokens read, {} written{cost}",
+            facts.spent.calls, usage.prompt_tokens, usage.completion_tokens
+        )?;
+    }
+    if let Some(evaluation) = &report.evaluation {
+        proof(&mut out, evaluation)?;
+    }
+    match &report.stopped {
+        None => {
+            let by = report.layers.join(", ");
+            writeln!(out, "verdict     {} (by {by} alone)", report.outcome.words())?;
+        }
+        Some(reason) => {
+            let why = match reason {
+                StopReason::Cancelled => "stopped",
+                StopReason::ModelBudget => "the token or cost budget is spent",
+                StopReason::FailureBudget { .. } => "too many episodes failed; see `clawhost episodes list`",
+            };
+            writeln!(out, "verdict     none: {why}; the same command with --resume goes on from here")?;
+        }
+    }
+    writeln!(out, "playbook    {}: see `clawhost playbook show {}`", facts.playbook, facts.playbook)?;
+    Ok(())
+}
+
+/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+pub(crate) fn json(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
+    let document = serde_json::json!({
+        "format": 1,
+        "learn": report,
+        "config": facts.config,
+        "timing": {
+            "run": facts.run,
+            "started": crate::data::time(facts.started),
+            "wall_seconds": facts.wall.as_secs_f64(),
+            "concurrency": facts.concurrency,
+            "spent": {
+                "calls": facts.spent.calls, "prompt_tokens": facts.spent.usage.prompt_tokens,
+                "completion_tokens": facts.spent.usage.completion_tokens,
+                "cost": facts.priced.then_some(facts.spent.cost),
+            },
+        },
+    });
+    writeln!(anstream::stdout(), "{document:#}")?;
+    Ok(())
+}
+
+/// What would be done, and what it costs at most.
+pub(crate) fn dry_run(
+    common: &Common,
+    setup: &Setup<'_>,
+    options: &args::Run,
+    plan: &LearnPlan,
+    playbook: &str,
+    digest: &Digest,
+) -> anyhow::Result<Exit> {
+    let sessions = plan.iterations.div_ceil(plan.gate.every.max(1));
+    let training = plan.iterations.saturating_mul(plan.play.episodes);
+    let gate = sessions.saturating_mul(plan.gate.pairs).saturating_mul(2);
+    let test = plan.test_pairs.saturating_mul(2);
+    let episodes = training.saturating_add(gate).saturating_add(test);
+    let calls = episodes.saturating_mul(u64::from(plan.play.max_turns));
+    let written = calls.saturating_mul(u64::from(options.play.max_tokens));
+    if common.json {
+        let document = serde_json::json!({
+            "format": 1, "dry_run": true, "plan": plan, "playbook": playbook, "digest": digest,
+            "environment": setup.environment.identity(), "policy": setup.model.identity(),
+            "at_most": {
+                "training_episodes": training, "gate_episodes": gate, "test_episodes": test, "episodes": episodes,
+                "policy_calls": calls, "tokens_written": written,
+            },
+        });
+        writeln!(anstream::stdout(), "{document:#}")?;
+        return Ok(Exit::Ok);
+    }
+    let mut out = anstream::stdout();
+    let identity = setup.environment.identity();
+    let model = setup.model.identity();
+    writeln!(out, "environment {} {} ({})", identity.name, identity.version, identity.digest.short())?;
+    writeln!(out, "policy      {}:{}", model.provider, model.model)?;
+    writeln!(out, "playbook    {playbook}")?;
+    writeln!(
+        out,
+        "training    {} iterations of {} episodes in groups of {}: {training}",
+        plan.iterations, plan.play.episodes, plan.play.group
+    )?;
+    writeln!(out, "gate        {sessions} sessions of at most {} pairs: {gate} episodes at most", plan.gate.pairs)?;
+    writeln!(out, "test        {} pairs: {test} episodes", plan.test_pairs)?;
+    writeln!(
+        out,
+        "at most     {episodes} episodes; {calls} calls of the policy (of {} turns each), which write {written} tokens",
+        plan.play.max_turns
+    )?;
+    match (options.play.models.max_tokens_total, options.play.models.max_cost) {
+        (None, None) if model.provider != "follower" && model.provider != "script" => {
+            writeln!(out, "budget      none: set --max-tokens-total, or --max-cost with --price")?;
+        }
+        (tokens, cost) => {
+            let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
+            let cost = cost.map(|cost| format!("cost {cost}"));
+            let limits: Vec<String> = tokens.into_iter().chain(cost).collect();
+            let limits = if limits.is_empty() { "nothing to pay".to_owned() } else { limits.join(", ") };
+            writeln!(out, "budget      {limits}")?;
+        }
+    }
+    writeln!(out, "digest      {digest}")?;
+    writeln!(out, "nothing was played: leave --dry-run out")?;
+    Ok(Exit::Ok)
+}

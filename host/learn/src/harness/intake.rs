@@ -1,0 +1,128 @@
+//! Intake: what a reflector proposes becomes a queued entry, support for one that is there, or a counted refusal. Nothing is
+//! applied because a reflector said so: a proposal to retire puts a deployed entry to the test.
+
+use super::{Admission, Harness, QUEUE, RETRIAL_AFTER, SOURCES};
+use crate::playbook::cluster_of;
+use crate::playbook::safety::{TextLimits, check};
+use crate::{Entry, EntryId, Lesson, Skill, Status};
+use clawhost_core::{Attributes, Change, Evidence, Proposal};
+
+/// A lesson as a plugin writes it: structured in `extra`, else read from its text.
+fn lesson(text: &str, extra: &Attributes) -> Lesson {
+    let field = |name: &str| extra.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.trim());
+    let (name, when, action, avoid) = (field("name"), field("when"), field("do"), field("avoid"));
+    if !action.is_empty() {
+        return Lesson::Skill(Skill {
+            name: name.into(),
+            when: when.into(),
+            action: action.into(),
+            avoid: avoid.into(),
+        });
+    }
+    match Lesson::read(text) {
+        Lesson::Skill(skill) => Lesson::Skill(Skill { name: name.into(), avoid: avoid.into(), ..skill }),
+        text => text,
+    }
+}
+
+impl Harness {
+    /// Takes one proposal in.
+    pub(super) fn take(&mut self, reflector: &str, proposal: Proposal) {
+        self.counts.proposed += 1;
+        match proposal.change {
+            Change::Add(entry) => {
+                self.offer(reflector, lesson(&entry.text, &entry.extra), entry.tags, proposal.evidence, None);
+            }
+            Change::Update(entry) => {
+                let id = EntryId(entry.id.clone());
+                if self.status(&id).is_none_or(|status| !status.is_open()) {
+                    return self.refuse("an update of an entry that is not there");
+                }
+                let lesson = lesson(&entry.text, &entry.extra);
+                self.offer(reflector, lesson, entry.tags, proposal.evidence, Some(id));
+            }
+            Change::Retire(id) => match self.status(&EntryId(id.clone())) {
+                // It is measured like a new one, while it goes on being served.
+                Some(Status::Deployed) => self.put_to_the_test(&EntryId(id)),
+                Some(status) if status.is_open() => self.refuse("a retirement of an entry that is being measured"),
+                _ => self.refuse("a retirement of an entry that is not there"),
+            },
+            Change::RewriteSection(..) => self.refuse("a section: sections are changed by evolving prompts only"),
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        *self.counts.refused.entry(why.to_owned()).or_default() += 1;
+    }
+
+    fn offer(
+        &mut self,
+        reflector: &str,
+        lesson: Lesson,
+        tags: Vec<String>,
+        sources: Vec<Evidence>,
+        replaces: Option<EntryId>,
+    ) {
+        let lesson = match check(&lesson, TextLimits { withheld: &self.settings.forbidden, ..TextLimits::default() }) {
+            Ok(lesson) => lesson,
+            Err(refusal) => return self.refuse(&refusal.to_string()),
+        };
+        let id = lesson.id();
+        let twin = if self.records.contains_key(&id) { Some(id) } else { self.twin(&lesson) };
+        if let Some(twin) = twin {
+            return self.support(&twin, sources);
+        }
+        let mut entry = Entry { tags, sources, born: self.batches, ..Entry::new(lesson, reflector) };
+        entry.sources.truncate(SOURCES);
+        if self.settings.admission == Admission::Everything {
+            entry.status = Status::Deployed;
+            self.deployed.push(entry.id.clone());
+        }
+        self.add(entry, replaces);
+        self.shorten_queue();
+    }
+
+    /// An entry that says nearly the same, open ones first.
+    fn twin(&self, lesson: &Lesson) -> Option<EntryId> {
+        let mut records = self.in_order();
+        records.sort_by_key(|record| !record.entry.status.is_open());
+        let lessons: Vec<&Lesson> = records.iter().map(|record| &record.entry.lesson).collect();
+        let found = cluster_of(lesson, &lessons, None)?;
+        records.get(found).map(|record| record.entry.id.clone())
+    }
+
+    fn support(&mut self, id: &EntryId, sources: Vec<Evidence>) {
+        let groups = self.groups;
+        let Some(record) = self.records.get_mut(id) else { return };
+        record.entry.support += 1;
+        let room = SOURCES.saturating_sub(record.entry.sources.len());
+        record.entry.sources.extend(sources.into_iter().take(room));
+        if record.entry.status.is_open() {
+            self.counts.merged += 1;
+        } else if groups.saturating_sub(record.closed) >= RETRIAL_AFTER {
+            self.try_again(id, Status::Queued);
+            self.counts.merged += 1;
+        } else {
+            self.counts.known += 1;
+        }
+    }
+
+    /// A deployed entry is held out from half of the members of every group, instead of now and then.
+    fn put_to_the_test(&mut self, id: &EntryId) {
+        if self.questioned.insert(id.clone()) {
+            self.credit.reset_entry(id);
+        }
+    }
+
+    fn shorten_queue(&mut self) {
+        while self.count(&Status::Queued) > QUEUE {
+            let queued = self.records.values().filter(|record| record.entry.status == Status::Queued);
+            let weakest = queued
+                .min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)))
+                .map(|record| record.entry.id.clone());
+            let Some(id) = weakest else { return };
+            self.records.remove(&id);
+            self.counts.dropped += 1;
+        }
+    }
+}

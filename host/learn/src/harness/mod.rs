@@ -1,0 +1,439 @@
+//! The harness layer: turns proposals into playbook entries, measures what each is worth, and keeps what helps.
+//!
+//! ```text
+//! proposed ─▶ queued ─▶ on trial ─▶ admitted ─▶ (gate) ─▶ deployed ─▶ maintenance, as long as it lives
+//!    │                     │            └────────────┴─▶ harmful: out of the next candidate
+//!    └─ refused, merged    └─▶ expired: no evidence
+//! ```
+//!
+//! Entries on trial are shown to half of the members of every training group in which they are relevant. What is admitted
+//! comes into the next candidate; only the gate deploys. A lesson that was turned down is remembered, and tried again after many
+//! groups if it is proposed again: nothing is deleted.
+
+mod decisions;
+mod intake;
+mod settings;
+mod showing;
+
+pub use settings::{
+    Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUEUE, RETRIAL_AFTER,
+    SOURCES, TRIAL_SLOTS,
+};
+pub use showing::{Chosen, Showing};
+
+use crate::credit::{Credit, Estimate};
+use crate::gate::Question;
+use crate::playbook::Playbook;
+use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Status, Step};
+use clawhost_core::{Digest, Proposal};
+use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An entry with what was decided about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) entry: Entry,
+    /// Order of first proposal.
+    pub(crate) position: u64,
+    /// The entry whose place it takes, if it is let through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replaces: Option<EntryId>,
+    /// Groups that had been learned from when its trial began.
+    pub(crate) began: u64,
+    /// The same, when its last verdict was given.
+    pub(crate) closed: u64,
+    /// What it was worth when it was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) decided: Option<Estimate>,
+    /// Evidence for and against it, of all entries that were ever on trial; frozen when it is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) evidence: Option<Evidence>,
+}
+
+/// E-values.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Evidence {
+    /// That it helps.
+    pub(crate) helps: f64,
+    /// That it harms.
+    pub(crate) harms: f64,
+}
+
+/// What happened to proposals that became no entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Proposals so far.
+    pub proposed: u64,
+    /// Refused, by why.
+    pub refused: BTreeMap<String, u64>,
+    /// Support for an entry that says the same.
+    pub merged: u64,
+    /// Lessons that were turned down not long ago.
+    pub known: u64,
+    /// Dropped from a full queue.
+    pub dropped: u64,
+}
+
+/// A playbook that may take the place of the one that is deployed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// What it says.
+    pub playbook: Playbook,
+    /// Entries that are new in it.
+    pub added: Vec<EntryId>,
+    /// Deployed entries that it lacks.
+    pub removed: Vec<EntryId>,
+    /// What the gate asks about it.
+    pub question: Question,
+}
+
+impl Candidate {
+    /// Names what it says.
+    pub fn digest(&self) -> Digest {
+        self.playbook.digest()
+    }
+}
+
+/// The harness layer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Harness {
+    settings: HarnessSettings,
+    sections: BTreeMap<String, String>,
+    records: BTreeMap<EntryId, Record>,
+    /// Served, in this order.
+    deployed: Vec<EntryId>,
+    /// Deployed entries that a reflector wants to see gone: they are measured in every group.
+    questioned: BTreeSet<EntryId>,
+    credit: Credit,
+    batches: u64,
+    groups: u64,
+    next_position: u64,
+    counts: Counts,
+    #[serde(skip)]
+    pending: Pending,
+    #[serde(skip)]
+    named: OnceCell<Digest>,
+}
+
+/// What was handed in and not applied.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Pending {
+    batches: u64,
+    groups: Vec<Group>,
+    proposals: Vec<(String, Proposal)>,
+}
+
+/// One line about an entry, for people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EntryRow {
+    /// The entry.
+    pub id: EntryId,
+    /// Where it is in its life.
+    pub status: String,
+    /// What it says.
+    pub lesson: String,
+    /// Groups in which it was relevant and drawn for.
+    pub groups: u64,
+    /// Mean difference in reward between those who were shown it and those who were not; none: nothing is known.
+    pub lift: Option<f64>,
+    /// Always-valid 95 % interval of it.
+    pub interval: Option<(f64, f64)>,
+    /// Evidence that it helps, as an e-value; above 1 / 0.05 is strong.
+    pub helps: Option<f64>,
+    /// Evidence that it harms.
+    pub harms: Option<f64>,
+    /// Tokens in a prompt, about.
+    pub tokens: u64,
+    /// How often it was proposed.
+    pub support: u64,
+    /// Who proposed it first.
+    pub created_by: String,
+}
+
+impl EntryRow {
+    /// About an entry of which nothing is known.
+    pub fn unmeasured(entry: &Entry) -> Self {
+        Self {
+            id: entry.id.clone(),
+            status: entry.status.name().to_owned(),
+            lesson: entry.lesson.line(),
+            groups: 0,
+            lift: None,
+            interval: None,
+            helps: None,
+            harms: None,
+            tokens: entry.lesson.tokens(),
+            support: entry.support,
+            created_by: entry.created_by.clone(),
+        }
+    }
+}
+
+impl Harness {
+    /// A layer that begins with what is deployed.
+    pub fn new(settings: HarnessSettings, deployed: Playbook) -> Self {
+        let mut harness = Self {
+            settings,
+            sections: deployed.sections,
+            records: BTreeMap::new(),
+            deployed: Vec::new(),
+            questioned: BTreeSet::new(),
+            credit: Credit::default(),
+            batches: 0,
+            groups: 0,
+            next_position: 0,
+            counts: Counts::default(),
+            pending: Pending::default(),
+            named: OnceCell::new(),
+        };
+        for entry in deployed.entries {
+            harness.deployed.push(entry.id.clone());
+            harness.add(Entry { status: Status::Deployed, ..entry }, None);
+        }
+        harness
+    }
+
+    /// Lessons that were turned down before: they are not tried again soon.
+    pub fn remember(&mut self, turned_down: impl IntoIterator<Item = Entry>) {
+        for entry in turned_down.into_iter().filter(|entry| !entry.status.is_open()) {
+            if !self.records.contains_key(&entry.id) {
+                self.add(entry, None);
+            }
+        }
+    }
+
+    /// Puts a lesson on the way that every proposal goes, before any other.
+    pub fn plant(&mut self, lesson: Lesson, by: &str) {
+        /// More than any reflector reaches, so that it is tried first.
+        const FIRST: u64 = 1 << 40;
+        let entry = Entry { support: FIRST, ..Entry::new(lesson, by) };
+        if !self.records.contains_key(&entry.id) {
+            self.add(entry, None);
+            self.fill_trial();
+        }
+    }
+
+    fn add(&mut self, entry: Entry, replaces: Option<EntryId>) {
+        let record = Record {
+            position: self.next_position,
+            replaces,
+            began: self.groups,
+            closed: self.groups,
+            decided: None,
+            evidence: None,
+            entry,
+        };
+        self.next_position += 1;
+        self.records.insert(record.entry.id.clone(), record);
+        self.touched();
+    }
+
+    /// The state has changed: it needs another name.
+    fn touched(&mut self) {
+        self.named = OnceCell::new();
+    }
+
+    fn status(&self, id: &EntryId) -> Option<&Status> {
+        self.records.get(id).map(|record| &record.entry.status)
+    }
+
+    /// Records in order of first proposal.
+    fn in_order(&self) -> Vec<&Record> {
+        let mut records: Vec<&Record> = self.records.values().collect();
+        records.sort_by_key(|record| record.position);
+        records
+    }
+
+    /// What is served.
+    pub fn deployed(&self) -> Playbook {
+        self.playbook(self.deployed.iter())
+    }
+
+    fn playbook<'a>(&self, ids: impl Iterator<Item = &'a EntryId>) -> Playbook {
+        let entries = ids.filter_map(|id| self.records.get(id)).map(|record| record.entry.clone()).collect();
+        Playbook { sections: self.sections.clone(), entries }
+    }
+
+    /// What reflectors are shown: everything that is open, so that they need not propose it again.
+    pub fn known(&self) -> Playbook {
+        let open = self.in_order().into_iter().filter(|record| record.entry.status.is_open());
+        let ids: Vec<EntryId> = open.map(|record| record.entry.id.clone()).collect();
+        self.playbook(ids.iter())
+    }
+
+    /// Entries that were turned down, for the next run.
+    pub fn turned_down(&self) -> Vec<Entry> {
+        let closed = self.in_order().into_iter().filter(|record| !record.entry.status.is_open());
+        closed.map(|record| record.entry.clone()).collect()
+    }
+
+    /// Batches that were learned from.
+    pub fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    /// What happened to proposals.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &HarnessSettings {
+        &self.settings
+    }
+
+    /// How many entries have this status.
+    pub fn count(&self, status: &Status) -> usize {
+        self.records.values().filter(|record| record.entry.status == *status).count()
+    }
+
+    /// What may take the place of what is deployed; none: nothing has changed.
+    pub fn candidate(&self) -> Option<Candidate> {
+        let of = |id: &&EntryId| self.status(id) == Some(&Status::Harmful);
+        let added: Vec<EntryId> = self
+            .in_order()
+            .into_iter()
+            .filter(|record| record.entry.status == Status::Admitted)
+            .map(|record| record.entry.id.clone())
+            .collect();
+        let replaced = added.iter().filter_map(|id| self.records.get(id)?.replaces.clone());
+        let removed: Vec<EntryId> = self.deployed.iter().filter(of).cloned().chain(replaced).collect();
+        if added.is_empty() && removed.is_empty() {
+            return None;
+        }
+        let kept = self.deployed.iter().filter(|id| !removed.contains(id));
+        let question = if added.is_empty() { Question::NotWorse } else { Question::Better };
+        Some(Candidate { playbook: self.playbook(kept.chain(&added)), added, removed, question })
+    }
+
+    /// The gate has let a candidate through.
+    pub fn promote(&mut self, candidate: &Candidate) {
+        self.sections.clone_from(&candidate.playbook.sections);
+        self.deployed = candidate.playbook.entries.iter().map(|entry| entry.id.clone()).collect();
+        for id in &candidate.added {
+            let replaced = self.records.get(id).and_then(|record| record.replaces.clone());
+            if let Some(old) = replaced.and_then(|old| self.records.get_mut(&old)) {
+                old.entry.status = Status::Superseded(id.clone());
+                old.closed = self.groups;
+            }
+            if let Some(record) = self.records.get_mut(id) {
+                record.entry.status = Status::Deployed;
+            }
+        }
+        self.touched();
+    }
+
+    /// The gate has turned a candidate down: its new entries are tried anew, what it wanted to remove stays.
+    pub fn turn_down(&mut self, candidate: &Candidate) {
+        for id in &candidate.added {
+            self.try_again(id, Status::Queued);
+        }
+        for id in candidate.removed.iter().filter(|_| candidate.added.is_empty()) {
+            self.try_again(id, Status::Deployed);
+        }
+        self.fill_trial();
+        self.touched();
+    }
+
+    fn try_again(&mut self, id: &EntryId, status: Status) {
+        self.credit.reset_entry(id);
+        if let Some(record) = self.records.get_mut(id) {
+            record.entry.status = status;
+            record.began = self.groups;
+            record.decided = None;
+        }
+    }
+
+    /// A line about every entry, in order of first proposal.
+    pub fn rows(&self) -> Vec<EntryRow> {
+        let estimates = self.credit.estimates();
+        let row = |record: &Record| {
+            let current = estimates.get(&record.entry.id);
+            // What was decided on says more than the few groups of maintenance since.
+            let estimate = match (record.decided.as_ref(), current) {
+                (Some(decided), Some(current)) if current.groups < decided.groups => Some(decided),
+                (decided, current) => current.or(decided),
+            };
+            EntryRow {
+                id: record.entry.id.clone(),
+                status: record.entry.status.name().to_owned(),
+                lesson: record.entry.lesson.line(),
+                groups: estimate.map_or(0, |estimate| estimate.groups),
+                lift: estimate.map(|estimate| estimate.effect),
+                interval: estimate.map(|estimate| estimate.interval),
+                helps: record.evidence.map(|evidence| evidence.helps),
+                harms: record.evidence.map(|evidence| evidence.harms),
+                tokens: record.entry.lesson.tokens(),
+                support: record.entry.support,
+                created_by: record.entry.created_by.clone(),
+            }
+        };
+        self.in_order().into_iter().map(row).collect()
+    }
+}
+
+impl Layer for Harness {
+    fn name(&self) -> &str {
+        "harness"
+    }
+
+    fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
+        self.pending.batches += 1;
+        self.pending.groups.extend(batch.groups.iter().cloned());
+        self.pending.proposals.extend(batch.proposals.iter().cloned());
+        let count = |number: usize| number as f64;
+        let metrics = BTreeMap::from([
+            ("episodes".to_owned(), count(batch.episodes())),
+            ("groups".to_owned(), count(batch.groups.len())),
+            ("proposals".to_owned(), count(batch.proposals.len())),
+        ]);
+        Ok(Forward { metrics })
+    }
+
+    fn optim_step(&mut self) -> Result<Step, LearnError> {
+        let Pending { batches, groups, proposals } = std::mem::take(&mut self.pending);
+        if batches == 0 {
+            return Ok(Step::default());
+        }
+        self.touched();
+        self.batches += batches;
+        for group in &groups {
+            self.credit.observe(group);
+            self.groups += 1;
+        }
+        let mut events = self.decide();
+        for (reflector, proposal) in proposals {
+            self.take(&reflector, proposal);
+        }
+        events.extend(self.fill_trial());
+        let number = |status: &Status| self.count(status) as f64;
+        let metrics = BTreeMap::from([
+            ("queued".to_owned(), number(&Status::Queued)),
+            ("on_trial".to_owned(), number(&Status::OnTrial)),
+            ("admitted".to_owned(), number(&Status::Admitted)),
+            ("deployed".to_owned(), number(&Status::Deployed)),
+            ("harmful".to_owned(), number(&Status::Harmful)),
+            ("expired".to_owned(), number(&Status::Expired)),
+        ]);
+        Ok(Step { updates: batches, metrics, events })
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
+        serde_json::to_vec(self).map_err(|error| LearnError::Layer { layer: "harness".into(), why: error.to_string() })
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
+        let broken = |error: serde_json::Error| LearnError::Layer { layer: "harness".into(), why: error.to_string() };
+        *self = serde_json::from_slice(bytes).map_err(broken)?;
+        Ok(())
+    }
+
+    fn clear_pending(&mut self) {
+        self.pending = Pending::default();
+    }
+
+    fn digest(&self) -> Digest {
+        *self.named.get_or_init(|| Digest::of(&serde_json::to_vec(self).unwrap_or_default()))
+    }
+}

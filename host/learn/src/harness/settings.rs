@@ -1,0 +1,56 @@
+//! How the harness layer goes about it.
+
+use crate::playbook::TOKEN_BUDGET;
+use serde::{Deserialize, Serialize};
+
+/// Entries on trial at once: what the credit of each is measured with grows with it.
+pub const TRIAL_SLOTS: usize = 16;
+/// Groups in which an entry was relevant before it expires without a verdict.
+pub const EXPIRE_AFTER: u64 = 120;
+/// Groups altogether before an entry on trial expires that is hardly ever relevant: its place is wanted.
+pub const NEVER_RELEVANT_AFTER: u64 = 1_200;
+/// Groups after a verdict before a lesson that was turned down may be tried again, if it is proposed again.
+pub const RETRIAL_AFTER: u64 = 1_200;
+/// An admitted entry is held out from half of the members in one group of so many, as long as it lives.
+pub const MAINTENANCE: u64 = 10;
+/// Entries waiting for a trial: past it those with least support are dropped, and counted.
+pub const QUEUE: usize = 256;
+/// Expected share of wrong entries among those that are admitted, and among those that are retired.
+pub const FALSE_DISCOVERY: f64 = 0.10;
+/// Episodes noted as an entry's sources; later ones only count.
+pub const SOURCES: usize = 8;
+
+/// Who comes into the playbook.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Admission {
+    /// Entries that were measured to help, once the gate has passed them.
+    #[default]
+    Measured,
+    /// Whatever is proposed, at once: a control, to see what measuring is worth.
+    Everything,
+}
+
+/// How the harness layer goes about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HarnessSettings {
+    /// Entries on trial at once, 1 to [`TRIAL_SLOTS`].
+    pub trial_slots: usize,
+    /// Tokens of entries in one prompt.
+    pub token_budget: u64,
+    /// Who comes into the playbook.
+    pub admission: Admission,
+    /// Texts that no lesson may quote.
+    pub forbidden: Vec<String>,
+}
+
+impl Default for HarnessSettings {
+    fn default() -> Self {
+        Self {
+            trial_slots: TRIAL_SLOTS,
+            token_budget: TOKEN_BUDGET,
+            admission: Admission::Measured,
+            forbidden: Vec::new(),
+        }
+    }
+}

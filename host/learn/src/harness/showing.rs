@@ -1,0 +1,211 @@
+//! Who is shown what: relevance, budget, and draws.
+//!
+//! Whether an entry is *eligible* in an episode is settled first: it must be relevant to what the task shows, and fit the
+//! token budget. Only then a draw decides, for each eligible entry on trial on its own, which half of the group's members
+//! see it. So every difference between members of a group is chance, and what is compared is comparable.
+
+use super::{Harness, MAINTENANCE};
+use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, render};
+use crate::{DRAWN_ENTRIES, EntryId, Status};
+use clawhost_core::{Digest, derive_seed};
+use std::collections::BTreeMap;
+
+/// When an entry is drawn for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Draw {
+    /// Never: it is always shown.
+    Never,
+    /// In one group of [`MAINTENANCE`].
+    Seldom,
+    /// In every group.
+    Always,
+}
+
+/// Shows a playbook.
+pub struct Showing {
+    playbook: Playbook,
+    draws: Vec<Draw>,
+    /// What is known for certain that each is worth.
+    worth: Vec<f64>,
+    index: Index,
+    budget: u64,
+    seed: u64,
+    digest: Digest,
+}
+
+/// What one episode is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chosen {
+    /// What stands in the prompt.
+    pub text: String,
+    /// The entries in it.
+    pub shown: Vec<EntryId>,
+    /// Entries that were eligible and drawn for, with what the draw decided.
+    pub drawn: Vec<(EntryId, bool)>,
+    /// The probability with which a drawn entry is shown.
+    pub propensity: f64,
+}
+
+/// What an entry counts for the budget of which nothing is known.
+const UNKNOWN_WORTH: f64 = 0.0;
+
+impl Showing {
+    /// Shows a playbook as it is served: nothing is drawn.
+    pub fn serving(playbook: Playbook, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
+        let draws = vec![Draw::Never; playbook.entries.len()];
+        Self::new(playbook, draws, worth, budget, 0)
+    }
+
+    fn new(playbook: Playbook, draws: Vec<Draw>, worth: &BTreeMap<EntryId, f64>, budget: u64, seed: u64) -> Self {
+        let worth: Vec<f64> =
+            playbook.entries.iter().map(|entry| worth.get(&entry.id).copied().unwrap_or(UNKNOWN_WORTH)).collect();
+        let index = Index::new(&playbook.entries);
+        // Sections are always shown; lessons take what they leave.
+        let budget = Rendering { token_budget: budget }.room(&playbook.sections);
+        let drawn: Vec<u8> = draws.iter().map(|draw| *draw as u8).collect();
+        let worths: Vec<u8> = worth.iter().flat_map(|worth| worth.to_be_bytes()).collect();
+        let digest = playbook
+            .digest()
+            .extended(b"showing 1")
+            .extended(&drawn)
+            .extended(&worths)
+            .extended(&budget.to_be_bytes())
+            .extended(&seed.to_be_bytes());
+        Self { playbook, draws, worth, index, budget, seed, digest }
+    }
+
+    /// Names all that decides what is shown.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What a member of a group is shown, whose task shows this text.
+    pub fn choose(&self, group: u64, member: u32, members: u32, text: &str) -> Chosen {
+        let mut relevant: Vec<usize> = self.index.relevant(text).into_iter().map(|hit| hit.position).collect();
+        relevant.sort_unstable();
+        // Entries on trial take what the measured ones leave.
+        let (measured, tried): (Vec<usize>, Vec<usize>) =
+            relevant.into_iter().partition(|position| self.draws.get(*position) != Some(&Draw::Always));
+        let mut eligible = self.affordable(&measured, self.budget);
+        let spent: u64 = eligible.iter().map(|position| self.tokens(*position)).sum();
+        eligible.extend(self.affordable(&tried, self.budget.saturating_sub(spent)));
+        eligible.sort_unstable();
+        let (mut shown, mut drawn) = (Vec::new(), Vec::new());
+        for position in eligible {
+            let Some(entry) = self.playbook.entries.get(position) else { continue };
+            let draws = self.draws.get(position).copied().unwrap_or(Draw::Never);
+            let is_drawn = match draws {
+                Draw::Never => false,
+                Draw::Seldom => derive_seed(self.seed, &format!("hold out/{}", entry.id), group) % MAINTENANCE == 0,
+                Draw::Always => true,
+            };
+            if !is_drawn || drawn.len() >= DRAWN_ENTRIES {
+                shown.push(entry);
+                continue;
+            }
+            let sees = sees(derive_seed(self.seed, &format!("draw/{}", entry.id), group), member, members);
+            drawn.push((entry.id.clone(), sees));
+            if sees {
+                shown.push(entry);
+            }
+        }
+        let propensity = if members < 2 { 1.0 } else { f64::from(members / 2) / f64::from(members) };
+        Chosen {
+            text: render(&shown, &self.playbook.sections),
+            shown: shown.into_iter().map(|entry| entry.id.clone()).collect(),
+            drawn,
+            propensity,
+        }
+    }
+
+    fn tokens(&self, position: usize) -> u64 {
+        self.playbook.entries.get(position).map_or(0, |entry| entry.lesson.tokens())
+    }
+
+    fn affordable(&self, positions: &[usize], budget: u64) -> Vec<usize> {
+        let priced: Vec<Priced> = positions
+            .iter()
+            .map(|position| Priced {
+                position: *position,
+                tokens: self.tokens(*position),
+                lower_bound: self.worth.get(*position).copied().unwrap_or(UNKNOWN_WORTH),
+            })
+            .collect();
+        fit(&priced, budget)
+    }
+}
+
+/// Whether a member is in the half that sees an entry: a shuffle of the members by this seed, of which the first half sees it.
+fn sees(seed: u64, member: u32, members: u32) -> bool {
+    if members < 2 {
+        return true;
+    }
+    let mut order: Vec<u32> = (0..members).collect();
+    let mut state = seed;
+    for position in (1..order.len()).rev() {
+        state = mixed(state);
+        let other = (u128::from(state) * (position as u128 + 1) >> 64) as usize;
+        order.swap(position, other);
+    }
+    order.iter().take(members as usize / 2).any(|one| *one == member)
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+fn mixed(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+impl Harness {
+    /// What training episodes are shown: what is deployed or admitted, and what is on trial.
+    pub fn training(&self, seed: u64) -> Showing {
+        let mut records = self.in_order();
+        records.retain(|record| matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Deployed));
+        let served = |id: &EntryId| self.deployed.iter().position(|known| known == id).unwrap_or(usize::MAX);
+        // As they are served, then as they would be.
+        records
+            .sort_by_key(|record| (record.entry.status == Status::OnTrial, served(&record.entry.id), record.position));
+        let draw = |status: &Status, id: &EntryId| match status {
+            Status::OnTrial => Draw::Always,
+            _ if self.questioned.contains(id) => Draw::Always,
+            _ => Draw::Seldom,
+        };
+        let draws = records.iter().map(|record| draw(&record.entry.status, &record.entry.id)).collect();
+        let entries = records.iter().map(|record| record.entry.clone()).collect();
+        let playbook = Playbook { sections: self.sections.clone(), entries };
+        Showing::new(playbook, draws, &self.worth(), self.settings.token_budget, seed)
+    }
+
+    /// A playbook as it is served.
+    pub fn serving(&self, playbook: Playbook) -> Showing {
+        Showing::serving(playbook, &self.worth(), self.settings.token_budget)
+    }
+
+    /// What is known for certain that entries are worth: the lower end of the interval that they were decided by.
+    pub fn worth(&self) -> BTreeMap<EntryId, f64> {
+        let worth = |(id, record): (&EntryId, &super::Record)| {
+            Some((id.clone(), record.decided.as_ref().map(|decided| decided.interval.0)?))
+        };
+        self.records.iter().filter_map(worth).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_members_see_an_entry_and_every_member_as_often_as_another() {
+        let mut times = [0u32; 4];
+        for seed in 0..4_000 {
+            let seen: Vec<u32> = (0..4).filter(|member| sees(seed, *member, 4)).collect();
+            assert_eq!(seen.len(), 2);
+            seen.iter().for_each(|member| times[*member as usize] += 1);
+        }
+        assert!(times.iter().all(|times| (1_850..2_150).contains(times)), "{times:?}");
+        assert_eq!((0..5).filter(|member| sees(7, *member, 5)).count(), 2, "of an odd number the smaller half");
+        assert!(sees(7, 0, 1), "whoever is alone sees everything");
+    }
+}

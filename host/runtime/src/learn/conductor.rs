@@ -1,0 +1,404 @@
+//! The conductor: iteration by iteration it plays, reflects, hands the batch to the layers, asks the gate, and stores where
+//! it stands.
+//!
+//! ```text
+//! train tasks ─▶ groups of episodes ─▶ reflectors ─▶ proposals ┐
+//!                        └────────────▶ rewards, draws ────────┴▶ batch ─▶ layers (all or none)
+//! val tasks ──▶ pairs: candidate against deployed ─▶ gate ─▶ deployed                  │
+//! test tasks ─▶ pairs: before against after ─▶ report                    checkpoint ◀──┘
+//! ```
+//!
+//! Everything that decides is a function of the plan, the seed and the models' answers. An iteration is checkpointed as a
+//! whole; its phases have names, so whoever takes the run up again finds what was played of it.
+
+use super::batch::{batch, by_group};
+use super::evaluate::{compare, test_plan};
+use super::gate::GateState;
+use super::guide::{Arms, Everybody};
+use super::phase::{Phase, play_phase};
+use super::plan::{LearnPlan, LearnPorts, learn_digest};
+use super::reflect::{Reflections, Waiting, reflect};
+use super::report::{Evaluation, IterationReport, LearnReport, Outcome};
+use super::splits::{Splits, fetch};
+use super::values::Values;
+use crate::RuntimeError;
+use crate::guidance::Guidance;
+use crate::report::StopReason;
+use crate::run::{Cancel, Observer, Plan, Tasks};
+use clawhost_core::{Checkpoint, Context, PlaybookLedger, PlaybookVersion, RunId, RunRecord};
+use clawhost_learn::gate::Decision;
+use clawhost_learn::harness::Harness;
+use clawhost_learn::playbook::Playbook;
+use clawhost_learn::{Intensity, Layer, LayerOutcome, LearnError, learn};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Watches a learning run.
+pub trait LearnObserver: Observer {
+    /// A phase begins that plays so many episodes.
+    fn phase(&self, name: &str, episodes: u64);
+    /// An iteration is over, of so many.
+    fn iteration(&self, report: &IterationReport, of: u64);
+}
+
+/// Why a phase did not come to its end.
+pub(crate) struct Stopped(pub(crate) StopReason);
+
+/// All that the next iteration needs.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Iterations that are over.
+    pub(crate) iteration: u64,
+    pub(crate) harness: Harness,
+    pub(crate) gate: GateState,
+    intensity: Intensity,
+    waiting: Waiting,
+    reflections: Reflections,
+    learned: u64,
+    /// Every value that a reward of the run took, while they are at most two.
+    pub(crate) values: Values,
+    /// What was deployed when the run began.
+    before: Playbook,
+}
+
+pub(crate) struct Conductor<'a> {
+    run: RunId,
+    pub(crate) plan: LearnPlan,
+    ports: LearnPorts,
+    pub(crate) splits: Splits,
+    train: Tasks,
+    pub(crate) val: Tasks,
+    /// Difference between the best and the worst reward.
+    pub(crate) range: f64,
+    /// The best reward.
+    best: f64,
+    pub(crate) state: State,
+    cancel: &'a Cancel,
+    observer: &'a dyn LearnObserver,
+}
+
+/// Learns to the end of the plan, or until it is stopped.
+///
+/// # Errors
+/// There is nothing to learn from, or nothing can be stored.
+pub async fn learn_run(
+    run: RunId,
+    plan: LearnPlan,
+    ports: LearnPorts,
+    config: serde_json::Value,
+    cancel: &Cancel,
+    observer: &dyn LearnObserver,
+) -> Result<LearnReport, RuntimeError> {
+    let digest = learn_digest(&plan, &ports)?;
+    let (clock, store) = (ports.play.clock.clone(), ports.learning.clone());
+    let conductor = Conductor::new(run.clone(), plan, ports, None, cancel, observer).await?;
+    let state_id = conductor.ports.play.policy.state_id();
+    store.begin_run(&RunRecord { id: run, parent: None, state_id, config, digest, created_at: clock.now_ms() }).await?;
+    conductor.checkpoint(serde_json::Value::Null, Vec::new()).await?;
+    conductor.conduct().await
+}
+
+/// Takes a learning run up again: from its last checkpoint on, with what was played since.
+///
+/// # Errors
+/// There is nothing to take up, or nothing can be stored.
+pub async fn resume_learning(
+    run: RunId,
+    plan: LearnPlan,
+    ports: LearnPorts,
+    cancel: &Cancel,
+    observer: &dyn LearnObserver,
+) -> Result<LearnReport, RuntimeError> {
+    let state = match ports.learning.last_checkpoint(&run).await? {
+        Some((_, state)) => {
+            let damaged = |error: serde_json::Error| RuntimeError::Checkpoint(run.clone(), error.to_string());
+            Some(serde_json::from_value::<State>(state).map_err(damaged)?)
+        }
+        None => None,
+    };
+    ports.learning.resume_run(&run).await?;
+    Conductor::new(run, plan, ports, state, cancel, observer).await?.conduct().await
+}
+
+impl<'a> Conductor<'a> {
+    async fn new(
+        run: RunId,
+        plan: LearnPlan,
+        ports: LearnPorts,
+        state: Option<State>,
+        cancel: &'a Cancel,
+        observer: &'a dyn LearnObserver,
+    ) -> Result<Self, RuntimeError> {
+        let environment = ports.play.environment.clone();
+        let splits = Splits::of(environment.as_ref(), plan.play.split.as_deref())?;
+        let context = Context { seed: plan.play.seed, options: plan.play.options.clone() };
+        let groups = plan.play.episodes.div_ceil(u64::from(plan.play.group.max(1)));
+        let train =
+            fetch(environment.as_ref(), &context, &splits.train, groups.saturating_mul(plan.iterations)).await?;
+        let sessions = plan.iterations.div_ceil(plan.gate.every.max(1)).saturating_add(1);
+        let val = splits.val.fetch(environment.as_ref(), &context, sessions.saturating_mul(plan.gate.pairs)).await?;
+        let bounds = |pick: fn(f64, f64) -> f64, of: fn(&clawhost_core::RewardDescription) -> f64| {
+            ports.play.rewards.iter().map(|rule| of(rule.reward.description())).reduce(pick)
+        };
+        let best = bounds(f64::max, |reward| reward.maximum).unwrap_or(1.0);
+        let worst = bounds(f64::min, |reward| reward.minimum).unwrap_or(-1.0);
+        let state = match state {
+            Some(state) => state,
+            None => first_state(&plan, &ports).await?,
+        };
+        Ok(Self { run, range: best - worst, best, plan, ports, splits, train, val, state, cancel, observer })
+    }
+
+    /// Plays one phase; stopped early it counts for nothing yet.
+    pub(crate) async fn phase(
+        &self,
+        name: &str,
+        plan: Plan,
+        guidance: Arc<dyn Guidance>,
+        tasks: Tasks,
+    ) -> Result<Result<Phase, Stopped>, RuntimeError> {
+        self.observer.phase(name, plan.episodes);
+        let mut ports = self.ports.play.clone();
+        ports.policy = ports.policy.guided(guidance);
+        let learning = self.ports.learning.as_ref();
+        let watched: &dyn Observer = self.observer;
+        let phase = play_phase((&self.run, name), plan, ports, tasks, learning, (self.cancel, watched)).await?;
+        match phase.report.as_ref().and_then(|report| report.stopped.clone()) {
+            Some(reason) => Ok(Err(Stopped(reason))),
+            None => Ok(Ok(phase)),
+        }
+    }
+
+    async fn conduct(mut self) -> Result<LearnReport, RuntimeError> {
+        let mut stopped = None;
+        while self.state.iteration < self.plan.iterations && stopped.is_none() {
+            match self.iterate().await? {
+                Ok(report) => self.observer.iteration(&report, self.plan.iterations),
+                Err(Stopped(reason)) => stopped = Some(reason),
+            }
+        }
+        let mut evaluation = None;
+        if stopped.is_none() && self.plan.test_pairs > 0 {
+            let playbooks = [self.state.before.clone(), self.state.harness.deployed()];
+            match self.evaluate(playbooks).await? {
+                Ok(found) => evaluation = Some(found),
+                Err(Stopped(reason)) => stopped = Some(reason),
+            }
+        }
+        let report = self.report(evaluation, stopped).await?;
+        self.ports.learning.finish_run(&self.run, &report.summary(), report.usage).await?;
+        Ok(report)
+    }
+
+    async fn iterate(&mut self) -> Result<Result<IterationReport, Stopped>, RuntimeError> {
+        let number = self.state.iteration;
+        let plan = &self.plan.play;
+        let groups = plan.episodes.div_ceil(u64::from(plan.group.max(1)));
+        let play = Plan {
+            split: Some(self.splits.train.clone()),
+            first_group: number.saturating_mul(groups),
+            paired: false,
+            branch_at: None,
+            ..plan.clone()
+        };
+        let seed = play.seed;
+        let guidance = Arc::new(Everybody(self.state.harness.training(seed)));
+        let state_id = self.ports.play.policy.guided(guidance.clone()).state_id();
+        let name = format!("i{:05}-train", number + 1);
+        let phase = match self.phase(&name, play, guidance, self.train.clone()).await? {
+            Ok(phase) => phase,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let groups = by_group(&phase.episodes);
+        for reward in phase.episodes.iter().filter_map(|episode| episode.reward) {
+            self.state.values.add(reward);
+        }
+        self.state.reflections.given_up += self.state.waiting.add(&phase.id, &groups, self.best);
+        let taught = batch(number, state_id, &groups, Vec::new());
+        let proposals = if self.state.intensity.ask(taught.mean()) { self.ask(seed).await? } else { Vec::new() };
+        if self.cancel.is_requested() {
+            return Ok(Err(Stopped(StopReason::Cancelled)));
+        }
+        self.state.reflections.waiting = self.state.waiting.len();
+        let taught = clawhost_learn::Batch { proposals, ..taught };
+        let mut report = self.learn(&taught)?;
+        if (number + 1) % self.plan.gate.every.max(1) == 0 || number + 1 == self.plan.iterations {
+            match self.judge_candidate().await? {
+                Ok(gate) => report.gate = gate,
+                Err(stopped) => return Ok(Err(stopped)),
+            }
+        }
+        self.state.iteration += 1;
+        report.state = self.state.harness.digest();
+        report.usage = self.ports.play.meter.spent();
+        let versions = self.new_version(&report);
+        self.checkpoint(serde_json::json!(report), versions).await?;
+        Ok(Ok(report))
+    }
+
+    async fn ask(&mut self, seed: u64) -> Result<Vec<(String, clawhost_core::Proposal)>, RuntimeError> {
+        let known = self.state.harness.known();
+        let State { waiting, reflections, .. } = &mut self.state;
+        let (reflectors, learning) = (&self.ports.reflectors, self.ports.learning.as_ref());
+        Ok(reflect(reflectors, (&known, seed), waiting, learning, self.cancel, reflections).await?)
+    }
+
+    /// Hands a batch to the layers.
+    fn learn(&mut self, taught: &clawhost_learn::Batch) -> Result<IterationReport, RuntimeError> {
+        let mut report = IterationReport {
+            iteration: taught.number + 1,
+            reward: taught.mean(),
+            episodes: taught.episodes() as u64,
+            removed: taught.removed.failed + taught.removed.unscored,
+            learned: Ok(()),
+            proposals: taught.proposals.len() as u64,
+            metrics: BTreeMap::new(),
+            events: Vec::new(),
+            gate: None,
+            state: self.state.harness.digest(),
+            usage: clawhost_core::Usage::default(),
+        };
+        match learn(&mut [&mut self.state.harness], taught) {
+            Ok(applied) => {
+                report.learned = match (&applied.rolled_back, applied.learned()) {
+                    (Some(why), _) => Err(why.to_string()),
+                    (None, true) => Ok(()),
+                    (None, false) => Err("no layer could make use of it".to_owned()),
+                };
+                for outcome in applied.outcomes {
+                    match outcome {
+                        LayerOutcome::Stepped(forward, step) => {
+                            let named = |(name, value): (String, f64)| (format!("harness.{name}"), value);
+                            report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
+                            report.events.extend(step.events);
+                        }
+                        LayerOutcome::LeftOut(why) => report.events.push(why.to_string()),
+                        LayerOutcome::RolledBack => {}
+                    }
+                }
+            }
+            // Its state is unknown: nothing may be recorded after that.
+            Err(broken @ LearnError::Restore { .. }) => return Err(broken.into()),
+            Err(why) => report.learned = Err(why.to_string()),
+        }
+        self.state.learned += u64::from(report.learned.is_ok());
+        Ok(report)
+    }
+
+    fn new_version(&self, report: &IterationReport) -> Vec<PlaybookVersion> {
+        let promoted = report.gate.as_ref().filter(|gate| gate.decision == Decision::Promote);
+        let everything = self.plan.harness.admission == clawhost_learn::harness::Admission::Everything;
+        let why = match promoted {
+            Some(gate) => format!(
+                "passed the gate: {} entries in, {} out, after {} pairs",
+                gate.added.len(),
+                gate.removed.len(),
+                gate.evidence.pairs
+            ),
+            None if everything && report.proposals > 0 => "everything that was proposed".to_owned(),
+            None => return Vec::new(),
+        };
+        let playbook = self.state.harness.deployed();
+        vec![PlaybookVersion {
+            name: self.ports.playbook.clone(),
+            number: 0,
+            digest: playbook.digest(),
+            document: serde_json::json!(playbook),
+            why,
+            run: Some(self.run.clone()),
+            created_at: self.ports.play.clock.now_ms(),
+        }]
+    }
+
+    async fn checkpoint(&self, report: serde_json::Value, versions: Vec<PlaybookVersion>) -> Result<(), RuntimeError> {
+        let ledger = Ledger {
+            entries: self.state.harness.rows(),
+            worth: self.state.harness.worth(),
+            turned_down: self.state.harness.turned_down(),
+        };
+        let checkpoint = Checkpoint {
+            run: self.run.clone(),
+            iteration: self.state.iteration,
+            state: serde_json::json!(self.state),
+            report,
+            versions,
+            ledger: Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) }),
+            spent: self.ports.play.meter.spent(),
+        };
+        Ok(self.ports.learning.checkpoint(checkpoint).await?)
+    }
+
+    /// The first playbook against the second, on the test split.
+    async fn evaluate(&self, [before, after]: [Playbook; 2]) -> Result<Result<Evaluation, Stopped>, RuntimeError> {
+        let showing = |playbook: Playbook| Arc::new(self.state.harness.serving(playbook));
+        let arms = Arms(vec![showing(before), showing(after)]);
+        let context = Context { seed: self.plan.play.seed, options: self.plan.play.options.clone() };
+        let tasks =
+            self.splits.test.fetch(self.ports.play.environment.as_ref(), &context, self.plan.test_pairs).await?;
+        let plan = test_plan(&self.plan.play, &self.splits, self.plan.test_pairs);
+        let phase = match self.phase("test", plan, Arc::new(arms), tasks).await? {
+            Ok(phase) => phase,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        Ok(Ok(compare(&self.splits, &phase.episodes)))
+    }
+
+    async fn report(
+        &self,
+        evaluation: Option<Evaluation>,
+        stopped: Option<StopReason>,
+    ) -> Result<LearnReport, RuntimeError> {
+        let iterations = self.ports.learning.iterations(&self.run).await?;
+        let iterations = iterations.into_iter().filter_map(|report| serde_json::from_value(report).ok()).collect();
+        Ok(LearnReport {
+            outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
+            evaluation,
+            iterations,
+            entries: self.state.harness.rows(),
+            proposals: self.state.harness.counts().clone(),
+            reflections: self.state.reflections.clone(),
+            learned: self.state.learned,
+            layers: vec!["harness".to_owned()],
+            playbook: self.state.harness.deployed().digest(),
+            stopped,
+            usage: self.ports.play.meter.spent(),
+        })
+    }
+}
+
+/// What is kept of a playbook beside what it says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// A line about every entry.
+    pub entries: Vec<clawhost_learn::harness::EntryRow>,
+    /// What is known for certain that entries are worth.
+    pub worth: BTreeMap<clawhost_learn::EntryId, f64>,
+    /// Lessons that were turned down.
+    pub turned_down: Vec<clawhost_learn::Entry>,
+}
+
+async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, RuntimeError> {
+    let broken = |error: serde_json::Error| RuntimeError::Playbook(ports.playbook.clone(), error.to_string());
+    let deployed = match ports.learning.playbook(&ports.playbook).await? {
+        Some(version) => serde_json::from_value(version.document).map_err(broken)?,
+        None => ports.beginning.clone(),
+    };
+    let mut harness = Harness::new(plan.harness.clone(), deployed.clone());
+    if let Some(ledger) = ports.learning.ledger(&ports.playbook).await? {
+        let ledger: Ledger = serde_json::from_value(ledger.document).map_err(broken)?;
+        harness.remember(ledger.turned_down);
+    }
+    plan.planted.iter().for_each(|lesson| harness.plant(lesson.clone(), "planted"));
+    Ok(State {
+        iteration: 0,
+        harness,
+        gate: GateState::default(),
+        intensity: Intensity::new(plan.reflect_every),
+        waiting: Waiting::default(),
+        reflections: Reflections::default(),
+        learned: 0,
+        values: Values::default(),
+        before: deployed,
+    })
+}

@@ -1,0 +1,98 @@
+//! Evaluation: two playbooks on the same test tasks, with the same seeds.
+
+use super::batch::by_group;
+use super::guide::Arms;
+use super::report::{Evaluation, Mean};
+use super::splits::Splits;
+use crate::RuntimeError;
+use crate::report::RunReport;
+use crate::run::{Cancel, Earlier, Observer, Plan, Ports, Tasks, begin, play_rest, prepare};
+use clawhost_core::{Context, Episode, RunId};
+use clawhost_learn::harness::Showing;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The plan of an evaluation: pairs, with seeds that training never sees.
+pub(crate) fn test_plan(play: &Plan, splits: &Splits, pairs: u64) -> Plan {
+    Plan {
+        episodes: pairs * 2,
+        group: 2,
+        first_group: 0,
+        paired: true,
+        branch_at: None,
+        split: Some(splits.test.split.clone()),
+        ..play.clone()
+    }
+}
+
+/// Compares the members of every group: the first is as it was, the second as it is.
+pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>]) -> Evaluation {
+    let (mut before, mut after, mut lift) = (Vec::new(), Vec::new(), Vec::new());
+    let mut missing = 0;
+    for members in by_group(episodes).values() {
+        let reward = |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
+        match (reward(0), reward(1)) {
+            (Some(was), Some(is)) => {
+                before.push(was);
+                after.push(is);
+                lift.push(is - was);
+            }
+            _ => missing += 1,
+        }
+    }
+    let split = match splits.test.half {
+        Some(_) => format!("half of {}", splits.test.split),
+        None => splits.test.split.clone(),
+    };
+    Evaluation {
+        split,
+        pairs: lift.len() as u64,
+        missing,
+        before: Mean::of(&before),
+        after: Mean::of(&after),
+        lift: Mean::of(&lift),
+    }
+}
+
+/// Plays one playbook against another on the test split, as a run of its own.
+///
+/// # Errors
+/// There is nothing to play, or nothing can be recorded.
+pub async fn evaluate(
+    run: RunId,
+    play: &Plan,
+    pairs: u64,
+    mut ports: Ports,
+    [before, after]: [Showing; 2],
+    config: serde_json::Value,
+    (cancel, observer): (&Cancel, &dyn Observer),
+) -> Result<(Evaluation, RunReport), RuntimeError> {
+    let splits = Splits::of(ports.environment.as_ref(), None)?;
+    let context = Context { seed: play.seed, options: play.options.clone() };
+    let tasks = splits.test.fetch(ports.environment.as_ref(), &context, pairs).await?;
+    ports.policy = ports.policy.guided(Arc::new(Arms(vec![Arc::new(before), Arc::new(after)])));
+    let plan = test_plan(play, &splits, pairs);
+    let (report, episodes) = play_and_keep(run, plan, ports, Some(tasks), config, (cancel, observer)).await?;
+    Ok((compare(&splits, &episodes), report))
+}
+
+/// Plays a plan to its end, and gives its episodes too. Tasks are those of the plan's split, unless they are given.
+///
+/// # Errors
+/// There is nothing to play, or nothing can be recorded.
+pub async fn play_and_keep(
+    run: RunId,
+    plan: Plan,
+    ports: Ports,
+    tasks: Option<Tasks>,
+    config: serde_json::Value,
+    (cancel, observer): (&Cancel, &dyn Observer),
+) -> Result<(RunReport, Vec<Arc<Episode>>), RuntimeError> {
+    let mut shared = prepare(run, plan, ports, tasks, cancel).await?;
+    shared.kept = Some(Mutex::default());
+    let shared = Arc::new(shared);
+    begin(&shared, None, config).await?;
+    let report = play_rest(&shared, Earlier::default(), cancel, observer).await?;
+    let kept =
+        shared.kept.as_ref().map(|kept| std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner)));
+    Ok((report, kept.unwrap_or_default().into_values().collect()))
+}

@@ -1,0 +1,136 @@
+//! The gate: a candidate playbook against what is deployed, pair by pair, on tasks that taught nothing.
+//!
+//! Both members of a pair get the same task, the same environment seed and the same seed for their answers; they differ by
+//! what they are told. Every pair has seeds that no pair had before. What decides is [`clawhost_learn::gate`].
+
+use super::batch::by_group;
+use super::conductor::{Conductor, Stopped};
+use super::guide::Arms;
+use super::plan::GatePlan;
+use crate::RuntimeError;
+use crate::run::Plan;
+use clawhost_core::Digest;
+use clawhost_learn::EntryId;
+use clawhost_learn::gate::{Decision, GateEvidence, Report};
+use clawhost_learn::harness::Candidate;
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// Pairs between two looks at the evidence.
+const LOOK: u64 = 32;
+
+/// Everything that the gate remembers from session to session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GateState {
+    /// Candidates so far: each makes it harder for the next.
+    candidates: u32,
+    /// Pairs played so far: tasks and seeds go on from there.
+    pairs: u64,
+    /// An undecided candidate, with the evidence about it.
+    open: Option<(Digest, GateEvidence)>,
+}
+
+/// What a session came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GateReport {
+    /// Which candidate of the run.
+    pub candidate: u32,
+    /// What it says.
+    pub playbook: Digest,
+    /// Its new entries.
+    pub added: Vec<EntryId>,
+    /// What it lacks.
+    pub removed: Vec<EntryId>,
+    /// What came of it.
+    pub decision: Decision,
+    /// The evidence.
+    pub evidence: Report,
+    /// Pairs of which a member failed or was not scored.
+    pub missing: u64,
+}
+
+impl Conductor<'_> {
+    /// Judges the candidate, if there is one.
+    pub(crate) async fn judge_candidate(&mut self) -> Result<Result<Option<GateReport>, Stopped>, RuntimeError> {
+        let Some(candidate) = self.state.harness.candidate() else { return Ok(Ok(None)) };
+        let digest = candidate.digest();
+        let pairs = self.plan.gate.pairs;
+        let mut evidence = match self.state.gate.open.take() {
+            Some((known, mut evidence)) if known == digest => {
+                evidence.extend(pairs);
+                evidence
+            }
+            _ => self.new_evidence(&candidate)?,
+        };
+        let deployed = Arc::new(self.state.harness.serving(self.state.harness.deployed()));
+        let proposed = Arc::new(self.state.harness.serving(candidate.playbook.clone()));
+        let guidance = Arc::new(Arms(vec![deployed, proposed]));
+        let (mut missing, mut played) = (0, 0);
+        // Pairs without a score are played for nothing, and count to the budget of the session all the same.
+        while evidence.decision() == Decision::Continue && played < pairs {
+            let name = format!("i{:05}-gate-{played}", self.state.iteration + 1);
+            let wanted = LOOK.min(pairs - played);
+            let plan = Plan {
+                episodes: wanted * 2,
+                group: 2,
+                first_group: self.state.gate.pairs,
+                paired: true,
+                branch_at: None,
+                split: Some(self.splits.val.split.clone()),
+                ..self.plan.play.clone()
+            };
+            let phase = match self.phase(&name, plan, guidance.clone(), self.val.clone()).await? {
+                Ok(phase) => phase,
+                Err(stopped) => return Ok(Err(stopped)),
+            };
+            self.state.gate.pairs += wanted;
+            played += wanted;
+            for members in by_group(&phase.episodes).values() {
+                let reward =
+                    |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
+                let (Some(deployed), Some(proposed)) = (reward(0), reward(1)) else {
+                    missing += 1;
+                    continue;
+                };
+                // Rewards that took two values so far may take a third: what was bet on the form of two is void.
+                if self.state.values.add(deployed) | self.state.values.add(proposed) {
+                    evidence = self.new_evidence(&candidate)?;
+                }
+                evidence.observe(self.state.values.difference(deployed, proposed, self.range))?;
+            }
+        }
+        let decision = match evidence.decision() {
+            Decision::Continue => Decision::Undecided,
+            decided => decided,
+        };
+        let report = GateReport {
+            candidate: self.state.gate.candidates,
+            playbook: digest,
+            added: candidate.added.clone(),
+            removed: candidate.removed.clone(),
+            decision,
+            evidence: evidence.report(),
+            missing,
+        };
+        self.settle(&candidate, decision, digest, evidence);
+        Ok(Ok(Some(report)))
+    }
+
+    /// Nothing is known yet about the next candidate of the run.
+    fn new_evidence(&mut self, candidate: &Candidate) -> Result<GateEvidence, RuntimeError> {
+        self.state.gate.candidates = self.state.gate.candidates.saturating_add(1);
+        let number = NonZeroU32::new(self.state.gate.candidates).unwrap_or(NonZeroU32::MIN);
+        let GatePlan { pairs, alpha, .. } = self.plan.gate;
+        Ok(GateEvidence::new(number, self.state.values.form(), candidate.question, alpha, pairs)?)
+    }
+
+    fn settle(&mut self, candidate: &Candidate, decision: Decision, digest: Digest, evidence: GateEvidence) {
+        match decision {
+            Decision::Promote => self.state.harness.promote(candidate),
+            Decision::Futile => self.state.harness.turn_down(candidate),
+            // Kept: if the candidate is the same next time, it goes on.
+            Decision::Undecided | Decision::Continue => self.state.gate.open = Some((digest, evidence)),
+        }
+    }
+}

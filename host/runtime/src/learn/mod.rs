@@ -1,0 +1,24 @@
+//! The learning loop: episodes become improvement.
+
+mod batch;
+mod conductor;
+mod evaluate;
+mod gate;
+mod guide;
+mod memory;
+mod phase;
+mod plan;
+mod reflect;
+mod report;
+mod splits;
+mod values;
+
+pub use conductor::{LearnObserver, Ledger, learn_run, resume_learning};
+pub use evaluate::{evaluate, play_and_keep};
+pub use gate::GateReport;
+pub use guide::Everybody;
+pub use memory::MemoryStore;
+pub use plan::{GatePlan, LearnPlan, LearnPorts, Reflecting, learn_digest};
+pub use reflect::Reflections;
+pub use report::{Evaluation, IterationReport, LearnReport, Mean, Outcome as Verdict};
+pub use splits::{HeldOut, Splits};

@@ -1,0 +1,82 @@
+//! What a learning run is made of, and what it is called by.
+
+use super::splits::Splits;
+use crate::RuntimeError;
+use crate::run::{Plan, Ports};
+use clawhost_core::{Attributes, Digest, LearningStore, Reflector};
+use clawhost_learn::Lesson;
+use clawhost_learn::harness::HarnessSettings;
+use clawhost_learn::playbook::Playbook;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// How candidates are judged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GatePlan {
+    /// Iterations between two candidates.
+    pub every: u64,
+    /// Pairs of episodes that one session may use.
+    pub pairs: u64,
+    /// Chance of letting anything through that is no better, over all candidates of a run.
+    pub alpha: f64,
+}
+
+/// What is to be learned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LearnPlan {
+    /// How often to play, reflect and step.
+    pub iterations: u64,
+    /// Training episodes of an iteration, and everything that is common to all phases: seed, options, limits.
+    pub play: Plan,
+    /// The harness layer.
+    pub harness: HarnessSettings,
+    /// Reflectors are asked at least after so many batches.
+    pub reflect_every: u64,
+    /// The gate.
+    pub gate: GatePlan,
+    /// Pairs of test episodes for the final report; 0: no report.
+    pub test_pairs: u64,
+    /// Lessons that are tried first, whoever thought of them.
+    pub planted: Vec<Lesson>,
+}
+
+/// A reflector with the operator's options for it.
+#[derive(Clone)]
+pub struct Reflecting {
+    /// The reflector.
+    pub reflector: Arc<dyn Reflector>,
+    /// Its options.
+    pub options: Attributes,
+}
+
+/// Everything that a learning run needs.
+#[derive(Clone)]
+pub struct LearnPorts {
+    /// Who plays, where, and who judges; the policy without any playbook.
+    pub play: Ports,
+    /// Who draws lessons.
+    pub reflectors: Vec<Reflecting>,
+    /// Where everything is kept; the same as the store of `play`.
+    pub learning: Arc<dyn LearningStore>,
+    /// The name of the playbook.
+    pub playbook: String,
+    /// What it says when the run begins, where the store has no version: nothing, as a rule.
+    pub beginning: Playbook,
+}
+
+/// Names everything that decides what a learning run comes to, except how long its parts take: it is taken up again by that.
+///
+/// # Errors
+/// The environment's splits do not serve.
+pub fn learn_digest(plan: &LearnPlan, ports: &LearnPorts) -> Result<Digest, RuntimeError> {
+    let splits = Splits::of(ports.play.environment.as_ref(), plan.play.split.as_deref())?;
+    let reflectors: Vec<_> =
+        ports.reflectors.iter().map(|one| (one.reflector.identity().digest, one.options.clone())).collect();
+    // How many are played at once changes nothing, and neither do budgets.
+    let play = Plan { concurrency: 1, failure_budget: 0.0, ..plan.play.clone() };
+    let plan = LearnPlan { play: play.clone(), ..plan.clone() };
+    let run = crate::run::run_digest(&Plan { split: Some(splits.train), ..play }, &ports.play)?;
+    Ok(Digest::of_json(&serde_json::json!({
+        "run": run, "plan": plan, "reflectors": reflectors, "playbook": ports.playbook,
+    })))
+}

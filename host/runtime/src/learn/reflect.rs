@@ -1,0 +1,157 @@
+//! Reflection: groups in which something was missed are shown to the reflectors. What they propose is data for the harness
+//! layer. A reflector that fails is counted, never taken for one that has nothing to say.
+
+use super::plan::Reflecting;
+use crate::run::Cancel;
+use clawhost_core::{
+    Context, Episode, Failure, LearningStore, Playbook as Shown, Proposal, RunId, StoreError, derive_seed,
+};
+use clawhost_learn::playbook::Playbook;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Groups that may wait for a reflector; past it the oldest are given up, and counted.
+const WAITING: usize = 256;
+/// Reflectors asked at once.
+const AT_ONCE: usize = 8;
+
+/// A group of a phase.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct GroupName {
+    pub(crate) phase: RunId,
+    pub(crate) group: u64,
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reflections {
+    /// Groups that reflectors were shown.
+    pub asked: u64,
+    /// Calls that failed, by how.
+    pub failed: BTreeMap<String, u64>,
+    /// Groups that wait.
+    pub waiting: u64,
+    /// Groups that waited too long.
+    pub given_up: u64,
+}
+
+/// Groups that reflectors have not been shown.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    names: Vec<GroupName>,
+    /// Of this process; after an interruption they are read from the store.
+    #[serde(skip)]
+    at_hand: BTreeMap<GroupName, Vec<Arc<Episode>>>,
+}
+
+impl Waiting {
+    /// Adds the groups of a phase in which somebody did not get the best reward; gives the number that had to be given up.
+    pub(crate) fn add(&mut self, phase: &RunId, groups: &BTreeMap<u64, Vec<Arc<Episode>>>, best: f64) -> u64 {
+        for (group, episodes) in groups {
+            let missed = |episode: &Arc<Episode>| {
+                episode.ending.is_complete() && episode.reward.is_some_and(|reward| reward < best)
+            };
+            if episodes.iter().any(missed) {
+                let name = GroupName { phase: phase.clone(), group: *group };
+                self.at_hand.insert(name.clone(), episodes.clone());
+                self.names.push(name);
+            }
+        }
+        let given_up = self.names.len().saturating_sub(WAITING);
+        for name in self.names.drain(..given_up) {
+            self.at_hand.remove(&name);
+        }
+        given_up as u64
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.names.len() as u64
+    }
+
+    /// All of them, in order; none waits any more.
+    async fn take(&mut self, learning: &dyn LearningStore) -> Result<Vec<Vec<Arc<Episode>>>, StoreError> {
+        let missing: Vec<RunId> =
+            self.names.iter().filter(|name| !self.at_hand.contains_key(name)).map(|name| name.phase.clone()).collect();
+        for phase in std::collections::BTreeSet::from_iter(missing) {
+            for (group, episodes) in super::batch::by_group(&learning.episodes(&phase).await?) {
+                self.at_hand.insert(GroupName { phase: phase.clone(), group }, episodes);
+            }
+        }
+        let mut at_hand = std::mem::take(&mut self.at_hand);
+        Ok(self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect())
+    }
+}
+
+/// A playbook as reflectors see it.
+fn shown(playbook: &Playbook) -> Shown {
+    let entry = |entry: &clawhost_learn::Entry| clawhost_core::Entry {
+        id: entry.id.0.clone(),
+        text: entry.lesson.line(),
+        tags: entry.tags.clone(),
+        extra: vec![("status".to_owned(), entry.status.name().to_owned())],
+    };
+    Shown {
+        version: playbook.digest().to_string(),
+        entries: playbook.entries.iter().map(entry).collect(),
+        sections: playbook.sections.clone().into_iter().collect(),
+    }
+}
+
+/// Asks every reflector about every group that waits; proposals come in the order of the groups.
+pub(crate) async fn reflect(
+    reflectors: &[Reflecting],
+    (known, seed): (&Playbook, u64),
+    waiting: &mut Waiting,
+    learning: &dyn LearningStore,
+    cancel: &Cancel,
+    counts: &mut Reflections,
+) -> Result<Vec<(String, Proposal)>, StoreError> {
+    let groups = waiting.take(learning).await?;
+    counts.asked += groups.len() as u64;
+    let playbook = Arc::new(shown(known));
+    let mut calls = Vec::new();
+    for (place, group) in groups.into_iter().enumerate() {
+        for reflecting in reflectors {
+            let first = group.first().map_or(place as u64, |episode| episode.seed);
+            let context = Context { seed: derive_seed(seed, "reflect", first), options: reflecting.options.clone() };
+            calls.push((reflecting.reflector.clone(), context, group.clone()));
+        }
+    }
+    let mut answers: BTreeMap<usize, (String, Result<Vec<Proposal>, Failure>)> = BTreeMap::new();
+    let mut asking = JoinSet::new();
+    let mut calls = calls.into_iter().enumerate();
+    loop {
+        while asking.len() < AT_ONCE && !cancel.is_requested() {
+            let Some((place, (reflector, context, group))) = calls.next() else { break };
+            let playbook = playbook.clone();
+            asking.spawn(async move {
+                let answer = reflector.reflect(&context, &playbook, &group).await;
+                (place, reflector.identity().name.clone(), answer)
+            });
+        }
+        let joined = tokio::select! {
+            biased;
+            () = cancel.requested() => break,
+            joined = asking.join_next() => joined,
+        };
+        match joined {
+            Some(Ok((place, name, answer))) => drop(answers.insert(place, (name, answer))),
+            Some(Err(error)) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            None => break,
+        }
+    }
+    let mut proposals = Vec::new();
+    for (name, answer) in answers.into_values() {
+        match answer {
+            Ok(proposed) => proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
+            Err(failure) => *counts.failed.entry(failure.to_string()).or_default() += 1,
+        }
+    }
+    Ok(proposals)
+}

@@ -1,0 +1,153 @@
+//! What a learning run came to.
+
+use super::gate::GateReport;
+use super::reflect::Reflections;
+use crate::interval::Interval;
+use crate::report::StopReason;
+use clawhost_core::{Digest, Usage};
+use clawhost_learn::harness::{Counts, EntryRow};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A mean with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Mean {
+    /// Of one value per group; none for fewer than two.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let groups: Vec<Vec<f64>> = values.iter().map(|value| vec![*value]).collect();
+        match crate::interval::mean_interval(&groups) {
+            (Some(mean), Some(Interval { low, high })) => Some(Self { mean, low, high }),
+            _ => None,
+        }
+    }
+}
+
+/// What one iteration came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IterationReport {
+    /// From 1.
+    pub iteration: u64,
+    /// Mean reward of its training episodes; none: nothing was scored.
+    pub reward: Option<f64>,
+    /// Episodes that taught something.
+    pub episodes: u64,
+    /// Episodes that failed, or were not scored.
+    pub removed: u64,
+    /// Whether its batch was learned from; else why not.
+    pub learned: Result<(), String>,
+    /// Proposals of reflectors.
+    pub proposals: u64,
+    /// Numbers of the layers: `LAYER.NAME`.
+    pub metrics: BTreeMap<String, f64>,
+    /// What happened, in words.
+    pub events: Vec<String>,
+    /// What the gate said, if it was asked.
+    pub gate: Option<GateReport>,
+    /// Names the state of the layers after it.
+    pub state: Digest,
+    /// What models have cost so far.
+    pub usage: Usage,
+}
+
+/// Before against after, on tasks that neither taught nor decided anything.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The split, and which half of it.
+    pub split: String,
+    /// Pairs that were scored.
+    pub pairs: u64,
+    /// Pairs that were not.
+    pub missing: u64,
+    /// As it was.
+    pub before: Option<Mean>,
+    /// As it is now.
+    pub after: Option<Mean>,
+    /// The difference, pair by pair.
+    pub lift: Option<Mean>,
+}
+
+/// In a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The test lift is above 0, with its whole interval.
+    Improved,
+    /// The interval of the test lift holds 0.
+    NoSignificantChange,
+    /// It is below 0.
+    Worse,
+    /// There were not enough scored pairs to say.
+    NotMeasured,
+}
+
+impl Outcome {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Improved => "improved",
+            Self::NoSignificantChange => "no significant change",
+            Self::Worse => "worse",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
+impl Evaluation {
+    /// What it says.
+    pub fn outcome(&self) -> Outcome {
+        match &self.lift {
+            Some(lift) if lift.low > 0.0 => Outcome::Improved,
+            Some(lift) if lift.high < 0.0 => Outcome::Worse,
+            Some(_) => Outcome::NoSignificantChange,
+            None => Outcome::NotMeasured,
+        }
+    }
+}
+
+/// What a learning run came to. Equal plans give equal reports.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LearnReport {
+    /// In a word.
+    pub outcome: Outcome,
+    /// The proof, where it was asked for and came to its end.
+    pub evaluation: Option<Evaluation>,
+    /// Every iteration.
+    pub iterations: Vec<IterationReport>,
+    /// Every entry.
+    pub entries: Vec<EntryRow>,
+    /// What happened to proposals.
+    pub proposals: Counts,
+    /// What came of asking reflectors.
+    pub reflections: Reflections,
+    /// Batches that were learned from, of all.
+    pub learned: u64,
+    /// Share of the lift that each layer can claim: one layer, all of it.
+    pub layers: Vec<String>,
+    /// What the playbook says now.
+    pub playbook: Digest,
+    /// Why it ended early.
+    pub stopped: Option<StopReason>,
+    /// What models have cost.
+    pub usage: Usage,
+}
+
+impl LearnReport {
+    /// What the store keeps of it.
+    pub fn summary(&self) -> serde_json::Value {
+        serde_json::json!({
+            "outcome": self.outcome, "evaluation": self.evaluation, "learned": self.learned,
+            "iterations": self.iterations.len(), "playbook": self.playbook, "stopped": self.stopped,
+            "reflections": self.reflections, "proposals": self.proposals,
+            "reward_mean": self.iterations.last().and_then(|last| last.reward),
+        })
+    }
+}
