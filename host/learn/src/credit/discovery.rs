@@ -36,6 +36,7 @@ mod tests {
         // A smaller k may fail where a larger one holds.
         check(&[12.0, 11.0, 10.0], &[true, true, true]);
         check(&[f64::NAN, 20.0], &[false, true]);
+        check(&[f64::NAN, 19.0], &[false, false]);
     }
 
     proptest! {

@@ -149,6 +149,16 @@ mod tests {
         [(0, 0), (0, 1), (1, 1)].into_iter().for_each(|(row, column)| matrix.add(row, column, 100.0));
         let inverse = matrix.inverse(1e-6);
         assert!(inverse.iter().flatten().all(|value| value.is_finite()), "{inverse:?}");
+        // So large that the ridge is lost in rounding.
+        for size in 1..100 {
+            let mut matrix = Symmetric::default();
+            (0..3).for_each(|at| matrix.insert(at));
+            pairs(3)
+                .filter(|(row, column)| column <= row)
+                .for_each(|(row, column)| matrix.add(row, column, 1e12 / f64::from(size)));
+            let inverse = matrix.inverse(1e-6);
+            assert!(inverse.iter().flatten().all(|value| value.is_finite()), "{size}: {inverse:?}");
+        }
     }
 
     #[test]

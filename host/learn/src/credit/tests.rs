@@ -264,6 +264,9 @@ fn what_is_written_down_is_read_back_and_goes_on_byte_for_byte() {
     let (before, after) = groups.split_at(WINDOW_GROUPS + 50);
     let mut credit = observed(before);
     credit.drop_entry(&entry("b"));
+    let written = serde_json::to_value(&credit).unwrap();
+    let sizes = [&written["columns"], &written["gram"], &written["settled"]["squares"]];
+    assert_eq!(sizes.map(|part| part.as_array().unwrap().len()), [4; 3], "no part remembers what was dropped");
     let text = serde_json::to_string(&credit).unwrap();
     let mut read: Credit = serde_json::from_str(&text).unwrap();
     assert_eq!(read, credit);

@@ -107,9 +107,14 @@ fn a_report_says_what_was_seen() {
     let report = compared.report();
     assert_eq!((report.pairs, report.wins, report.losses), (4, 2, 1));
     assert_eq!(report.lift, Some(0.1875));
-    // Variance 0.421875/3, and a floor of 4/16.
-    let expect = crate::normal::interval(0.1875, (0.421_875_f64 / 3.0 / 4.0 + 4.0 / 16.0).sqrt());
-    assert_eq!(report.interval, Some((expect.0.max(-1.0), expect.1.min(1.0))));
+    assert_eq!(report.interval, Some((-1.0, 1.0)), "no difference lies beyond");
+
+    play(&mut compared, &[0.5, -0.25, 0.0, 0.5].repeat(24));
+    let (low, high) = compared.report().interval.unwrap();
+    // A hundred pairs with a variance of 25 x 0.421875 / 99.
+    let expect = crate::normal::interval(0.1875, (25.0 * 0.421_875_f64 / 99.0 / 100.0 + 4.0 / 10_000.0).sqrt());
+    assert!((low - expect.0).abs() < 1e-9 && (high - expect.1).abs() < 1e-9, "{low} {high} {expect:?}");
+    let report = compared.report();
     assert_eq!(report, serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap());
 }
 
