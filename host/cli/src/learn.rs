@@ -9,7 +9,7 @@ use crate::setup::Setup;
 use crate::{learn_summary, summary};
 use anyhow::Context as _;
 use clawhost_core::{Clock as _, Environment as _, RunId};
-use clawhost_learn::harness::{Admission, HarnessSettings};
+use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::Cancel;
 use clawhost_runtime::learn::{GatePlan, LearnPlan, LearnPorts, learn_digest, learn_run, resume_learning};
@@ -39,6 +39,7 @@ fn plan(setup: &Setup<'_>, options: &args::Run) -> Result<LearnPlan, UsageError>
         play: clawhost_runtime::Plan { split: options.tasks.clone(), ..setup.plan(&options.play, episodes, group) },
         harness: HarnessSettings {
             trial_slots: usize::from(learning.trial_slots),
+            trial_crowd: TRIAL_CROWD,
             token_budget: learning.token_budget,
             admission: Admission::Measured,
             forbidden: learning.forbid.clone(),

@@ -120,7 +120,11 @@ impl Stage<'_> {
         let plan = LearnPlan {
             iterations: self.iterations,
             play: self.play.clone(),
-            harness: HarnessSettings { admission: arm.admission, ..HarnessSettings::default() },
+            harness: HarnessSettings {
+                admission: arm.admission,
+                trial_crowd: std::env::var("CROWD").ok().and_then(|t| t.parse().ok()).unwrap_or(4),
+                ..HarnessSettings::default()
+            },
             reflect_every: 1,
             gate: GatePlan { every: 10, pairs: 512, alpha: 0.05 },
             test_pairs: TEST_PAIRS,

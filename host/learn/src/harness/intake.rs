@@ -1,7 +1,7 @@
 //! Intake: what a reflector proposes becomes a queued entry, support for one that is there, or a counted refusal. Nothing is
 //! applied because a reflector said so: a proposal to retire puts a deployed entry to the test.
 
-use super::{Admission, Harness, QUEUE, RETRIAL_AFTER, SOURCES};
+use super::{Admission, Harness, QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCES};
 use crate::playbook::cluster_of;
 use crate::playbook::safety::{TextLimits, check};
 use crate::{Entry, EntryId, Lesson, Skill, Status};
@@ -97,9 +97,13 @@ impl Harness {
         record.entry.support += 1;
         let room = SOURCES.saturating_sub(record.entry.sources.len());
         record.entry.sources.extend(sources.into_iter().take(room));
+        let rest = match record.entry.status {
+            Status::Expired => RETRIAL_AFTER_EXPIRY,
+            _ => RETRIAL_AFTER_HARM,
+        };
         if record.entry.status.is_open() {
             self.counts.merged += 1;
-        } else if groups.saturating_sub(record.closed) >= RETRIAL_AFTER {
+        } else if groups.saturating_sub(record.closed) >= rest {
             self.try_again(id, Status::Queued);
             self.counts.merged += 1;
         } else {

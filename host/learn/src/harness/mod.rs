@@ -16,8 +16,8 @@ mod settings;
 mod showing;
 
 pub use settings::{
-    Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUEUE, RETRIAL_AFTER,
-    SOURCES, TRIAL_SLOTS,
+    Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUEUE,
+    RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCES, TRIAL_CROWD, TRIAL_SLOTS,
 };
 pub use showing::{Chosen, Showing};
 
@@ -333,6 +333,22 @@ impl Harness {
             self.try_again(id, Status::Deployed);
         }
         self.fill_trial();
+        self.touched();
+    }
+
+    /// The gate cannot tell whether a candidate is better: what it adds makes too little of a difference to be kept, what it
+    /// wanted to remove stays.
+    pub fn give_up(&mut self, candidate: &Candidate) {
+        for id in &candidate.added {
+            self.credit.drop_entry(id);
+            if let Some(record) = self.records.get_mut(id) {
+                record.entry.status = Status::Expired;
+                record.closed = self.groups;
+            }
+        }
+        for id in candidate.removed.iter().filter(|_| candidate.added.is_empty()) {
+            self.try_again(id, Status::Deployed);
+        }
         self.touched();
     }
 

@@ -9,8 +9,13 @@ pub const TRIAL_SLOTS: usize = 16;
 pub const EXPIRE_AFTER: u64 = 120;
 /// Groups altogether before an entry on trial expires that is hardly ever relevant: its place is wanted.
 pub const NEVER_RELEVANT_AFTER: u64 = 1_200;
-/// Groups after a verdict before a lesson that was turned down may be tried again, if it is proposed again.
-pub const RETRIAL_AFTER: u64 = 1_200;
+/// Groups after which a lesson that was found harmful may be tried again, if it is proposed again.
+pub const RETRIAL_AFTER_HARM: u64 = 1_200;
+/// The same for one that expired: what it lacked may have been learned since, and nothing speaks against it.
+pub const RETRIAL_AFTER_EXPIRY: u64 = 320;
+/// Entries on trial that one prompt holds at most; which of those that are relevant is drawn for each group. Lessons that say
+/// different things about one case are in each other's way: of many that compete hardly any is followed, so less would be learned.
+pub const TRIAL_CROWD: usize = 4;
 /// An admitted entry is held out from half of the members in one group of so many, as long as it lives.
 pub const MAINTENANCE: u64 = 10;
 /// Entries waiting for a trial: past it those with least support are dropped, and counted.
@@ -36,6 +41,8 @@ pub enum Admission {
 pub struct HarnessSettings {
     /// Entries on trial at once, 1 to [`TRIAL_SLOTS`].
     pub trial_slots: usize,
+    /// Entries on trial that one prompt holds at most.
+    pub trial_crowd: usize,
     /// Tokens of entries in one prompt.
     pub token_budget: u64,
     /// Who comes into the playbook.
@@ -48,6 +55,7 @@ impl Default for HarnessSettings {
     fn default() -> Self {
         Self {
             trial_slots: TRIAL_SLOTS,
+            trial_crowd: TRIAL_CROWD,
             token_budget: TOKEN_BUDGET,
             admission: Admission::Measured,
             forbidden: Vec::new(),

@@ -29,6 +29,8 @@ pub struct Showing {
     worth: Vec<f64>,
     index: Index,
     budget: u64,
+    /// Entries on trial in one prompt.
+    crowd: usize,
     seed: u64,
     digest: Digest,
 }
@@ -53,10 +55,16 @@ impl Showing {
     /// Shows a playbook as it is served: nothing is drawn.
     pub fn serving(playbook: Playbook, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
         let draws = vec![Draw::Never; playbook.entries.len()];
-        Self::new(playbook, draws, worth, budget, 0)
+        Self::new(playbook, draws, worth, (budget, 0), 0)
     }
 
-    fn new(playbook: Playbook, draws: Vec<Draw>, worth: &BTreeMap<EntryId, f64>, budget: u64, seed: u64) -> Self {
+    fn new(
+        playbook: Playbook,
+        draws: Vec<Draw>,
+        worth: &BTreeMap<EntryId, f64>,
+        (budget, crowd): (u64, usize),
+        seed: u64,
+    ) -> Self {
         let worth: Vec<f64> =
             playbook.entries.iter().map(|entry| worth.get(&entry.id).copied().unwrap_or(UNKNOWN_WORTH)).collect();
         let index = Index::new(&playbook.entries);
@@ -70,8 +78,9 @@ impl Showing {
             .extended(&drawn)
             .extended(&worths)
             .extended(&budget.to_be_bytes())
+            .extended(&(crowd as u64).to_be_bytes())
             .extended(&seed.to_be_bytes());
-        Self { playbook, draws, worth, index, budget, seed, digest }
+        Self { playbook, draws, worth, index, budget, crowd, seed, digest }
     }
 
     /// Names all that decides what is shown.
@@ -84,8 +93,15 @@ impl Showing {
         let mut relevant: Vec<usize> = self.index.relevant(text).into_iter().map(|hit| hit.position).collect();
         relevant.sort_unstable();
         // Entries on trial take what the measured ones leave.
-        let (measured, tried): (Vec<usize>, Vec<usize>) =
+        let (measured, mut tried): (Vec<usize>, Vec<usize>) =
             relevant.into_iter().partition(|position| self.draws.get(*position) != Some(&Draw::Always));
+        if tried.len() > self.crowd {
+            tried.sort_by_key(|position| {
+                let id = self.playbook.entries.get(*position).map_or("", |entry| entry.id.0.as_str());
+                (derive_seed(self.seed, &format!("crowd/{id}"), group), *position)
+            });
+            tried.truncate(self.crowd);
+        }
         let mut eligible = self.affordable(&measured, self.budget);
         let spent: u64 = eligible.iter().map(|position| self.tokens(*position)).sum();
         eligible.extend(self.affordable(&tried, self.budget.saturating_sub(spent)));
@@ -175,7 +191,7 @@ impl Harness {
         let draws = records.iter().map(|record| draw(&record.entry.status, &record.entry.id)).collect();
         let entries = records.iter().map(|record| record.entry.clone()).collect();
         let playbook = Playbook { sections: self.sections.clone(), entries };
-        Showing::new(playbook, draws, &self.worth(), self.settings.token_budget, seed)
+        Showing::new(playbook, draws, &self.worth(), (self.settings.token_budget, self.settings.trial_crowd), seed)
     }
 
     /// A playbook as it is served.

@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+/// Sessions after which a candidate of which the gate cannot tell makes room for others.
+const SESSIONS: u32 = 2;
+
 /// Pairs between two looks at the evidence.
 const LOOK: u64 = 32;
 
@@ -28,7 +31,15 @@ pub(crate) struct GateState {
     /// Pairs played so far: tasks and seeds go on from there.
     pairs: u64,
     /// An undecided candidate, with the evidence about it.
-    open: Option<(Digest, GateEvidence)>,
+    open: Option<Open>,
+}
+
+/// A candidate of which the gate could not tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Open {
+    playbook: Digest,
+    evidence: GateEvidence,
+    sessions: u32,
 }
 
 /// What a session came to.
@@ -56,12 +67,12 @@ impl Conductor<'_> {
         let Some(candidate) = self.state.harness.candidate() else { return Ok(Ok(None)) };
         let digest = candidate.digest();
         let pairs = self.plan.gate.pairs;
-        let mut evidence = match self.state.gate.open.take() {
-            Some((known, mut evidence)) if known == digest => {
+        let (mut evidence, sessions) = match self.state.gate.open.take() {
+            Some(Open { playbook, mut evidence, sessions }) if playbook == digest => {
                 evidence.extend(pairs);
-                evidence
+                (evidence, sessions + 1)
             }
-            _ => self.new_evidence(&candidate)?,
+            _ => (self.new_evidence(&candidate)?, 1),
         };
         let deployed = Arc::new(self.state.harness.serving(self.state.harness.deployed()));
         let proposed = Arc::new(self.state.harness.serving(candidate.playbook.clone()));
@@ -113,7 +124,7 @@ impl Conductor<'_> {
             evidence: evidence.report(),
             missing,
         };
-        self.settle(&candidate, decision, digest, evidence);
+        self.settle(&candidate, decision, Open { playbook: digest, evidence, sessions });
         Ok(Ok(Some(report)))
     }
 
@@ -125,12 +136,13 @@ impl Conductor<'_> {
         Ok(GateEvidence::new(number, self.state.values.form(), candidate.question, alpha, pairs)?)
     }
 
-    fn settle(&mut self, candidate: &Candidate, decision: Decision, digest: Digest, evidence: GateEvidence) {
+    fn settle(&mut self, candidate: &Candidate, decision: Decision, open: Open) {
         match decision {
             Decision::Promote => self.state.harness.promote(candidate),
             Decision::Futile => self.state.harness.turn_down(candidate),
             // Kept: if the candidate is the same next time, it goes on.
-            Decision::Undecided | Decision::Continue => self.state.gate.open = Some((digest, evidence)),
+            Decision::Undecided | Decision::Continue if open.sessions < SESSIONS => self.state.gate.open = Some(open),
+            Decision::Undecided | Decision::Continue => self.state.harness.give_up(candidate),
         }
     }
 }
