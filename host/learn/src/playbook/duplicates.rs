@@ -154,13 +154,14 @@ fn shared_pairs(one: &[String], other: &[String]) -> f64 {
     one.intersection(&other).count() as f64 / one.union(&other).count() as f64
 }
 
-/// Cosine of the angle between two vectors; 0 where there is none: unequal lengths, no length, no numbers.
+/// Cosine of the angle between two vectors. Where there is none (another number of dimensions, no length) it is no number, and near
+/// nothing.
 fn cosine(one: &[f32], other: &[f32]) -> f64 {
     let dot = |one: &[f32], other: &[f32]| -> f64 {
         one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
     };
     let cosine = dot(one, other) / (dot(one, one) * dot(other, other)).sqrt();
-    if one.len() == other.len() && cosine.is_finite() { cosine } else { 0.0 }
+    if one.len() == other.len() { cosine } else { f64::NAN }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 
 use super::prose::Prose;
 use crate::Entry;
-use clawhost_core::{Condition, Facts, rule};
+use clawhost_core::{Condition, Facts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The score of an entry that applies whatever the text says. Every condition that holds for certain adds as much: the most
@@ -123,7 +123,7 @@ fn facts(text: &str) -> Facts {
     let mut facts = Facts::default();
     for line in text.lines() {
         let line = line.trim_end();
-        if line.ends_with(':') && !line.contains(": ") && rule(line).is_none() {
+        if line.ends_with(':') && !line.contains(": ") {
             facts.read(&format!("{line} -"));
         } else {
             facts.read(line);
@@ -232,6 +232,12 @@ mod tests {
         let entry = Entry::new(Lesson::Text(format!("{} the of in before", long.join(" "))), "operator");
         assert!(!found(entry.clone(), "before the shop in the middle of the town"));
         assert!(found(entry, &long.join(" ")));
+        let (shared, own) = (long[..200].join(" "), long[200..224].join(" "));
+        let mut entries = crowd();
+        let more = [shared.clone(), format!("{shared} {own}")].map(|text| Entry::new(Lesson::Text(text), "operator"));
+        entries.extend(more);
+        let hits = Index::new(&entries).relevant(&shared);
+        assert_eq!(hits.len(), 1, "what it shares with another is not what it is about: {hits:?}");
     }
 
     #[test]

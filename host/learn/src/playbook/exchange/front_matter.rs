@@ -180,6 +180,7 @@ mod tests {
         refused("a: >-\n  b", "`a`: lists, blocks");
         refused("a:\n  - b", "line 4: lists, blocks and nested values are not read");
         refused("a: b\n  c", "line 4: lists, blocks and nested values");
+        refused("metadata:\n  a: b\nc: d\n  e: f", "line 6: lists, blocks and nested values");
         refused("- a: b", "where the key has letters");
         refused("a b: c", "not `a b`");
         refused("words", "expected `key: value`");

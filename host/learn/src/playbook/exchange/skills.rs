@@ -296,6 +296,7 @@ mod tests {
         ];
         let entries: Vec<Entry> = lessons.map(|lesson| Entry::new(lesson, "import")).to_vec();
         let playbook = Playbook { entries, ..Playbook::default() };
+        assert!(to_skills(&playbook).keys().any(|path| path.starts_with("playbook-sections-2/")));
         assert_eq!(from_skills(&to_skills(&playbook)), Ok(playbook.clone()));
         let windows = to_skills(&playbook).into_iter().map(|(path, text)| (path, text.replace('\n', "\r\n"))).collect();
         assert_eq!(from_skills(&windows), Ok(playbook), "line ends of another system");

@@ -200,6 +200,7 @@ pub(crate) mod tests {
             "users: three of them",
             "if a < b and [x] then a <= c | d |> e",
             "## Instructions",
+            "Response: be brief. Input: none",
             "one\n\n- two\n  three",
             "grüße, 你好 🎉",
             "",
