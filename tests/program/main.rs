@@ -19,6 +19,7 @@ mod crash;
 mod doctor;
 mod endpoint;
 mod failures;
+mod learn;
 mod refusals;
 mod replay;
 mod shop;

@@ -37,6 +37,13 @@ impl LearnProgress {
         }
     }
 
+    /// Says something that is of interest only to whoever waits.
+    pub(crate) fn mention(&self, text: &str) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -114,17 +114,13 @@ async fn stage<'a>(common: &Common, options: &DemoHarness, progress: &'a LearnPr
 impl Stage<'_> {
     /// Runs one arm to its end.
     async fn learn(&self, arm: &Arm) -> anyhow::Result<(LearnReport, Playbook)> {
-        self.progress.say(&format!("arm: {}", arm.name));
+        self.progress.mention(&format!("arm: {}", arm.name));
         let learning = Arc::new(MemoryStore::default());
         let options = vec![("mode".to_owned(), arm.mode.to_owned())];
         let plan = LearnPlan {
             iterations: self.iterations,
             play: self.play.clone(),
-            harness: HarnessSettings {
-                admission: arm.admission,
-                trial_crowd: std::env::var("CROWD").ok().and_then(|t| t.parse().ok()).unwrap_or(4),
-                ..HarnessSettings::default()
-            },
+            harness: HarnessSettings { admission: arm.admission, ..HarnessSettings::default() },
             reflect_every: 1,
             gate: GatePlan { every: 10, pairs: 512, alpha: 0.05 },
             test_pairs: TEST_PAIRS,

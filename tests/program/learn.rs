@@ -1,0 +1,281 @@
+//! Learning as people do it: the loop on real components with a real database, killed and taken up again, its playbook
+//! looked at, rolled back, exported and imported, and the demo that proves it.
+
+use super::*;
+use std::time::Duration;
+
+/// Kills of every day.
+const KILLS: usize = 8;
+
+impl Bench {
+    fn learning<'a>(&'a self, words: &'a [String], more: &'a [&'a str]) -> Vec<&'a str> {
+        words.iter().map(String::as_str).chain(more.iter().copied()).collect()
+    }
+
+    /// A learning run of the shop that a test can wait for.
+    fn shop(&self) -> Vec<String> {
+        let (shop, reward, reflector) =
+            (self.guest("env_shop"), self.guest("reward_state"), self.guest("reflector_rules"));
+        let words = ["run", &shop, "--reward", &reward, "--learn", "harness", "--reflector", &reflector, "--seed", "4"];
+        let more = ["--iterations", "24", "--gate-every", "6", "--gate-pairs", "64", "--test-pairs", "60", "-q"];
+        words.iter().chain(&more).map(|word| (*word).to_owned()).collect()
+    }
+
+    /// What a learning run came to, outside timing.
+    fn learned(&self, words: &[String], more: &[&str]) -> Value {
+        let mut document = self.json(&self.learning(words, more));
+        document.as_object_mut().unwrap().remove("timing").unwrap();
+        document
+    }
+
+    fn out(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// Refused with these words, as a wrong use.
+    fn refused(&self, arguments: &[&str], says: &[&str]) {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        says.iter().for_each(|part| assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output)));
+    }
+}
+
+#[test]
+fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
+    let Some(bench) = Bench::new("a_playbook_is_learned") else { return };
+    let words = bench.shop();
+    let document = bench.learned(&words, &[]);
+    let learn = &document["learn"];
+    assert_eq!(learn["outcome"], "improved", "{}", learn["evaluation"]);
+    assert!(learn["evaluation"]["lift"]["low"].as_f64().unwrap() > 0.0);
+    assert_eq!(learn["evaluation"]["split"], "test");
+    assert_eq!((&learn["learned"], &learn["stopped"]), (&24.into(), &Value::Null));
+    let kept: Vec<&Value> =
+        learn["entries"].as_array().unwrap().iter().filter(|entry| entry["status"] == "deployed").collect();
+    assert!(!kept.is_empty());
+    assert!(kept.iter().all(|entry| entry["helps"].as_f64().unwrap() > 10.0), "each has earned its place: {kept:?}");
+
+    // Concurrency changes no byte, and neither does another data folder.
+    let elsewhere = Bench { guests: bench.guests.clone(), data: tempfile::tempdir().unwrap() };
+    let again = elsewhere.learned(&words, &["--concurrency", "3"]);
+    assert_eq!(again, document);
+
+    let table = bench.out(&["playbook", "show"]);
+    assert!(
+        table.contains("env-shop, version") && table.contains("deployed") && table.contains("always valid"),
+        "{table}"
+    );
+    let log = bench.json(&["playbook", "log", "env-shop"]);
+    let newest = log[0]["number"].as_u64().unwrap();
+    assert!(log[0]["why"].as_str().unwrap().starts_with("passed the gate"), "{log}");
+    assert!(bench.out(&["playbook", "diff", "env-shop"]).contains("+ e-"), "what came in is named");
+
+    // Served: the follower does better with it, and what it was told is recorded and replays.
+    let reward = bench.guest("reward_state");
+    let play =
+        ["run", &bench.guest("env_shop"), "--reward", &reward, "--tasks", "test", "--episodes", "60", "--seed", "4"];
+    let mean = |arguments: &[&str]| bench.json(arguments)["reward_mean"].as_f64().unwrap();
+    let (without, with) = (mean(&play), mean(&[&play[..], &["--playbook", "env-shop"]].concat()));
+    assert!(with > without + 0.1, "{with} with, {without} without");
+    let replayed = bench.json(&["replay", "--all"]);
+    assert_eq!(replayed["differs"], 0, "{replayed}");
+    let judged = bench.json(&["eval", &bench.guest("env_shop"), "--reward", &reward, "--seed", "4", "--pairs", "60"]);
+    assert_eq!(judged["outcome"], "improved", "{judged}");
+
+    // Rolled back and forth: versions are never lost.
+    let taken = bench.data.path().join("taken.json");
+    bench.out(&["playbook", "export", "env-shop", taken.to_str().unwrap()]);
+    let skills = bench.data.path().join("skills");
+    bench.out(&["playbook", "export", "env-shop", skills.to_str().unwrap()]);
+    assert!(std::fs::read_dir(&skills).unwrap().count() >= kept.len(), "a folder for each");
+    for path in [&taken, &skills] {
+        assert!(
+            elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]).contains("are served from now on")
+        );
+        let copy = elsewhere.json(&["playbook", "show", "copy"]);
+        assert_eq!(copy["deployed"]["entries"].as_array().unwrap().len(), kept.len());
+    }
+    bench.out(&["playbook", "import", "other", taken.to_str().unwrap()]);
+    std::fs::write(&taken, std::fs::read_to_string(&taken).unwrap().replace("\"version\": 1", "\"version\": 99"))
+        .unwrap();
+    bench.refused(&["playbook", "import", "other", taken.to_str().unwrap()], &["version"]);
+    bench.refused(&["playbook", "rollback", "other"], &["no version before 1"]);
+    bench.refused(&["playbook", "show"], &["which playbook?", "env-shop", "other"]);
+    bench.refused(&["playbook", "show", "env-shp"], &["did you mean `env-shop`"]);
+    bench.refused(&["playbook", "import", "../x", "."], &["no name for a playbook"]);
+    if newest > 1 {
+        assert!(bench.out(&["playbook", "rollback", "env-shop"]).contains(&format!("version {}", newest + 1)));
+        let log = bench.json(&["playbook", "log", "env-shop"]);
+        assert_eq!(log[0]["digest"], log[2]["digest"], "it says what the version before said");
+    }
+    // The next run begins with what is served, and remembers what was turned down.
+    let next = bench.learned(&words, &["--iterations", "2", "--test-pairs", "0"]);
+    let entries = next["learn"]["entries"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| entry["status"] == "deployed"), "{entries:?}");
+    assert_eq!(next["learn"]["outcome"], "not_measured");
+}
+
+#[test]
+fn killed_at_any_moment_learning_is_taken_up_again_and_comes_to_the_same() {
+    let Some(whole) = Bench::new("killed_learning") else { return };
+    let words: Vec<String> = whole.shop();
+    let began = std::time::Instant::now();
+    let expected = whole.learned(&words, &[]);
+    let life = began.elapsed();
+    let versions = |bench: &Bench| -> Vec<Value> {
+        let log = bench.json(&["playbook", "log", "env-shop"]);
+        log.as_array().unwrap().iter().map(|version| version["digest"].clone()).collect()
+    };
+    let mut met = 0;
+    for round in 0..2 {
+        let bench = Bench { guests: whole.guests.clone(), data: tempfile::tempdir().unwrap() };
+        for kill in 0..KILLS / 2 {
+            let begun = bench.data.path().join("clawhost.sqlite").exists()
+                && !bench.json(&["episodes", "list", "--runs"]).as_array().unwrap().is_empty();
+            let arguments = bench.learning(&words, if begun { &["--resume"] } else { &[] });
+            let mut child = bench.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            // A pseudo-random moment of the first third, so that there is always something left.
+            let share = ((round * 7 + kill) as f64 * 0.618_033_988_749_895).fract() / 3.0;
+            std::thread::sleep(life.mul_f64(share) + Duration::from_millis(100));
+            met += usize::from(child.try_wait().unwrap().is_none());
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let finished = bench.learned(&words, &["--resume"]);
+        assert_eq!(finished, expected, "round {round}");
+        assert_eq!(versions(&bench), versions(&whole), "versions are neither lost nor written twice");
+        bench.refused(&bench.learning(&words, &["--resume"]), &["no run of this configuration was interrupted here"]);
+    }
+    assert!(met > KILLS / 2, "{met} of {KILLS} kills met a run in its middle");
+}
+
+#[test]
+fn a_run_whose_plugin_changed_is_not_taken_up_and_says_what_to_do() {
+    let Some(bench) = Bench::new("a_run_whose_plugin_changed") else { return };
+    let copy = bench.data.path().join("reflector.wasm");
+    std::fs::copy(bench.guest("reflector_rules"), &copy).unwrap();
+    let (shop, reward) = (bench.guest("env_shop"), bench.guest("reward_state"));
+    let words = ["run", &shop, "--reward", &reward, "--learn", "harness", "--reflector", copy.to_str().unwrap(), "-q"];
+    let mut child = bench
+        .command(&[&words[..], &["--iterations", "500", "--test-pairs", "0"]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while bench.run(&["playbook", "show", "env-shop"]).status.code() != Some(0) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // A custom section changes the digest and nothing else.
+    let mut bytes = std::fs::read(&copy).unwrap();
+    bytes.extend_from_slice(&[0, 2, 1, b'x']);
+    std::fs::write(&copy, bytes).unwrap();
+    let again = [&words[..], &["--iterations", "500", "--test-pairs", "0", "--resume"]].concat();
+    bench.refused(&again, &["reflector reflector-rules was", "give it the file that it was begun with"]);
+}
+
+#[test]
+fn words_about_learning_that_make_no_sense() {
+    let Some(bench) = Bench::new("words_about_learning") else { return };
+    let (shop, reward, reflector) =
+        (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let learn = ["run", &shop, "--reward", &reward, "--learn", "harness", "--reflector", &reflector];
+    let with = |more: &[&str]| -> Vec<String> { learn.iter().chain(more).map(|word| (*word).to_owned()).collect() };
+    let check =
+        |words: Vec<String>, says: &[&str]| bench.refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), says);
+    check(with(&["--tasks", "test"]), &["the split `test` is for reports"]);
+    check(with(&["--group", "3"]), &["an even number of members"]);
+    check(with(&["--episodes", "10"]), &["no multiple of --group 4"]);
+    check(with(&["--playbook", "a/b"]), &["no name for a playbook"]);
+    check(with(&["--resume"]), &["no run of this configuration was interrupted here"]);
+    bench.refused(&["run", &shop, "--reward", &reward, "--learn", "harness"], &["somebody who proposes lessons"]);
+    bench.refused(
+        &["run", &shop, "--learn", "harness", "--reflector", &reflector],
+        &["nothing is learned without a reward"],
+    );
+    bench.refused(&["run", &shop, "--learn", "weights"], &["harness"]);
+    bench.refused(&["run", &shop, "--dry-run"], &["--dry-run goes with --learn"]);
+    bench.refused(&["run", &shop, "--playbook", "none"], &["has no version yet"]);
+    bench.refused(&["eval", &shop, "--reward", &reward], &["has no version yet"]);
+    bench.refused(&["eval", &shop], &["nothing is measured without a reward"]);
+    bench.refused(&["playbook", "show"], &["there is no playbook yet"]);
+    check(with(&["--reflector", &reward]), &[]);
+
+    let dry = bench.out(&with(&["--dry-run"]).iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(dry.contains("training    20 iterations of 64 episodes") && dry.contains("nothing was played"), "{dry}");
+    assert!(bench.json(&["episodes", "list"]).as_array().unwrap().is_empty(), "a rehearsal plays nothing");
+}
+
+#[test]
+fn a_run_that_is_written_down_is_the_run_on_the_command_line() {
+    let Some(bench) = Bench::new("a_run_that_is_written_down") else { return };
+    let file = bench.guests.join(format!("run-{}.toml", std::process::id()));
+    let text = "plugin = \"env_shop.wasm\"\nrewards = [\"reward_state.wasm\"]\nseed = 4\n\n[learn]\niterations = 3\n\n\
+                [harness]\nreflector = \"reflector_rules.wasm\"\n\n[gate]\nevery = 3\npairs = 16\n\n[eval]\nepisodes = 10\n";
+    std::fs::write(&file, text).unwrap();
+    let written = bench.learned(&["run".to_owned(), file.display().to_string(), "-q".to_owned()], &[]);
+    let elsewhere = Bench { guests: bench.guests.clone(), data: tempfile::tempdir().unwrap() };
+    let typed = elsewhere.learned(
+        &elsewhere.shop(),
+        &["--iterations", "3", "--gate-every", "3", "--gate-pairs", "16", "--test-pairs", "10"],
+    );
+    assert_eq!(written, typed);
+    std::fs::write(&file, text.replace("iterations", "iteratoins").replace("pairs = 16", "pairs = -1")).unwrap();
+    let shown = file.display().to_string();
+    bench.refused(&["run", &shown], &["line 6", "did you mean `iterations`?", "pairs"]);
+    std::fs::remove_file(&file).unwrap();
+    bench.refused(&["run", &shown], &["run-"]);
+}
+
+#[test]
+fn a_reflector_without_its_model_is_a_counted_failure_and_the_batches_are_learned() {
+    let Some(bench) = Bench::new("a_reflector_without_its_model") else { return };
+    let words = bench.shop();
+    let lessons = bench.guest("reflector_lessons");
+    let words: Vec<String> = words
+        .into_iter()
+        .map(|word| if word.ends_with("reflector_rules.wasm") { lessons.clone() } else { word })
+        .collect();
+    let document = bench.learned(&words, &["--iterations", "2", "--test-pairs", "0"]);
+    let learn = &document["learn"];
+    assert_eq!(learn["learned"], 2);
+    assert_eq!(learn["proposals"]["proposed"], 0);
+    let failed = learn["reflections"]["failed"].as_object().unwrap();
+    assert!(!failed.is_empty() && failed.keys().all(|why| why.contains("reflector-lessons")), "{failed:?}");
+}
+
+#[test]
+fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
+    let Some(bench) = Bench::new("the_demo_of_the_harness") else { return };
+    let mut lifts = Vec::new();
+    for seed in ["1", "2", "3", "4", "5"] {
+        let plot = bench.data.path().join("curve.svg");
+        let guests = bench.guests.display().to_string();
+        let words = ["demo", "harness", "--seed", seed, "--plugins", &guests, "--svg", plot.to_str().unwrap(), "-q"];
+        let document = bench.json(&words);
+        let harness = &document["harness"];
+        let mean = |key: &str| harness[key]["mean"].as_f64().unwrap();
+        lifts.push(mean("heldout_after") - mean("heldout_before"));
+        assert_eq!(harness["planted_entry_retired"], true, "seed {seed}: {}", harness["planted_entry"]);
+        let planted = &harness["planted_made_of"];
+        assert!(planted["plant_is_right"].as_f64().unwrap() > 0.05, "right now and then: {planted}");
+        assert_eq!(mean("silent_after"), mean("heldout_before"), "nothing was proposed, so nothing changed");
+        assert!(mean("shuffled_after") < mean("heldout_after"), "what the rules say matters");
+        assert!(mean("admit_all_after") < mean("heldout_after"), "measuring matters");
+        assert!(mean("oracle") > mean("heldout_after"), "nobody does better than who is told everything");
+        assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+        assert_eq!(harness["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
+        if seed == "1" {
+            let mut again = bench.json(&[&words[..], &["--concurrency", "2"]].concat());
+            again.as_object_mut().unwrap().remove("timing");
+            let mut first = document.clone();
+            first.as_object_mut().unwrap().remove("timing");
+            assert_eq!(again, first, "equal seeds, equal bytes");
+        }
+    }
+    let lift = lifts.iter().sum::<f64>() / lifts.len() as f64;
+    assert!(lift >= 0.3, "{lifts:?}");
+}
