@@ -1,10 +1,13 @@
 //! The transaction: a batch goes to every layer, and all that could make use of it step, or none.
 //!
-//! 1. Every layer gets the batch. One that fails is cleared and left out; its digest stays as it was.
-//! 2. The others are snapshotted. If one cannot be, nobody steps.
-//! 3. They step in order. The first that fails ends it: every snapshotted layer is restored byte for byte, those that had
-//!    not stepped too.
+//! 1. Every layer is snapshotted. If one cannot be, the batch goes to nobody.
+//! 2. Every layer gets the batch. One that fails is cleared and left out. One that changes before its step breaks its word:
+//!    it is restored and left out too.
+//! 3. The others step in order. The first that fails ends it: all of them are restored byte for byte, those that had not
+//!    stepped too.
 //! 4. If a layer does not take back its own snapshot its state is unknown: the run stops.
+//!
+//! Whatever comes of it, nothing accumulated is left in any layer.
 
 use crate::{Batch, Forward, Layer, LearnError, Step};
 
@@ -15,7 +18,7 @@ pub enum LayerOutcome {
     Stepped(Forward, Step),
     /// It could not make use of the batch, and was left out.
     LeftOut(LearnError),
-    /// It is as it was before, because a layer could not step.
+    /// It is as it was before, because a layer could not be snapshotted or could not step.
     RolledBack,
 }
 
@@ -35,6 +38,13 @@ impl Applied {
     }
 }
 
+/// A layer with what it was before the batch, and what it made of it.
+struct Turn<'a, 'b> {
+    layer: &'a mut &'b mut dyn Layer,
+    before: Vec<u8>,
+    forward: Result<Forward, LearnError>,
+}
+
 /// Hands a batch to every layer and applies all updates or none.
 ///
 /// # Errors
@@ -42,88 +52,70 @@ impl Applied {
 /// unknown, and nothing may be learned or recorded after that.
 pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, LearnError> {
     batch.check()?;
-    let mut forwards = Vec::with_capacity(layers.len());
-    for layer in layers.iter_mut() {
-        let before = layer.digest();
+    let snapshots: Result<Vec<Vec<u8>>, LearnError> = layers.iter().map(|layer| layer.snapshot()).collect();
+    let snapshots = match snapshots {
+        Ok(snapshots) => snapshots,
+        Err(why) => {
+            let outcomes = layers.iter().map(|_| LayerOutcome::RolledBack).collect();
+            return Ok(Applied { outcomes, rolled_back: Some(why) });
+        }
+    };
+    let mut turns = Vec::with_capacity(layers.len());
+    // All that must be restored are, so that as few layers as possible are left in an unknown state; the first failure is told.
+    let mut broken = None;
+    for (layer, before) in layers.iter_mut().zip(snapshots) {
+        let digest = layer.digest();
         let mut forward = layer.forward_backward(batch);
-        if forward.is_ok() && layer.digest() != before {
+        if layer.digest() != digest {
+            broken = broken.or(take_back(*layer, &before).err());
             let (layer, why) = (layer.name().to_owned(), "it changed before its step".to_owned());
-            forward = Err(LearnError::Layer { layer, why });
+            forward = forward.and(Err(LearnError::Layer { layer, why }));
         }
         if forward.is_err() {
             layer.clear_pending();
         }
-        forwards.push(forward);
+        turns.push(Turn { layer, before, forward });
     }
-    match step(layers, &forwards) {
+    if let Some(broken) = broken {
+        turns.iter_mut().for_each(|turn| turn.layer.clear_pending());
+        return Err(broken);
+    }
+    match step(&mut turns) {
         Ok(steps) => {
-            let outcome = |(forward, step): (Result<Forward, LearnError>, Option<Step>)| match (forward, step) {
+            let outcome = |(turn, step): (Turn<'_, '_>, Option<Step>)| match (turn.forward, step) {
                 (Ok(forward), Some(step)) => LayerOutcome::Stepped(forward, step),
                 (Ok(_), None) => LayerOutcome::RolledBack,
-                (Err(error), _) => LayerOutcome::LeftOut(error),
+                (Err(why), _) => LayerOutcome::LeftOut(why),
             };
-            Ok(Applied { outcomes: forwards.into_iter().zip(steps).map(outcome).collect(), rolled_back: None })
+            Ok(Applied { outcomes: turns.into_iter().zip(steps).map(outcome).collect(), rolled_back: None })
         }
-        Err(Undone::Cleanly(why)) => {
-            let outcome = |forward| match forward {
-                Ok(_) => LayerOutcome::RolledBack,
-                Err(error) => LayerOutcome::LeftOut(error),
-            };
-            Ok(Applied { outcomes: forwards.into_iter().map(outcome).collect(), rolled_back: Some(why) })
-        }
-        Err(Undone::Not(error)) => Err(error),
-    }
-}
-
-enum Undone {
-    /// Everything is as it was.
-    Cleanly(LearnError),
-    /// Something is not.
-    Not(LearnError),
-}
-
-/// Steps the layers whose forward pass succeeded: a step for each of those, or everything as it was.
-fn step(layers: &mut [&mut dyn Layer], forwards: &[Result<Forward, LearnError>]) -> Result<Vec<Option<Step>>, Undone> {
-    let mut snapshots = Vec::with_capacity(layers.len());
-    for (layer, forward) in layers.iter().zip(forwards) {
-        snapshots.push(if forward.is_ok() { Some(layer.snapshot()) } else { None });
-    }
-    if let Some(Err(why)) = snapshots.iter().flatten().find(|snapshot| snapshot.is_err()) {
-        let why = why.clone();
-        layers.iter_mut().for_each(|layer| layer.clear_pending());
-        return Err(Undone::Cleanly(why));
-    }
-    let snapshots: Vec<Option<Vec<u8>>> = snapshots.into_iter().map(|snapshot| snapshot?.ok()).collect();
-    let mut steps = Vec::with_capacity(layers.len());
-    let mut failed = None;
-    for (layer, snapshot) in layers.iter_mut().zip(&snapshots) {
-        if snapshot.is_none() {
-            steps.push(None);
-            continue;
-        }
-        match layer.optim_step() {
-            Ok(step) => steps.push(Some(step)),
-            Err(why) => {
-                failed = Some(why);
-                break;
+        Err(why) => {
+            for turn in turns.iter_mut().filter(|turn| turn.forward.is_ok()) {
+                broken = broken.or(take_back(*turn.layer, &turn.before).err());
             }
+            if let Some(broken) = broken {
+                return Err(broken);
+            }
+            let outcome = |turn: Turn<'_, '_>| turn.forward.map_or_else(LayerOutcome::LeftOut, |_| LayerOutcome::RolledBack);
+            Ok(Applied { outcomes: turns.into_iter().map(outcome).collect(), rolled_back: Some(why) })
         }
     }
-    let Some(why) = failed else { return Ok(steps) };
-    // All of them are tried, so that as few as possible are left in an unknown state; the first failure is told.
-    let mut broken = None;
-    for (layer, snapshot) in layers.iter_mut().zip(&snapshots) {
-        let Some(bytes) = snapshot else { continue };
-        layer.clear_pending();
-        let restored = layer.restore(bytes).map_err(|error| error.to_string());
-        let checked = restored.and_then(|()| match layer.snapshot() {
-            Ok(again) if again == *bytes => Ok(()),
-            Ok(_) => Err("it came back different".to_owned()),
-            Err(error) => Err(error.to_string()),
-        });
-        if let Err(why) = checked {
-            broken.get_or_insert(LearnError::Restore { layer: layer.name().to_owned(), why });
-        }
-    }
-    Err(broken.map_or(Undone::Cleanly(why), Undone::Not))
+}
+
+/// Steps the layers that could make use of the batch, until one cannot.
+fn step(turns: &mut [Turn<'_, '_>]) -> Result<Vec<Option<Step>>, LearnError> {
+    let step = |turn: &mut Turn<'_, '_>| turn.forward.is_ok().then(|| turn.layer.optim_step()).transpose();
+    turns.iter_mut().map(step).collect()
+}
+
+/// Brings a layer back to what it was, and makes sure of it.
+fn take_back(layer: &mut dyn Layer, before: &[u8]) -> Result<(), LearnError> {
+    layer.clear_pending();
+    let restored = layer.restore(before).and_then(|()| layer.snapshot());
+    let why = match restored {
+        Ok(again) if again == before => return Ok(()),
+        Ok(_) => "it came back different".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(LearnError::Restore { layer: layer.name().to_owned(), why })
 }
