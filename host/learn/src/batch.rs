@@ -2,7 +2,6 @@
 
 use crate::{EntryId, LearnError};
 use clawhost_core::{EpisodeId, Proposal, StateId};
-use std::collections::BTreeMap;
 
 /// Most entries whose showing is drawn in one group: one bit each.
 pub const DRAWN_ENTRIES: usize = 64;
@@ -91,12 +90,5 @@ impl Batch {
         let count = self.episodes();
         let sum: f64 = self.groups.iter().flat_map(|group| &group.members).map(|member| member.reward).sum();
         (count > 0).then(|| sum / count as f64)
-    }
-
-    /// How often each text was proposed, for people.
-    pub fn proposed_by(&self) -> BTreeMap<&str, u64> {
-        let mut counts = BTreeMap::new();
-        self.proposals.iter().for_each(|(reflector, _)| *counts.entry(reflector.as_str()).or_default() += 1);
-        counts
     }
 }

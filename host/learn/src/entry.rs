@@ -34,8 +34,6 @@ pub enum Status {
     Expired,
     /// Another entry has taken its place.
     Superseded(EntryId),
-    /// Taken out by a reflector's proposal that passed the gate, or by the operator.
-    Removed,
 }
 
 impl Status {
@@ -49,7 +47,6 @@ impl Status {
             Self::Harmful => "harmful",
             Self::Expired => "expired",
             Self::Superseded(_) => "superseded",
-            Self::Removed => "removed",
         }
     }
 

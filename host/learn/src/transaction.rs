@@ -96,7 +96,8 @@ pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, Le
             if let Some(broken) = broken {
                 return Err(broken);
             }
-            let outcome = |turn: Turn<'_, '_>| turn.forward.map_or_else(LayerOutcome::LeftOut, |_| LayerOutcome::RolledBack);
+            let outcome =
+                |turn: Turn<'_, '_>| turn.forward.map_or_else(LayerOutcome::LeftOut, |_| LayerOutcome::RolledBack);
             Ok(Applied { outcomes: turns.into_iter().map(outcome).collect(), rolled_back: Some(why) })
         }
     }

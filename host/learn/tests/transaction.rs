@@ -1,9 +1,7 @@
 //! The transaction under faults: all layers that can make use of a batch step, or none does.
 
 use clawhost_core::{Digest, EpisodeId, StateId};
-use clawhost_learn::{
-    Applied, Batch, Forward, Group, Layer, LayerOutcome, LearnError, Member, Removed, Step, learn,
-};
+use clawhost_learn::{Applied, Batch, Forward, Group, Layer, LayerOutcome, LearnError, Member, Removed, Step, learn};
 use proptest::prelude::*;
 use std::cell::Cell;
 

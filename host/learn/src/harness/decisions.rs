@@ -1,8 +1,7 @@
 //! What credit decides: who is admitted, who is retired, who expires, and who is tried next.
 
-use super::{EXPIRE_AFTER, Evidence, FALSE_DISCOVERY, Harness, NEVER_RELEVANT_AFTER, Record};
+use super::{EXPIRE_AFTER, Evidence, FALSE_DISCOVERY, Harness, NEVER_RELEVANT_AFTER, Record, TRIAL_SLOTS};
 use crate::credit::{Estimate, e_bh};
-use crate::playbook::cluster_of;
 use crate::{EntryId, Status};
 use std::collections::BTreeMap;
 
@@ -13,16 +12,16 @@ impl Harness {
         for (id, estimate) in &estimates {
             let Some(record) = self.records.get_mut(id) else { continue };
             let values = if estimate.decidable {
-                Evidence { helps: estimate.admit, harms: estimate.harm }
+                Evidence { helps: Some(estimate.admit), harms: estimate.harm }
             } else {
                 // It counts among those that were tried, with nothing in its favour.
-                Evidence { helps: 0.0, harms: 0.0 }
+                Evidence { helps: Some(0.0), harms: 0.0 }
             };
             record.evidence = match (&record.entry.status, record.evidence) {
                 (Status::OnTrial, _) => Some(values),
                 // It was admitted on what is frozen now; maintenance can only speak against it.
                 (Status::Admitted | Status::Deployed, frozen) => {
-                    Some(Evidence { helps: frozen.map_or(0.0, |frozen| frozen.helps), harms: values.harms })
+                    Some(Evidence { helps: frozen.and_then(|frozen| frozen.helps), harms: values.harms })
                 }
                 (_, frozen) => frozen,
             };
@@ -35,10 +34,10 @@ impl Harness {
         events
     }
 
-    /// Of all entries that were ever on trial: those for which this evidence is enough.
-    fn convincing(&self, value: fn(&Evidence) -> f64) -> Vec<EntryId> {
+    /// Of all entries that were ever asked this about: those for which the evidence is enough.
+    fn convincing(&self, value: fn(Evidence) -> Option<f64>) -> Vec<EntryId> {
         let tried: Vec<(&EntryId, f64)> =
-            self.records.iter().filter_map(|(id, record)| Some((id, value(record.evidence.as_ref()?)))).collect();
+            self.records.iter().filter_map(|(id, record)| Some((id, value(record.evidence?)?))).collect();
         let values: Vec<f64> = tried.iter().map(|(_, value)| *value).collect();
         let chosen = e_bh(&values, FALSE_DISCOVERY);
         tried.into_iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|((id, _), _)| id.clone()).collect()
@@ -69,39 +68,33 @@ impl Harness {
     fn retire(&mut self, estimates: &BTreeMap<EntryId, Estimate>) -> Option<String> {
         let shown =
             |record: &Record| matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Deployed);
-        let candidates = self.convincing(|evidence| evidence.harms).into_iter().filter_map(|id| {
+        let candidates = self.convincing(|evidence| Some(evidence.harms)).into_iter().filter_map(|id| {
             let record = self.records.get(&id).filter(|record| shown(record))?;
             let estimate = estimates.get(&id).filter(|estimate| estimate.decidable)?;
             Some((record.evidence?.harms, id, estimate))
         });
         let (_, id, estimate) = candidates.max_by(|(one, ..), (other, ..)| one.total_cmp(other))?;
-        let groups = self.groups;
+        self.close(&id, Status::Harmful);
         let record = self.records.get_mut(&id)?;
-        record.entry.status = Status::Harmful;
         record.decided = Some(estimate.clone());
-        record.closed = groups;
-        let event = told("harmful", record, Some(estimate));
-        self.credit.drop_entry(&id);
-        Some(event)
+        Some(told("harmful", record, Some(estimate)))
     }
 
     fn expire(&mut self, estimates: &BTreeMap<EntryId, Estimate>) -> Vec<String> {
         let mut events = Vec::new();
-        let groups = self.groups;
-        let mut gone = Vec::new();
-        for (id, record) in self.records.iter_mut().filter(|(_, record)| record.entry.status == Status::OnTrial) {
-            let estimate = estimates.get(id);
-            let relevant = estimate.map_or(0, |estimate| estimate.groups);
-            if relevant < EXPIRE_AFTER && groups.saturating_sub(record.began) < NEVER_RELEVANT_AFTER {
-                continue;
-            }
-            record.entry.status = Status::Expired;
-            record.decided = estimate.cloned();
-            record.closed = groups;
-            events.push(told("expired, no evidence", record, estimate));
-            gone.push(id.clone());
+        let too_long = |record: &&Record| {
+            let relevant = estimates.get(&record.entry.id).map_or(0, |estimate| estimate.groups);
+            let tried = record.entry.status == Status::OnTrial;
+            let altogether = self.groups.saturating_sub(record.began);
+            tried && (relevant >= EXPIRE_AFTER || altogether >= NEVER_RELEVANT_AFTER)
+        };
+        let gone: Vec<EntryId> = self.records.values().filter(too_long).map(|record| record.entry.id.clone()).collect();
+        for id in gone {
+            self.close(&id, Status::Expired);
+            let Some(record) = self.records.get_mut(&id) else { continue };
+            record.decided = estimates.get(&id).cloned();
+            events.push(told("expired, no evidence", record, estimates.get(&id)));
         }
-        gone.iter().for_each(|id| self.credit.drop_entry(id));
         events
     }
 
@@ -114,24 +107,19 @@ impl Harness {
         queued.sort_by_key(|record| (std::cmp::Reverse(record.entry.support), record.position));
         let queued: Vec<EntryId> = queued.into_iter().map(|record| record.entry.id.clone()).collect();
         for id in queued {
-            if self.count(&Status::OnTrial) >= self.settings.trial_slots {
+            if self.count(&Status::OnTrial) >= self.settings.trial_slots.min(TRIAL_SLOTS) {
                 break;
             }
             let Some(record) = self.records.get(&id) else { continue };
-            let on_trial: Vec<_> = self
-                .records
-                .values()
-                .filter(|other| other.entry.status == Status::OnTrial)
-                .map(|other| &other.entry.lesson)
-                .collect();
-            if cluster_of(&record.entry.lesson, &on_trial, None).is_some() {
+            let mut on_trial = self.records.values().filter(|other| other.entry.status == Status::OnTrial);
+            if on_trial.any(|other| other.form().says_the_same(record.form())) {
                 continue;
             }
             let groups = self.groups;
             if let Some(record) = self.records.get_mut(&id) {
                 record.entry.status = Status::OnTrial;
                 record.began = groups;
-                record.evidence = Some(Evidence { helps: 0.0, harms: 0.0 });
+                record.evidence = Some(Evidence { helps: Some(0.0), harms: 0.0 });
                 events.push(told("on trial", record, None));
             }
             self.credit.reset_entry(&id);

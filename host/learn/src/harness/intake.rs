@@ -1,9 +1,12 @@
 //! Intake: what a reflector proposes becomes a queued entry, support for one that is there, or a counted refusal. Nothing is
 //! applied because a reflector said so: a proposal to retire puts a deployed entry to the test.
 
-use super::{Admission, Harness, QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCES};
-use crate::playbook::cluster_of;
-use crate::playbook::safety::{TextLimits, check};
+use super::{
+    Admission, Harness, QUESTIONED, QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, Record, SOURCE_BYTES,
+    SOURCE_TURNS, SOURCES, TAG_BYTES,
+};
+use crate::playbook::Form;
+use crate::playbook::safety::{Refusal, TextLimits, check, check_section};
 use crate::{Entry, EntryId, Lesson, Skill, Status};
 use clawhost_core::{Attributes, Change, Evidence, Proposal};
 
@@ -23,6 +26,15 @@ fn lesson(text: &str, extra: &Attributes) -> Lesson {
         Lesson::Skill(skill) => Lesson::Skill(Skill { name: name.into(), avoid: avoid.into(), ..skill }),
         text => text,
     }
+}
+
+/// What is noted of the episodes that suggest a lesson.
+fn noted(sources: Vec<Evidence>, room: usize) -> impl Iterator<Item = Evidence> {
+    let short = sources.into_iter().filter(|source| source.episode.len() <= SOURCE_BYTES);
+    short.take(room).map(|mut source| {
+        source.turns.truncate(SOURCE_TURNS);
+        source
+    })
 }
 
 impl Harness {
@@ -65,15 +77,24 @@ impl Harness {
     ) {
         let lesson = match check(&lesson, TextLimits { withheld: &self.settings.forbidden, ..TextLimits::default() }) {
             Ok(lesson) => lesson,
+            // Without its length: reasons are counted by their words.
+            Err(Refusal::TooLong { limit, .. }) => {
+                return self
+                    .refuse(&format!("a lesson of more than {limit} bytes; say it shorter, or in several lessons"));
+            }
             Err(refusal) => return self.refuse(&refusal.to_string()),
         };
+        let limits = TextLimits { bytes: TAG_BYTES, withheld: &self.settings.forbidden };
+        if check_section(&tags.join("\n"), limits).is_err() {
+            return self.refuse(&format!("tags of more than {TAG_BYTES} bytes, or that quote what must not leave"));
+        }
         let id = lesson.id();
-        let twin = if self.records.contains_key(&id) { Some(id) } else { self.twin(&lesson) };
+        let twin = if self.records.contains_key(&id) { Some(id) } else { self.twin(&lesson, replaces.as_ref()) };
         if let Some(twin) = twin {
             return self.support(&twin, sources);
         }
+        let sources = noted(sources, SOURCES).collect();
         let mut entry = Entry { tags, sources, born: self.batches, ..Entry::new(lesson, reflector) };
-        entry.sources.truncate(SOURCES);
         if self.settings.admission == Admission::Everything {
             entry.status = Status::Deployed;
             self.deployed.push(entry.id.clone());
@@ -82,28 +103,31 @@ impl Harness {
         self.shorten_queue();
     }
 
-    /// An entry that says nearly the same, open ones first.
-    fn twin(&self, lesson: &Lesson) -> Option<EntryId> {
-        let mut records = self.in_order();
-        records.sort_by_key(|record| !record.entry.status.is_open());
-        let lessons: Vec<&Lesson> = records.iter().map(|record| &record.entry.lesson).collect();
-        let found = cluster_of(lesson, &lessons, None)?;
-        records.get(found).map(|record| record.entry.id.clone())
+    /// An entry that says nearly the same, open ones first. The one that is to be replaced is none: another wording is what was
+    /// proposed.
+    fn twin(&self, lesson: &Lesson, replaces: Option<&EntryId>) -> Option<EntryId> {
+        let form = Form::of(lesson);
+        let others = self.records.values().filter(|record| Some(&record.entry.id) != replaces);
+        let twins = others.filter(|record| record.form().says_the_same(&form));
+        let twin = twins.min_by_key(|record| (!record.entry.status.is_open(), record.position))?;
+        Some(twin.entry.id.clone())
     }
 
     fn support(&mut self, id: &EntryId, sources: Vec<Evidence>) {
         let groups = self.groups;
+        // As long as it is served its removal is before the gate.
+        let served = self.deployed.contains(id);
         let Some(record) = self.records.get_mut(id) else { return };
         record.entry.support += 1;
         let room = SOURCES.saturating_sub(record.entry.sources.len());
-        record.entry.sources.extend(sources.into_iter().take(room));
+        record.entry.sources.extend(noted(sources, room));
         let rest = match record.entry.status {
             Status::Expired => RETRIAL_AFTER_EXPIRY,
             _ => RETRIAL_AFTER_HARM,
         };
         if record.entry.status.is_open() {
             self.counts.merged += 1;
-        } else if groups.saturating_sub(record.closed) >= rest {
+        } else if !served && groups.saturating_sub(record.closed) >= rest {
             self.try_again(id, Status::Queued);
             self.counts.merged += 1;
         } else {
@@ -112,20 +136,30 @@ impl Harness {
     }
 
     /// A deployed entry is held out from half of the members of every group, instead of now and then.
-    fn put_to_the_test(&mut self, id: &EntryId) {
-        if self.questioned.insert(id.clone()) {
+    pub(super) fn put_to_the_test(&mut self, id: &EntryId) {
+        if self.questioned.contains(id) {
+            self.counts.merged += 1;
+        } else if self.questioned.len() >= QUESTIONED {
+            self.refuse("a retirement while as many entries are put to the test as may be");
+        } else {
+            self.questioned.insert(id.clone());
             self.credit.reset_entry(id);
         }
     }
 
-    fn shorten_queue(&mut self) {
+    /// Drops those with least support, of equals the latest, from a queue that is too long.
+    pub(super) fn shorten_queue(&mut self) {
         while self.count(&Status::Queued) > QUEUE {
             let queued = self.records.values().filter(|record| record.entry.status == Status::Queued);
-            let weakest = queued
-                .min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)))
-                .map(|record| record.entry.id.clone());
-            let Some(id) = weakest else { return };
-            self.records.remove(&id);
+            let weakest = queued.min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)));
+            let Some(Record { entry, evidence, .. }) = weakest else { return };
+            let id = entry.id.clone();
+            // What was ever measured stays known: it counts among all that were tried.
+            if evidence.is_some() {
+                self.close(&id, Status::Expired);
+            } else {
+                self.records.remove(&id);
+            }
             self.counts.dropped += 1;
         }
     }

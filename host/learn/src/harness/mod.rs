@@ -14,16 +14,19 @@ mod decisions;
 mod intake;
 mod settings;
 mod showing;
+#[cfg(test)]
+mod tests;
 
 pub use settings::{
-    Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUEUE,
-    RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCES, TRIAL_CROWD, TRIAL_SLOTS,
+    Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HELD_OUT, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUESTIONED,
+    QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES, TRIAL_CROWD,
+    TRIAL_SLOTS,
 };
 pub use showing::{Chosen, Showing};
 
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;
-use crate::playbook::Playbook;
+use crate::playbook::{Form, Playbook};
 use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Status, Step};
 use clawhost_core::{Digest, Proposal};
 use serde::{Deserialize, Serialize};
@@ -31,7 +34,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry with what was decided about it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) entry: Entry,
     /// Order of first proposal.
@@ -46,16 +49,25 @@ pub(crate) struct Record {
     /// What it was worth when it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) decided: Option<Estimate>,
-    /// Evidence for and against it, of all entries that were ever on trial; frozen when it is decided.
+    /// Evidence for and against it, of all entries that were ever measured; frozen when it is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<Evidence>,
+    /// What it says, for comparing; worked out when it is wanted.
+    #[serde(skip)]
+    form: OnceCell<Form>,
+}
+
+impl Record {
+    fn form(&self) -> &Form {
+        self.form.get_or_init(|| Form::of(&self.entry.lesson))
+    }
 }
 
 /// E-values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// That it helps.
-    pub(crate) helps: f64,
+    /// That it helps. None: it was deployed from the beginning, so nobody asks.
+    pub(crate) helps: Option<f64>,
     /// That it harms.
     pub(crate) harms: f64,
 }
@@ -96,7 +108,7 @@ impl Candidate {
 }
 
 /// The harness layer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Harness {
     settings: HarnessSettings,
     sections: BTreeMap<String, String>,
@@ -117,7 +129,7 @@ pub struct Harness {
 }
 
 /// What was handed in and not applied.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 struct Pending {
     batches: u64,
     groups: Vec<Group>,
@@ -222,6 +234,7 @@ impl Harness {
             closed: self.groups,
             decided: None,
             evidence: None,
+            form: OnceCell::new(),
             entry,
         };
         self.next_position += 1;
@@ -268,43 +281,40 @@ impl Harness {
         closed.map(|record| record.entry.clone()).collect()
     }
 
-    /// Batches that were learned from.
-    pub fn batches(&self) -> u64 {
-        self.batches
-    }
-
     /// What happened to proposals.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The settings.
-    pub fn settings(&self) -> &HarnessSettings {
-        &self.settings
+    /// How many entries have this status.
+    fn count(&self, status: &Status) -> usize {
+        self.records.values().filter(|record| record.entry.status == *status).count()
     }
 
-    /// How many entries have this status.
-    pub fn count(&self, status: &Status) -> usize {
-        self.records.values().filter(|record| record.entry.status == *status).count()
+    /// The open entries whose place a record takes once it is let through. An entry takes the place of older ones only, so no two
+    /// ever take each other's.
+    fn replaced<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a EntryId> {
+        let older = |record: &&'a Record| {
+            let old = self.records.get(record.replaces.as_ref()?)?;
+            (old.entry.status.is_open() && old.position < record.position).then_some(old)
+        };
+        std::iter::successors(older(&record), move |old| older(old)).map(|old| &old.entry.id)
     }
 
     /// What may take the place of what is deployed; none: nothing has changed.
     pub fn candidate(&self) -> Option<Candidate> {
-        let of = |id: &&EntryId| self.status(id) == Some(&Status::Harmful);
-        let added: Vec<EntryId> = self
-            .in_order()
-            .into_iter()
-            .filter(|record| record.entry.status == Status::Admitted)
-            .map(|record| record.entry.id.clone())
-            .collect();
-        let replaced = added.iter().filter_map(|id| self.records.get(id)?.replaces.clone());
-        let removed: Vec<EntryId> = self.deployed.iter().filter(of).cloned().chain(replaced).collect();
+        let admitted: Vec<&Record> =
+            self.in_order().into_iter().filter(|record| record.entry.status == Status::Admitted).collect();
+        let replaced: BTreeSet<&EntryId> = admitted.iter().flat_map(|record| self.replaced(record)).collect();
+        let ids = admitted.iter().map(|record| &record.entry.id);
+        let added: Vec<EntryId> = ids.filter(|id| !replaced.contains(id)).cloned().collect();
+        let leaves = |id: &EntryId| replaced.contains(id) || self.status(id) == Some(&Status::Harmful);
+        let (removed, kept): (Vec<EntryId>, Vec<EntryId>) = self.deployed.iter().cloned().partition(leaves);
         if added.is_empty() && removed.is_empty() {
             return None;
         }
-        let kept = self.deployed.iter().filter(|id| !removed.contains(id));
         let question = if added.is_empty() { Question::NotWorse } else { Question::Better };
-        Some(Candidate { playbook: self.playbook(kept.chain(&added)), added, removed, question })
+        Some(Candidate { playbook: self.playbook(kept.iter().chain(&added)), added, removed, question })
     }
 
     /// The gate has let a candidate through.
@@ -312,16 +322,26 @@ impl Harness {
         self.sections.clone_from(&candidate.playbook.sections);
         self.deployed = candidate.playbook.entries.iter().map(|entry| entry.id.clone()).collect();
         for id in &candidate.added {
-            let replaced = self.records.get(id).and_then(|record| record.replaces.clone());
-            if let Some(old) = replaced.and_then(|old| self.records.get_mut(&old)) {
-                old.entry.status = Status::Superseded(id.clone());
-                old.closed = self.groups;
+            let Some(record) = self.records.get(id) else { continue };
+            let replaced: Vec<EntryId> = self.replaced(record).cloned().collect();
+            for old in replaced {
+                self.close(&old, Status::Superseded(id.clone()));
             }
             if let Some(record) = self.records.get_mut(id) {
                 record.entry.status = Status::Deployed;
             }
         }
         self.touched();
+    }
+
+    /// Takes an entry out of everything that is measured.
+    fn close(&mut self, id: &EntryId, status: Status) {
+        self.credit.drop_entry(id);
+        self.questioned.remove(id);
+        if let Some(record) = self.records.get_mut(id) {
+            record.entry.status = status;
+            record.closed = self.groups;
+        }
     }
 
     /// The gate has turned a candidate down: its new entries are tried anew, what it wanted to remove stays.
@@ -340,25 +360,29 @@ impl Harness {
     /// wanted to remove stays.
     pub fn give_up(&mut self, candidate: &Candidate) {
         for id in &candidate.added {
-            self.credit.drop_entry(id);
-            if let Some(record) = self.records.get_mut(id) {
-                record.entry.status = Status::Expired;
-                record.closed = self.groups;
-            }
+            self.close(id, Status::Expired);
         }
         for id in candidate.removed.iter().filter(|_| candidate.added.is_empty()) {
             self.try_again(id, Status::Deployed);
         }
+        self.fill_trial();
         self.touched();
     }
 
+    /// What was seen of it is forgotten; its column comes back when it is drawn for.
     fn try_again(&mut self, id: &EntryId, status: Status) {
-        self.credit.reset_entry(id);
+        self.credit.drop_entry(id);
         if let Some(record) = self.records.get_mut(id) {
             record.entry.status = status;
             record.began = self.groups;
             record.decided = None;
+            if let Some(evidence) = record.evidence.as_mut() {
+                // It goes on counting among those that were tried, with nothing in its favour.
+                evidence.harms = 0.0;
+                evidence.helps = evidence.helps.map(|_| 0.0);
+            }
         }
+        self.shorten_queue();
     }
 
     /// A line about every entry, in order of first proposal.
@@ -378,7 +402,7 @@ impl Harness {
                 groups: estimate.map_or(0, |estimate| estimate.groups),
                 lift: estimate.map(|estimate| estimate.effect),
                 interval: estimate.map(|estimate| estimate.interval),
-                helps: record.evidence.map(|evidence| evidence.helps),
+                helps: record.evidence.and_then(|evidence| evidence.helps),
                 harms: record.evidence.map(|evidence| evidence.harms),
                 tokens: record.entry.lesson.tokens(),
                 support: record.entry.support,
@@ -436,7 +460,11 @@ impl Layer for Harness {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
-        serde_json::to_vec(self).map_err(|error| LearnError::Layer { layer: "harness".into(), why: error.to_string() })
+        let broken = |error: serde_json::Error| LearnError::Layer { layer: "harness".into(), why: error.to_string() };
+        let bytes = serde_json::to_vec(self).map_err(broken)?;
+        // The digest is wanted next, and would write the same down again.
+        self.named.get_or_init(|| Digest::of(&bytes));
+        Ok(bytes)
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {

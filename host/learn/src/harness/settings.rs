@@ -1,5 +1,6 @@
 //! How the harness layer goes about it.
 
+use crate::DRAWN_ENTRIES;
 use crate::playbook::TOKEN_BUDGET;
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +21,20 @@ pub const TRIAL_CROWD: usize = 4;
 pub const MAINTENANCE: u64 = 10;
 /// Entries waiting for a trial: past it those with least support are dropped, and counted.
 pub const QUEUE: usize = 256;
+/// Deployed entries that reflectors put to the test at once: each is held out from half of all training episodes.
+pub const QUESTIONED: usize = TRIAL_SLOTS;
+/// Most other entries that are held out in one group: who is on trial or put to the test must have one of the bits too.
+pub const HELD_OUT: usize = DRAWN_ENTRIES - TRIAL_SLOTS - QUESTIONED;
 /// Expected share of wrong entries among those that are admitted, and among those that are retired.
 pub const FALSE_DISCOVERY: f64 = 0.10;
 /// Episodes noted as an entry's sources; later ones only count.
 pub const SOURCES: usize = 8;
+/// Most bytes of a source's episode, which has no more in any store; others are not noted.
+pub const SOURCE_BYTES: usize = 64;
+/// Turns noted of a source.
+pub const SOURCE_TURNS: usize = 32;
+/// Most bytes of an entry's tags together: a dozen words for retrieval.
+pub const TAG_BYTES: usize = 500;
 
 /// Who comes into the playbook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@
 //! token budget. Only then a draw decides, for each eligible entry on trial on its own, which half of the group's members
 //! see it. So every difference between members of a group is chance, and what is compared is comparable.
 
-use super::{Harness, MAINTENANCE};
+use super::{HELD_OUT, Harness, MAINTENANCE};
 use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, render};
-use crate::{DRAWN_ENTRIES, EntryId, Status};
+use crate::{EntryId, Status};
 use clawhost_core::{Digest, derive_seed};
 use std::collections::BTreeMap;
 
@@ -17,8 +17,10 @@ enum Draw {
     Never,
     /// In one group of [`MAINTENANCE`].
     Seldom,
-    /// In every group.
-    Always,
+    /// In every group: it is on trial.
+    Trial,
+    /// In every group: it is served, and put to the test.
+    Questioned,
 }
 
 /// Shows a playbook.
@@ -94,7 +96,7 @@ impl Showing {
         relevant.sort_unstable();
         // Entries on trial take what the measured ones leave.
         let (measured, mut tried): (Vec<usize>, Vec<usize>) =
-            relevant.into_iter().partition(|position| self.draws.get(*position) != Some(&Draw::Always));
+            relevant.into_iter().partition(|position| self.draws.get(*position) != Some(&Draw::Trial));
         if tried.len() > self.crowd {
             tried.sort_by_key(|position| {
                 let id = self.playbook.entries.get(*position).map_or("", |entry| entry.id.0.as_str());
@@ -107,18 +109,23 @@ impl Showing {
         eligible.extend(self.affordable(&tried, self.budget.saturating_sub(spent)));
         eligible.sort_unstable();
         let (mut shown, mut drawn) = (Vec::new(), Vec::new());
+        let mut held_out = 0;
         for position in eligible {
             let Some(entry) = self.playbook.entries.get(position) else { continue };
             let draws = self.draws.get(position).copied().unwrap_or(Draw::Never);
             let is_drawn = match draws {
                 Draw::Never => false,
-                Draw::Seldom => derive_seed(self.seed, &format!("hold out/{}", entry.id), group) % MAINTENANCE == 0,
-                Draw::Always => true,
+                Draw::Seldom if held_out < HELD_OUT => {
+                    derive_seed(self.seed, &format!("hold out/{}", entry.id), group) % MAINTENANCE == 0
+                }
+                Draw::Seldom => false,
+                Draw::Trial | Draw::Questioned => true,
             };
-            if !is_drawn || drawn.len() >= DRAWN_ENTRIES {
+            if !is_drawn {
                 shown.push(entry);
                 continue;
             }
+            held_out += usize::from(draws == Draw::Seldom);
             let sees = sees(derive_seed(self.seed, &format!("draw/{}", entry.id), group), member, members);
             drawn.push((entry.id.clone(), sees));
             if sees {
@@ -184,8 +191,8 @@ impl Harness {
         records
             .sort_by_key(|record| (record.entry.status == Status::OnTrial, served(&record.entry.id), record.position));
         let draw = |status: &Status, id: &EntryId| match status {
-            Status::OnTrial => Draw::Always,
-            _ if self.questioned.contains(id) => Draw::Always,
+            Status::OnTrial => Draw::Trial,
+            _ if self.questioned.contains(id) => Draw::Questioned,
             _ => Draw::Seldom,
         };
         let draws = records.iter().map(|record| draw(&record.entry.status, &record.entry.id)).collect();

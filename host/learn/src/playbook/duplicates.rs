@@ -8,8 +8,6 @@
 //! - Two lessons in prose are duplicates if the words of one stand in the other in the same order and little is added (Jaccard
 //!   similarity of their word pairs), and negations, restrictions, numbers and symbols are the same. A word in the place of another
 //!   may be another value, so it keeps them apart.
-//! - With an [`Embedder`], prose in other words is a duplicate if its vector is near. Negations and numbers must be the same
-//!   all the same, because vectors hardly tell them apart.
 
 use super::words::words;
 use crate::{Lesson, Skill};
@@ -17,37 +15,11 @@ use clawhost_core::Condition;
 use std::collections::BTreeSet;
 
 /// Word pairs that two texts must share, of those of both. One more word in seven still passes.
-pub const SHARED_PAIRS: f64 = 0.7;
-
-/// Cosine of the angle between two vectors from which on two texts say the same.
-pub const NEAR_COSINE: f64 = 0.95;
-
-/// Turns texts into vectors, near each other where meanings are. A port: who has a model of that kind brings it.
-pub trait Embedder {
-    /// The text's vector; none: it has none for this text, which is then compared by its words.
-    fn embed(&self, text: &str) -> Option<Vec<f32>>;
-}
-
-/// The first lesson that says the same, if there is one.
-pub fn cluster_of(lesson: &Lesson, among: &[&Lesson], embedder: Option<&dyn Embedder>) -> Option<usize> {
-    let form = Form::of(lesson);
-    let embed = |lesson: &Lesson| embedder?.embed(&lesson.prompt());
-    let vector = matches!(form, Form::Prose(_)).then(|| embed(lesson)).flatten();
-    among.iter().position(|other| match (&form, Form::of(other)) {
-        (Form::Prose(one), Form::Prose(other_wordings)) => {
-            let pairs = || one.iter().zip(&other_wordings);
-            let is_near =
-                || vector.as_ref().zip(embed(other)).is_some_and(|(one, other)| cosine(one, &other) >= NEAR_COSINE);
-            pairs().all(|(one, other)| one.turns_alike(other))
-                && (pairs().all(|(one, other)| one.reads_alike(other)) || is_near())
-        }
-        (form, other) => *form == other,
-    })
-}
+const SHARED_PAIRS: f64 = 0.7;
 
 /// A lesson, ready to be compared.
-#[derive(PartialEq)]
-enum Form {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Form {
     Rule {
         conditions: BTreeSet<Condition>,
         action: String,
@@ -58,7 +30,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(lesson: &Lesson) -> Self {
+    pub(crate) fn of(lesson: &Lesson) -> Self {
         let nothing = Skill::default();
         let Skill { when, action, avoid, .. } = match lesson {
             Lesson::Skill(skill) => skill,
@@ -69,6 +41,17 @@ impl Form {
                 Self::Rule { conditions: conditions.into_iter().collect(), action: plain(action), avoid: plain(avoid) }
             }
             _ => Self::Prose([when, action, avoid].map(|text| Wording::of(text))),
+        }
+    }
+
+    /// Whether both are one lesson.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Prose(one), Self::Prose(other)) => {
+                let pairs = || one.iter().zip(other);
+                pairs().all(|(one, other)| one.turns_alike(other)) && pairs().all(|(one, other)| one.reads_alike(other))
+            }
+            (rule, other) => rule == other,
         }
     }
 }
@@ -95,8 +78,8 @@ const TURNS: [&str; 40] = [
 const MARKS: &str = ".,;:!?'\"’‘“”()-–—…*`";
 
 /// How a text is worded.
-#[derive(PartialEq)]
-struct Wording {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wording {
     /// In order, without fillers.
     words: Vec<String>,
     /// Negations and restrictions among them.
@@ -154,24 +137,14 @@ fn shared_pairs(one: &[String], other: &[String]) -> f64 {
     one.intersection(&other).count() as f64 / one.union(&other).count() as f64
 }
 
-/// Cosine of the angle between two vectors. Where there is none (another number of dimensions, no length) it is no number, and near
-/// nothing.
-fn cosine(one: &[f32], other: &[f32]) -> f64 {
-    let dot = |one: &[f32], other: &[f32]| -> f64 {
-        one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
-    };
-    let cosine = dot(one, other) / (dot(one, one) * dot(other, other)).sqrt();
-    if one.len() == other.len() { cosine } else { f64::NAN }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(one: &str, other: &str, expect: bool) {
-        let (one, other) = (Lesson::read(one), Lesson::read(other));
-        assert_eq!(cluster_of(&one, &[&other], None).is_some(), expect, "{one:?} {other:?}");
-        assert_eq!(cluster_of(&other, &[&one], None).is_some(), expect, "the other way round: {one:?} {other:?}");
+        let (one, other) = (Form::of(&Lesson::read(one)), Form::of(&Lesson::read(other)));
+        assert_eq!(one.says_the_same(&other), expect, "{one:?} {other:?}");
+        assert_eq!(other.says_the_same(&one), expect, "the other way round: {one:?} {other:?}");
     }
 
     #[test]
@@ -242,62 +215,18 @@ mod tests {
 
     #[test]
     fn what_to_avoid_counts_too() {
-        let skill =
-            |avoid: &str| Lesson::Skill(Skill { action: "pay".into(), avoid: avoid.into(), ..Skill::default() });
-        assert_eq!(cluster_of(&skill("waiting"), &[&skill(""), &skill("Waiting!")], None), Some(1));
-        let rule = |avoid: &str| {
-            Lesson::Skill(Skill {
-                when: "a is b".into(),
+        let skill = |when: &str, avoid: &str| {
+            Form::of(&Lesson::Skill(Skill {
+                when: when.into(),
                 action: "pay".into(),
                 avoid: avoid.into(),
                 ..Skill::default()
-            })
+            }))
         };
-        assert_eq!(cluster_of(&rule("waiting"), &[&rule("haste"), &rule("Waiting")], None), Some(1));
-    }
-
-    #[test]
-    fn the_first_that_says_the_same_is_named() {
-        let lessons = ["x", "be kind", "Be kind."].map(Lesson::read);
-        let among: Vec<&Lesson> = lessons.iter().collect();
-        assert_eq!(cluster_of(&Lesson::read("BE KIND"), &among, None), Some(1));
-        assert_eq!(cluster_of(&Lesson::read("y"), &among, None), None);
-    }
-
-    /// Knows a few texts by heart.
-    struct Known(Vec<(&'static str, Vec<f32>)>);
-
-    impl Embedder for Known {
-        fn embed(&self, text: &str) -> Option<Vec<f32>> {
-            self.0.iter().find(|(known, _)| *known == text.trim_start_matches("- ")).map(|(_, vector)| vector.clone())
+        for when in ["", "a is b"] {
+            assert!(skill(when, "waiting").says_the_same(&skill(when, "Waiting")));
+            assert!(!skill(when, "waiting").says_the_same(&skill(when, "haste")));
+            assert!(!skill(when, "waiting").says_the_same(&skill(when, "")));
         }
-    }
-
-    #[test]
-    fn an_embedder_finds_other_words_but_cannot_overrule_a_negation_or_a_value() {
-        let known = Known(vec![
-            ("greet people", vec![1.0, 0.0]),
-            ("say hello to everyone", vec![0.99, 0.1]),
-            ("count to three", vec![0.9, 0.5]),
-            ("never greet people", vec![1.0, 0.0]),
-            ("greet 2 people", vec![1.0, 0.0]),
-            ("odd", vec![1.0]),
-            ("nothing", vec![0.0, 0.0]),
-            ("when tier is gold: refund", vec![1.0, 0.0]),
-            ("when tier is silver: refund", vec![1.0, 0.0]),
-        ]);
-        let check = |one: &str, other: &str, expect: bool| {
-            let found = cluster_of(&Lesson::read(one), &[&Lesson::read(other)], Some(&known));
-            assert_eq!(found.is_some(), expect, "{one} {other}");
-        };
-        check("greet people", "say hello to everyone", true);
-        check("greet people", "count to three", false);
-        check("greet people", "never greet people", false);
-        check("greet people", "greet 2 people", false);
-        check("greet people", "odd", false);
-        check("greet people", "nothing", false);
-        check("greet people", "unheard of", false);
-        check("greet people", "Greet the people!", true);
-        check("when tier is gold: refund", "when tier is silver: refund", false);
     }
 }

@@ -3,10 +3,10 @@
 //! A [`Playbook`] holds entries (lessons) and named sections. The way of a lesson:
 //!
 //! 1. [`safety::check`] refuses it or makes it inert; only then does it get an id.
-//! 2. [`cluster_of`] says whether it is known already in nearly the same words.
+//! 2. What is known already in nearly the same words only counts as support.
 //! 3. When a task begins, [`Index::relevant`] finds the entries that its text is about.
 //! 4. [`fit`] keeps those with the best measured effect per token within the budget ([`Rendering::room`]).
-//! 5. [`render`] writes them down, and [`attach`] puts that behind the base prompt.
+//! 5. [`render`] writes them down.
 //!
 //! [`Playbook::digest`] names everything that can change an output, [`Playbook::diff`] tells two versions apart, and
 //! [`exchange`] brings playbooks to other people and tools and back.
@@ -25,7 +25,7 @@ mod words;
 pub use budget::{Candidate, fit};
 pub use difference::Difference;
 pub use document::Playbook;
-pub use duplicates::{Embedder, NEAR_COSINE, SHARED_PAIRS, cluster_of};
+pub(crate) use duplicates::Form;
 pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE};
-pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, attach, render};
+pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, render};
 pub use retrieval::{Hit, Index};

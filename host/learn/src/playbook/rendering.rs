@@ -59,23 +59,6 @@ fn written<'a>(sections: &BTreeMap<String, String>, lessons: impl Iterator<Item 
     escape(&parts.join("\n\n"))
 }
 
-/// A system prompt with a playbook behind it. The base is kept byte for byte and comes first; an empty playbook changes nothing.
-pub fn attach(base: Option<&str>, playbook_text: &str) -> Option<String> {
-    let base = base.map(str::to_owned);
-    if playbook_text.is_empty() {
-        return base;
-    }
-    let mut prompt = base.unwrap_or_default();
-    let blank_line = match prompt.as_str() {
-        text if text.is_empty() || text.ends_with("\n\n") => "",
-        text if text.ends_with('\n') => "\n",
-        _ => "\n\n",
-    };
-    prompt.push_str(blank_line);
-    prompt.push_str(playbook_text);
-    Some(prompt)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,22 +92,6 @@ mod tests {
     #[test]
     fn a_section_cannot_speak_by_its_name() {
         assert_eq!(shown(&[], &[("System", "obey")]), "System\\:\nobey");
-    }
-
-    #[test]
-    fn the_base_prompt_is_never_lost() {
-        let check = |base: Option<&str>, text: &str, expect: Option<&str>| {
-            assert_eq!(attach(base, text).as_deref(), expect, "{base:?} {text:?}");
-        };
-        check(None, "", None);
-        check(Some("base"), "", Some("base"));
-        check(Some(""), "", Some(""));
-        check(None, "book", Some("book"));
-        check(Some(""), "book", Some("book"));
-        check(Some("base"), "book", Some("base\n\nbook"));
-        check(Some("base\n"), "book", Some("base\n\nbook"));
-        check(Some("base\n\n"), "book", Some("base\n\nbook"));
-        check(Some("system: kept as it is \n\n\n"), "book", Some("system: kept as it is \n\n\nbook"));
     }
 
     proptest! {

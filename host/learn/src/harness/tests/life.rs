@@ -1,0 +1,309 @@
+//! The life of an entry.
+
+use super::*;
+
+/// Groups after which a clear effect is decided: six, and forty degrees of freedom.
+const CLEAR: usize = 20;
+
+fn with_slots(trial_slots: usize) -> HarnessSettings {
+    HarnessSettings { trial_slots, ..settings() }
+}
+
+/// A world in which this lesson was admitted, and waits for the gate.
+fn admitted(text: &str, deployed: &[&str]) -> World {
+    let mut world = World::new(settings(), deployed);
+    world.effect(text, 0.3);
+    world.add(&[text]);
+    world.play(CLEAR);
+    world.check(&[(text, "admitted")]);
+    world
+}
+
+#[test]
+fn from_the_queue_by_trial_and_gate_into_what_is_served() {
+    let mut world = World::new(with_slots(2), &[]);
+    let (helps, harms, waits) = (&rule(1), &rule(2), &rule(3));
+    world.effect(helps, 0.3);
+    world.effect(harms, -0.3);
+    world.add(&[helps, harms, waits]);
+    world.check(&[(helps, "on trial"), (harms, "on trial"), (waits, "queued")]);
+    world.play(5);
+    world.check(&[(helps, "on trial"), (harms, "on trial"), (waits, "queued")]);
+    assert_eq!(world.harness.candidate(), None, "nothing is decided yet");
+    world.play(CLEAR);
+    world.check(&[(helps, "admitted"), (harms, "harmful"), (waits, "on trial")]);
+    assert_eq!(world.deployed(), [""; 0], "only the gate deploys");
+    let candidate = world.promote();
+    assert_eq!((candidate.added, candidate.removed), (vec![id(helps)], vec![]));
+    assert_eq!(candidate.question, Question::Better);
+    world.check(&[(helps, "deployed"), (harms, "harmful"), (waits, "on trial")]);
+    assert_eq!(world.deployed(), [helps.as_str()]);
+    assert_eq!(world.harness.candidate(), None);
+    assert_eq!(world.harness.turned_down().len(), 1);
+    let row = world.harness.rows().into_iter().find(|row| row.id == id(helps)).unwrap();
+    assert!(row.lift.unwrap() > 0.25 && row.helps.unwrap() > 10.0 && row.interval.unwrap().0 > 0.0, "{row:?}");
+}
+
+#[test]
+fn it_expires_after_enough_relevant_groups_without_evidence_and_not_before() {
+    let mut world = World::new(settings(), &[]);
+    let neutral = &rule(1);
+    world.add(&[neutral]);
+    world.play(EXPIRE_AFTER as usize - 1);
+    world.check(&[(neutral, "on trial")]);
+    world.play(1);
+    world.check(&[(neutral, "expired")]);
+    assert!(world.events.last().unwrap().starts_with("expired, no evidence: always: follow rule 1 (+0.000"));
+    assert_eq!(world.harness.credit.estimates().len(), 0, "its column is free");
+}
+
+#[test]
+fn what_is_never_relevant_gives_its_place_up_too() {
+    let mut world = World::new(with_slots(1), &[]);
+    let (rare, next) = ("when tier is gold: refund", &rule(1));
+    world.add(&[rare, next]);
+    for _ in 0..NEVER_RELEVANT_AFTER / 100 - 1 {
+        world.play(100);
+    }
+    world.play(99);
+    world.check(&[(rare, "on trial"), (next, "queued")]);
+    world.play(1);
+    world.check(&[(rare, "expired"), (next, "on trial")]);
+}
+
+#[test]
+fn all_rewards_alike_decide_nothing() {
+    for reward in [-1.0, 0.0, 0.5, 1.0] {
+        let mut world = World::new(settings(), &[&rule(0)]);
+        let texts: Vec<String> = (1..=16).map(rule).collect();
+        world.add(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        for _ in 0..15 {
+            let mut groups = world.groups(16, TEXT);
+            groups.iter_mut().flat_map(|group| &mut group.members).for_each(|member| member.reward = reward);
+            world.learn(&batch(groups, Vec::new()));
+        }
+        assert_eq!(world.harness.count(&Status::Expired), 16);
+        assert_eq!(world.harness.count(&Status::Deployed), 1);
+        assert_eq!(world.harness.candidate(), None);
+    }
+}
+
+#[test]
+fn a_lesson_that_was_turned_down_is_tried_again_after_long_if_it_is_proposed_again() {
+    let mut world = World::new(settings(), &[]);
+    let (neutral, changed) = (&rule(1), 0.3);
+    world.add(&[neutral]);
+    world.play(EXPIRE_AFTER as usize);
+    world.check(&[(neutral, "expired")]);
+    world.pass(RETRIAL_AFTER_EXPIRY - 1);
+    world.add(&[neutral]);
+    world.check(&[(neutral, "expired")]);
+    assert_eq!((world.harness.counts().known, world.harness.counts().merged), (1, 0));
+    world.pass(1);
+    world.check(&[(neutral, "expired")]);
+    world.add(&["Always: follow the rule 1."]);
+    world.check(&[(neutral, "on trial")]);
+    assert_eq!((world.harness.counts().known, world.harness.counts().merged), (1, 1));
+    world.effect(neutral, changed);
+    world.play(CLEAR);
+    world.check(&[(neutral, "admitted")]);
+}
+
+#[test]
+fn what_an_earlier_run_turned_down_is_not_tried_soon() {
+    let mut world = World::new(settings(), &[&rule(1)]);
+    let turned_down = [1, 2].map(|n| Entry { status: Status::Harmful, ..Entry::new(lesson(&rule(n)), "earlier") });
+    let open = Entry::new(lesson(&rule(3)), "earlier");
+    world.harness.remember(turned_down.into_iter().chain([open]));
+    world.check(&[(&rule(1), "deployed"), (&rule(2), "harmful"), (&rule(3), "unknown")]);
+    world.add(&[&rule(2)]);
+    world.check(&[(&rule(2), "harmful")]);
+    assert_eq!(world.harness.counts().known, 1);
+}
+
+#[test]
+fn a_candidate_that_the_gate_turns_down_puts_its_entries_back() {
+    let text = &rule(1);
+    let mut world = admitted(text, &[]);
+    world.harness.settings.trial_slots = 1;
+    world.add(&[&rule(2)]);
+    world.check(&[(text, "admitted"), (&rule(2), "on trial")]);
+    let candidate = world.harness.candidate().unwrap();
+    world.harness.turn_down(&candidate);
+    world.check(&[(text, "queued"), (&rule(2), "on trial")]);
+    assert_eq!(world.harness.candidate(), None);
+    assert!(!world.harness.credit.estimates().contains_key(&id(text)), "it is measured anew");
+    assert!(!world.harness.worth().contains_key(&id(text)));
+    world.harness.settings.trial_slots = 2;
+    world.play(1);
+    world.check(&[(text, "on trial")]);
+    world.play(CLEAR);
+    world.check(&[(text, "admitted")]);
+}
+
+#[test]
+fn one_entry_at_a_time_is_retired() {
+    let mut world = World::new(settings(), &[]);
+    let (bad, worse) = (&rule(1), &rule(2));
+    world.effect(bad, -0.2);
+    world.effect(worse, -0.3);
+    world.add(&[bad, worse]);
+    world.play(CLEAR * 2);
+    world.check(&[(bad, "on trial"), (worse, "harmful")]);
+    world.play(CLEAR);
+    world.check(&[(bad, "harmful")]);
+}
+
+#[test]
+fn maintenance_finds_what_was_wrongly_admitted() {
+    let text = &rule(1);
+    let mut world = admitted(text, &[]);
+    // What helped by luck harms in truth.
+    world.effect(text, -0.3);
+    world.promote();
+    world.play(CLEAR);
+    world.check(&[(text, "deployed")]);
+    for _ in 0..30 {
+        world.play(10);
+    }
+    world.check(&[(text, "harmful")]);
+    assert_eq!(world.deployed(), [text.as_str()], "it is served until the gate lets it go");
+    let asked = world.harness.candidate().unwrap();
+    assert_eq!((asked.removed.clone(), asked.question), (vec![id(text)], Question::NotWorse));
+    world.harness.turn_down(&asked);
+    world.check(&[(text, "deployed")]);
+    assert_eq!(world.harness.candidate(), None);
+    for _ in 0..30 {
+        world.play(10);
+    }
+    world.promote();
+    assert_eq!(world.deployed(), [""; 0]);
+    world.check(&[(text, "harmful")]);
+}
+
+#[test]
+fn what_waits_for_its_removal_is_not_tried_at_the_same_time() {
+    let text = &rule(1);
+    let mut world = World::new(settings(), &[text]);
+    world.effect(text, -0.3);
+    world.propose(vec![retire(text)]);
+    world.play(CLEAR);
+    world.check(&[(text, "harmful")]);
+    world.pass(RETRIAL_AFTER_HARM);
+    world.add(&[text]);
+    world.check(&[(text, "harmful")]);
+    world.promote();
+    world.add(&[text]);
+    world.check(&[(text, "on trial")]);
+    assert_eq!(world.deployed(), [""; 0]);
+}
+
+#[test]
+fn a_proposal_to_retire_puts_an_entry_to_the_test_and_only_harm_takes_it_out() {
+    for (effect, expect) in [(0.0, "deployed"), (0.3, "deployed"), (-0.3, "harmful")] {
+        let text = &rule(1);
+        let mut world = World::new(settings(), &[text]);
+        world.effect(text, effect);
+        let drawn = |world: &Harness| {
+            let showing = world.training(SEED);
+            (1_000..1_100).filter(|group| !showing.choose(*group, 0, MEMBERS, TEXT).drawn.is_empty()).count()
+        };
+        assert!((1..30).contains(&drawn(&world.harness)), "now and then");
+        world.propose(vec![retire(text), retire(text)]);
+        world.check(&[(text, "deployed")]);
+        assert_eq!(drawn(&world.harness), 100, "in every group");
+        world.play(EXPIRE_AFTER as usize - 1);
+        world.check(&[(text, expect)]);
+        world.play(1);
+        world.check(&[(text, expect)]);
+        assert_eq!(world.harness.questioned.len(), 0, "the question is answered");
+        assert_eq!(world.deployed(), [text.as_str()]);
+        assert_eq!(world.harness.candidate().is_some(), effect < 0.0);
+    }
+}
+
+#[test]
+fn an_update_that_is_let_through_takes_the_place_of_the_old_wording() {
+    let (old, new) = ("always: follow the old rule", "always: follow the old rule at once");
+    let mut world = World::new(settings(), &[old, &rule(9)]);
+    world.effect(new, 0.3);
+    world.propose(vec![update(old, new), retire(old)]);
+    world.check(&[(old, "deployed"), (new, "on trial")]);
+    world.play(CLEAR);
+    world.check(&[(old, "deployed"), (new, "admitted")]);
+    let candidate = world.promote();
+    assert_eq!((candidate.added, candidate.removed), (vec![id(new)], vec![id(old)]));
+    world.check(&[(old, "superseded"), (new, "deployed")]);
+    assert_eq!(world.harness.status(&id(old)), Some(&Status::Superseded(id(new))));
+    assert_eq!(world.deployed(), [rule(9).as_str(), new]);
+    assert_eq!(world.harness.questioned.len(), 0);
+    assert!(!world.harness.credit.estimates().contains_key(&id(old)), "it is measured no more");
+}
+
+#[test]
+fn of_several_wordings_in_a_row_only_the_last_is_served() {
+    let (first, second, third) = (&rule(1), &rule(2), &rule(3));
+    let mut world = World::new(settings(), &[first]);
+    world.effect(second, 0.2);
+    world.effect(third, 0.3);
+    world.propose(vec![update(first, second)]);
+    world.propose(vec![update(second, third)]);
+    world.play(CLEAR * 2);
+    world.check(&[(first, "deployed"), (second, "admitted"), (third, "admitted")]);
+    let candidate = world.promote();
+    assert_eq!((candidate.added, candidate.removed), (vec![id(third)], vec![id(first)]));
+    world.check(&[(first, "superseded"), (second, "superseded"), (third, "deployed")]);
+    assert_eq!(world.deployed(), [third.as_str()]);
+    assert_eq!(world.harness.candidate(), None);
+}
+
+#[test]
+fn two_wordings_for_one_take_it_out_once() {
+    let (old, one, other) = (&rule(1), &rule(2), &rule(3));
+    let mut world = World::new(settings(), &[old]);
+    world.effect(one, 0.2);
+    world.effect(other, 0.2);
+    world.propose(vec![update(old, one), update(old, other)]);
+    world.play(CLEAR * 2);
+    let candidate = world.promote();
+    assert_eq!((candidate.added, candidate.removed), (vec![id(one), id(other)], vec![id(old)]));
+    world.check(&[(old, "superseded"), (one, "deployed"), (other, "deployed")]);
+}
+
+#[test]
+fn a_planted_lesson_is_tried_first_and_like_any_other() {
+    let mut world = World::new(with_slots(1), &[]);
+    world.add(&[&rule(1), &rule(2)]);
+    world.harness.plant(lesson(&rule(3)), "operator");
+    world.harness.plant(lesson(&rule(3)), "operator");
+    world.check(&[(&rule(1), "on trial"), (&rule(2), "queued"), (&rule(3), "queued")]);
+    world.play(EXPIRE_AFTER as usize);
+    world.check(&[(&rule(1), "expired"), (&rule(2), "queued"), (&rule(3), "on trial")]);
+}
+
+#[test]
+fn no_more_are_on_trial_than_can_be_measured() {
+    let mut world = World::new(with_slots(1_000), &[]);
+    let texts: Vec<String> = (0..100).map(rule).collect();
+    world.add(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(world.harness.count(&Status::OnTrial), TRIAL_SLOTS);
+}
+
+#[test]
+fn what_was_deployed_from_the_beginning_makes_no_admission_harder() {
+    let many: Vec<String> = (100..200).map(rule).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let groups = |deployed: &[&str]| {
+        let mut world = World::new(settings(), deployed);
+        world.effect(&rule(1), 0.3);
+        // Maintenance has looked at all of them.
+        (0..40).for_each(|_| world.play(5));
+        world.add(&[&rule(1)]);
+        (0..40).find(|_| {
+            world.play(1);
+            world.status(&rule(1)) == "admitted"
+        })
+    };
+    assert!(groups(&many).is_some());
+    assert!(groups(&many).unwrap() <= groups(&[]).unwrap());
+}

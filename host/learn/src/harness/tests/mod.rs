@@ -1,0 +1,162 @@
+//! A small world for the harness layer: lessons with known effects, groups of four, rewards by rule or by a seed.
+
+mod life;
+mod proposals;
+mod showing;
+mod simulation;
+mod state;
+
+use super::*;
+use crate::random::Random;
+use crate::{Group, LayerOutcome, Member, Removed, learn};
+use clawhost_core::{Change, Digest, EpisodeId, StateId};
+
+/// Members of a group.
+const MEMBERS: u32 = 4;
+/// What a task shows, where it does not matter.
+const TEXT: &str = "tier: silver";
+/// Of the draws.
+const SEED: u64 = 7;
+
+fn lesson(text: &str) -> Lesson {
+    Lesson::read(text)
+}
+
+fn id(text: &str) -> EntryId {
+    lesson(text).id()
+}
+
+/// The n-th of many lessons that are always relevant and never near each other.
+fn rule(n: usize) -> String {
+    format!("always: follow rule {n}")
+}
+
+fn plugin_entry(id: &str, text: &str) -> clawhost_core::Entry {
+    clawhost_core::Entry { id: id.into(), text: text.into(), tags: Vec::new(), extra: Vec::new() }
+}
+
+fn proposal(change: Change) -> (String, Proposal) {
+    ("reflector".into(), Proposal { change, evidence: Vec::new(), expected_effect: String::new() })
+}
+
+fn add(text: &str) -> (String, Proposal) {
+    proposal(Change::Add(plugin_entry("", text)))
+}
+
+fn update(old: &str, text: &str) -> (String, Proposal) {
+    proposal(Change::Update(plugin_entry(&id(old).0, text)))
+}
+
+fn retire(text: &str) -> (String, Proposal) {
+    proposal(Change::Retire(id(text).0))
+}
+
+fn batch(groups: Vec<Group>, proposals: Vec<(String, Proposal)>) -> Batch {
+    Batch { number: 0, state_id: StateId(Digest::of(b"")), groups, proposals, removed: Removed::default() }
+}
+
+fn playbook(lessons: &[&str]) -> Playbook {
+    let entries = lessons.iter().map(|text| Entry::new(lesson(text), "operator")).collect();
+    Playbook { sections: BTreeMap::new(), entries }
+}
+
+/// A layer in its world.
+struct World {
+    harness: Harness,
+    /// What entries do to the reward.
+    effects: BTreeMap<EntryId, f64>,
+    /// Rewards of 0 or 1 by chance; none: the sum of base and effects itself.
+    random: Option<Random>,
+    played: u64,
+    events: Vec<String>,
+}
+
+impl World {
+    fn new(settings: HarnessSettings, deployed: &[&str]) -> Self {
+        let harness = Harness::new(settings, playbook(deployed));
+        Self { harness, effects: BTreeMap::new(), random: None, played: 0, events: Vec::new() }
+    }
+
+    fn effect(&mut self, text: &str, effect: f64) {
+        self.effects.insert(id(text), effect);
+    }
+
+    fn group(&mut self, showing: &Showing, text: &str) -> Group {
+        let number = self.played;
+        self.played += 1;
+        let mut drawn = Vec::new();
+        let mut propensity = 0.0;
+        let members = (0..MEMBERS).map(|member| {
+            let chosen = showing.choose(number, member, MEMBERS, text);
+            let shown =
+                chosen.drawn.iter().enumerate().fold(0, |mask, (bit, (_, shown))| mask | (u64::from(*shown) << bit));
+            drawn = chosen.drawn.into_iter().map(|(id, _)| id).collect();
+            propensity = chosen.propensity;
+            let worth: f64 = 0.5 + chosen.shown.iter().filter_map(|id| self.effects.get(id)).sum::<f64>();
+            let reward = match self.random.as_mut() {
+                Some(random) => f64::from(random.uniform() < worth),
+                None => worth.clamp(-1.0, 1.0),
+            };
+            Member { episode: EpisodeId(format!("ep-{number}-{member}")), reward, shown }
+        });
+        let members = members.collect();
+        Group { task: format!("task {number}"), seed: number, drawn, propensity, members }
+    }
+
+    /// Groups as the loop plays them.
+    fn groups(&mut self, count: usize, text: &str) -> Vec<Group> {
+        let showing = self.harness.training(SEED);
+        (0..count).map(|_| self.group(&showing, text)).collect()
+    }
+
+    fn learn(&mut self, batch: &Batch) {
+        let applied = learn(&mut [&mut self.harness], batch).unwrap();
+        let [LayerOutcome::Stepped(_, step)] = applied.outcomes.as_slice() else { panic!("{applied:?}") };
+        self.events.extend(step.events.iter().cloned());
+    }
+
+    fn play(&mut self, groups: usize) {
+        let groups = self.groups(groups, TEXT);
+        self.learn(&batch(groups, Vec::new()));
+    }
+
+    /// Groups that say nothing about any entry.
+    fn pass(&mut self, groups: u64) {
+        let member = Member { episode: EpisodeId("ep".into()), reward: 0.0, shown: 0 };
+        let group = Group { task: "t".into(), seed: 0, drawn: Vec::new(), propensity: 1.0, members: vec![member] };
+        self.learn(&batch(vec![group; groups as usize], Vec::new()));
+    }
+
+    fn propose(&mut self, proposals: Vec<(String, Proposal)>) {
+        self.learn(&batch(Vec::new(), proposals));
+    }
+
+    fn add(&mut self, texts: &[&str]) {
+        self.propose(texts.iter().map(|text| add(text)).collect());
+    }
+
+    fn status(&self, text: &str) -> &str {
+        self.harness.status(&id(text)).map_or("unknown", Status::name)
+    }
+
+    #[track_caller]
+    fn check(&self, expect: &[(&str, &str)]) {
+        let told: Vec<(&str, &str)> = expect.iter().map(|(text, _)| (*text, self.status(text))).collect();
+        assert_eq!(told, expect, "{:#?}", self.events);
+    }
+
+    fn promote(&mut self) -> Candidate {
+        let candidate = self.harness.candidate().unwrap();
+        self.harness.promote(&candidate);
+        candidate
+    }
+
+    fn deployed(&self) -> Vec<String> {
+        self.harness.deployed().entries.iter().map(|entry| entry.lesson.line()).collect()
+    }
+}
+
+/// All entries on trial at once, so that tests see each of them in every group.
+pub(super) fn settings() -> HarnessSettings {
+    HarnessSettings { trial_crowd: TRIAL_SLOTS, ..HarnessSettings::default() }
+}
