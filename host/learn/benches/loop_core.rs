@@ -87,7 +87,7 @@ fn measure<T>(
 
 fn main() -> Result<(), LearnError> {
     let harness = warm()?;
-    println!("snapshot: {} KiB", harness.snapshot()?.len() / 1024);
+    println!("snapshot: {} KiB", harness.clone().snapshot()?.len() / 1024);
     for episodes in [64, 1_024] {
         let batch = batch(groups(&harness, WARM_GROUPS, episodes as u64 / u64::from(MEMBERS)), Vec::new());
         let drawn: usize = batch.groups.iter().map(|group| group.drawn.len()).sum();

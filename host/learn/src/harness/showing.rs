@@ -116,7 +116,7 @@ impl Showing {
             let is_drawn = match draws {
                 Draw::Never => false,
                 Draw::Seldom if held_out < HELD_OUT => {
-                    derive_seed(self.seed, &format!("hold out/{}", entry.id), group) % MAINTENANCE == 0
+                    derive_seed(self.seed, &format!("hold out/{}", entry.id), group).is_multiple_of(MAINTENANCE)
                 }
                 Draw::Seldom => false,
                 Draw::Trial | Draw::Questioned => true,
@@ -167,7 +167,7 @@ fn sees(seed: u64, member: u32, members: u32) -> bool {
     let mut state = seed;
     for position in (1..order.len()).rev() {
         state = mixed(state);
-        let other = (u128::from(state) * (position as u128 + 1) >> 64) as usize;
+        let other = ((u128::from(state) * (position as u128 + 1)) >> 64) as usize;
         order.swap(position, other);
     }
     order.iter().take(members as usize / 2).any(|one| *one == member)
