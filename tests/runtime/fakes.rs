@@ -47,7 +47,7 @@ pub(crate) struct Counting {
     pub(crate) begun: AtomicU64,
 }
 
-fn about(name: &str) -> About {
+pub(crate) fn about(name: &str) -> About {
     About {
         name: name.into(),
         version: "1".into(),
@@ -58,7 +58,7 @@ fn about(name: &str) -> About {
     }
 }
 
-fn identity(name: &str) -> PluginIdentity {
+pub(crate) fn identity(name: &str) -> PluginIdentity {
     PluginIdentity { name: name.into(), version: "1".into(), digest: Digest::of(name.as_bytes()) }
 }
 

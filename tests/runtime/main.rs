@@ -10,6 +10,7 @@
 
 mod branch;
 mod fakes;
+mod learn;
 mod rewards;
 mod tools;
 

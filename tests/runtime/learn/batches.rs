@@ -1,0 +1,1 @@
+//! Batches and reflections: none is lost.
