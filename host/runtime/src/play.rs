@@ -139,7 +139,10 @@ impl Stage<'_> {
         ending: Ending,
     ) -> Played {
         let (records, opening, policy, recording) = match scene {
-            None => (EpisodeRecords::default(), None, self.policy.record(assignment.policy_seed), Recording::default()),
+            None => {
+                let policy = self.policy.record(assignment.policy_seed, assignment.seat);
+                (EpisodeRecords::default(), None, policy, Recording::default())
+            }
             Some(Scene { mut live, opening, conversation, recording }) => {
                 (live.take_records(), Some(opening), conversation.record, recording)
             }

@@ -3,8 +3,8 @@
 use crate::guidance::{Fixed, Guidance, Seat};
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin, PolicyRecord,
-    Role, Sampling, StateConfig, StateId, TOOL_CALLS, Turn, Usage,
+    Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin,
+    PlaybookRecord, PolicyRecord, Role, Sampling, StateConfig, StateId, TOOL_CALLS, Turn, Usage,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,14 +59,21 @@ impl ChatPolicy {
         })
     }
 
-    /// Who acted, where nothing was said.
-    pub(crate) fn record(&self, seed: u64) -> PolicyRecord {
+    /// Who was to act, where an episode did not begin: what the state id names is in it, or the record would contradict itself.
+    pub(crate) fn record(&self, seed: u64, seat: Seat) -> PolicyRecord {
+        let nothing_told = |guidance: &Arc<dyn Guidance>| PlaybookRecord {
+            digest: guidance.state(seat),
+            text: String::new(),
+            shown: Vec::new(),
+            drawn: Vec::new(),
+            propensity: 0.0,
+        };
         PolicyRecord {
             model: self.model.identity(),
             seed,
-            system_prompt: None,
+            system_prompt: self.system_prompt.clone(),
             sampling: self.sampling,
-            playbook: None,
+            playbook: self.guidance.as_ref().map(nothing_told),
         }
     }
 
@@ -127,7 +134,7 @@ impl ChatPolicy {
         let system = with(base, playbook.as_ref().map_or("", |playbook| &playbook.text));
         let mut conversation = Conversation {
             model: self.model.clone(),
-            record: PolicyRecord { system_prompt: system.clone(), playbook, ..self.record(seed) },
+            record: PolicyRecord { system_prompt: system.clone(), playbook, ..self.record(seed, seat) },
             digest: Digest::of(b""),
             request: ModelRequest {
                 messages: Vec::new(),

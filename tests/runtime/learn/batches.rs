@@ -1,1 +1,133 @@
 //! Batches and reflections: none is lost.
+
+use super::world::*;
+use clawhost_core::{Episode, Failure, FailureKind, RunId, code};
+use clawhost_runtime::StopReason;
+use clawhost_runtime::learn::LearnPlan;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Rewards that go up and down, so that they never come to rest.
+fn varying() -> Marks {
+    Marks::by(|episode| {
+        let iteration: u64 = episode.run.0["learn.i".len()..][..5].parse().unwrap_or(0);
+        Some(if is_right(episode) { 1.0 } else { (iteration % 3) as f64 / 3.0 })
+    })
+}
+
+fn twenty() -> LearnPlan {
+    let play = crate::Plan { episodes: 16, ..small().play };
+    LearnPlan { iterations: 20, play, reflect_every: 5, test_pairs: 0, ..small() }
+}
+
+/// Groups of training in which somebody did not get the best reward.
+fn missed(world: &World) -> BTreeSet<(RunId, u64)> {
+    let episodes = world.store.of_phases("-train");
+    let missed = |episode: &&Episode| episode.reward.is_some_and(|reward| reward < 1.0);
+    episodes.iter().filter(missed).map(|episode| (episode.run.clone(), episode.group)).collect()
+}
+
+fn once(groups: Vec<(RunId, u64)>) -> BTreeSet<(RunId, u64)> {
+    let count = groups.len();
+    let groups = BTreeSet::from_iter(groups);
+    assert_eq!(groups.len(), count, "a group was shown twice");
+    groups
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_batches_are_all_learned_and_no_group_is_lost() {
+    let world = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
+    let report = world.learn(&twenty()).await;
+    assert_eq!((report.learned, report.iterations.len()), (20, 20));
+    assert!(report.iterations.iter().all(|iteration| iteration.learned.is_ok() && iteration.episodes == 16));
+    let (missed, shown) = (missed(&world), once(world.reflectors[0].groups()));
+    assert!(shown.is_subset(&missed), "only where something was missed");
+    let waiting: BTreeSet<_> = missed.difference(&shown).cloned().collect();
+    let asked = &report.reflections;
+    assert_eq!((asked.asked, asked.waiting, asked.given_up), (shown.len() as u64, waiting.len() as u64, 0));
+    assert!(!waiting.is_empty(), "the last were not asked about");
+    let asked_after: BTreeSet<RunId> = shown.into_iter().map(|(run, _)| run).collect();
+    assert_eq!(asked_after.len(), 16, "the first batch, then every fifth with those before it");
+    assert!(waiting.iter().all(|(run, _)| !asked_after.contains(run)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_wait_are_shown_after_an_interruption_all_the_same() {
+    let uninterrupted = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
+    let expected = uninterrupted.learn(&twenty()).await;
+    for at in [1, 40, 130, 200] {
+        let world = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
+        *world.environment.cancel_at.lock().unwrap() = Some((at, world.cancel.clone()));
+        let stopped = world.learn(&twenty()).await;
+        assert_eq!(stopped.stopped, Some(StopReason::Cancelled));
+        let later =
+            World { marks: Arc::new(varying()), store: world.store.clone(), ..World::new(Proposer::of(&[NEUTRAL])) };
+        let report = later.go_on(&twenty(), &later.cancel).await.unwrap();
+        let groups = [world.reflectors[0].groups(), later.reflectors[0].groups()].concat();
+        assert_eq!(once(groups), once(uninterrupted.reflectors[0].groups()), "stopped at episode {at}");
+        assert_eq!(report, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reflectors_are_shown_is_what_was_recorded_in_training() {
+    let world = World::usual();
+    world.learn(&small()).await;
+    let stored = world.store.of_phases("-train");
+    let shown = world.reflectors[0].shown.lock().unwrap();
+    assert!(!shown.is_empty());
+    for one in shown.iter() {
+        assert_eq!(one.group.len(), 4, "the whole group, those too that did well");
+        for episode in &one.group {
+            assert!(stored.contains(episode), "as it is stored, the reference too: the adapter hides it");
+            assert_eq!(episode.task.split, "train", "never what decides, never what reports");
+        }
+        let told = format!("{:?} {:?}", one.context, one.playbook);
+        assert!(!told.contains("canary"), "nothing else says what was wanted: {told}");
+    }
+    let known: Vec<_> = shown.last().unwrap().playbook.entries.iter().map(|entry| entry.text.clone()).collect();
+    assert!(known.contains(&RED.to_owned()), "they see what is open, so that they need not propose it again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reflector_that_always_fails_is_counted_and_holds_nothing_up() {
+    let broken = Proposer::by(|_| Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "fell over")));
+    let world = World::new(broken);
+    let report = world.learn(&small()).await;
+    let (message, count) = report.reflections.failed.first_key_value().unwrap();
+    assert!(message.contains("fell over"), "{message}");
+    assert_eq!((*count, report.reflections.failed.len()), (report.reflections.asked, 1));
+    assert_eq!((report.learned, report.entries.len(), report.proposals.proposed), (4, 0, 0));
+
+    let world = World {
+        reflectors: vec![world.reflectors[0].clone(), Proposer::of(&[RED, GREEN])],
+        ..World::new(Proposer::of(&[]))
+    };
+    let report = world.learn(&small()).await;
+    assert_eq!(world.deployed(), [GREEN, RED], "another is heard all the same");
+    assert_eq!(report.reflections.failed.values().sum::<u64>(), report.reflections.asked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_proposals_is_bounded_and_counted() {
+    let flood = Proposer::by(|shown| {
+        let seed = shown.context.seed;
+        Ok((0..64).map(|number| lesson(&format!("when number is {seed}-{number}: answer {number}"))).collect())
+    });
+    let report = World::new(flood).learn(&small()).await;
+    let counts = &report.proposals;
+    let refused: u64 = counts.refused.values().sum();
+    assert_eq!(counts.proposed, report.reflections.asked * 64);
+    let kept = report.entries.len() as u64;
+    assert_eq!(kept + counts.merged + counts.known + counts.dropped + refused, counts.proposed, "{counts:?}");
+    assert!(counts.dropped > 0 && kept <= 256 + 16 + 64, "{kept}");
+    assert_eq!(report.learned, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_past_what_may_wait_are_given_up_and_counted() {
+    let plan = LearnPlan { iterations: 1, play: crate::Plan { episodes: 1200, ..small().play }, ..small() };
+    let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
+    let report = world.learn(&plan).await;
+    assert_eq!((report.reflections.asked, report.reflections.given_up, report.reflections.waiting), (256, 44, 0));
+}

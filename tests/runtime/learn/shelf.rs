@@ -58,6 +58,19 @@ impl Shelf {
         *self.death.lock().unwrap() = None;
     }
 
+    /// It will die.
+    pub(crate) fn die(&self, death: Death) {
+        *self.death.lock().unwrap() = Some(death);
+    }
+
+    pub(crate) fn damage_state(&self, run: &RunId) {
+        self.kept.lock().unwrap().checkpoints.get_mut(run).unwrap().1 = "{}".into();
+    }
+
+    pub(crate) fn damage_iteration(&self, run: &RunId) {
+        self.kept.lock().unwrap().iterations.get_mut(run).unwrap().insert(1, "{}".into());
+    }
+
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -66,7 +79,8 @@ impl Shelf {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let death = *self.death.lock().unwrap();
         let gone = || StoreError::Other("the process was killed".into());
-        if matches!(death, Some(Death::Before(at)) if number >= at) || matches!(death, Some(Death::After(at)) if number > at)
+        if matches!(death, Some(Death::Before(at)) if number >= at)
+            || matches!(death, Some(Death::After(at)) if number > at)
         {
             return Err(gone());
         }

@@ -375,7 +375,7 @@ impl World {
         world.learn(plan).await
     }
 
-        /// Goes on with what is kept, however far that came.
+    /// Goes on with what is kept, however far that came.
     pub(crate) async fn go_on(&self, plan: &LearnPlan, cancel: &Cancel) -> Result<LearnReport, RuntimeError> {
         if !self.store.has_run(&Self::run()) {
             return self.try_learn(plan).await;

@@ -46,7 +46,7 @@ pub trait LearnObserver: Observer {
 pub(crate) struct Stopped(pub(crate) StopReason);
 
 /// All that the next iteration needs.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Iterations that are over.
     pub(crate) iteration: u64,
@@ -138,6 +138,10 @@ impl<'a> Conductor<'a> {
             fetch(environment.as_ref(), &context, &splits.train, groups.saturating_mul(plan.iterations)).await?;
         let sessions = plan.iterations.div_ceil(plan.gate.every.max(1)).saturating_add(1);
         let val = splits.val.fetch(environment.as_ref(), &context, sessions.saturating_mul(plan.gate.pairs)).await?;
+        if plan.test_pairs > 0 {
+            // Nobody should learn for hours to find that nothing can be reported.
+            splits.test.fetch(environment.as_ref(), &context, plan.test_pairs).await?;
+        }
         let bounds = |pick: fn(f64, f64) -> f64, of: fn(&clawhost_core::RewardDescription) -> f64| {
             ports.play.rewards.iter().map(|rule| of(rule.reward.description())).reduce(pick)
         };
@@ -158,6 +162,9 @@ impl<'a> Conductor<'a> {
         guidance: Arc<dyn Guidance>,
         tasks: Tasks,
     ) -> Result<Result<Phase, Stopped>, RuntimeError> {
+        if self.cancel.is_requested() {
+            return Ok(Err(Stopped(StopReason::Cancelled)));
+        }
         self.observer.phase(name, plan.episodes);
         let mut ports = self.ports.play.clone();
         ports.policy = ports.policy.guided(guidance);
@@ -173,9 +180,14 @@ impl<'a> Conductor<'a> {
     async fn conduct(mut self) -> Result<LearnReport, RuntimeError> {
         let mut stopped = None;
         while self.state.iteration < self.plan.iterations && stopped.is_none() {
+            let before = self.state.clone();
             match self.iterate().await? {
                 Ok(report) => self.observer.iteration(&report, self.plan.iterations),
-                Err(Stopped(reason)) => stopped = Some(reason),
+                Err(Stopped(reason)) => {
+                    // An iteration counts as a whole: what is told is where the run goes on from.
+                    self.state = before;
+                    stopped = Some(reason);
+                }
             }
         }
         let mut evaluation = None;
@@ -350,7 +362,9 @@ impl<'a> Conductor<'a> {
         stopped: Option<StopReason>,
     ) -> Result<LearnReport, RuntimeError> {
         let iterations = self.ports.learning.iterations(&self.run).await?;
-        let iterations = iterations.into_iter().filter_map(|report| serde_json::from_value(report).ok()).collect();
+        let damaged = |error: serde_json::Error| RuntimeError::Checkpoint(self.run.clone(), error.to_string());
+        let iterations =
+            iterations.into_iter().map(serde_json::from_value).collect::<Result<_, _>>().map_err(damaged)?;
         Ok(LearnReport {
             outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
             evaluation,

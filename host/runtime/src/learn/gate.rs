@@ -11,7 +11,7 @@ use crate::RuntimeError;
 use crate::run::Plan;
 use clawhost_core::Digest;
 use clawhost_learn::EntryId;
-use clawhost_learn::gate::{Decision, GateEvidence, Report};
+use clawhost_learn::gate::{Decision, Form, GateEvidence, Report};
 use clawhost_learn::harness::Candidate;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
@@ -37,7 +37,9 @@ pub(crate) struct GateState {
 /// A candidate of which the gate could not tell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Open {
-    playbook: Digest,
+    candidate: Digest,
+    /// What rewards were like when its evidence was gathered.
+    form: Form,
     evidence: GateEvidence,
     sessions: u32,
 }
@@ -68,9 +70,10 @@ impl Conductor<'_> {
         let digest = candidate.digest();
         let pairs = self.plan.gate.pairs;
         let (mut evidence, sessions) = match self.state.gate.open.take() {
-            Some(Open { playbook, mut evidence, sessions }) if playbook == digest => {
-                evidence.extend(pairs);
-                (evidence, sessions + 1)
+            // Where training has seen a third reward since, what was bet is void as it is in mid-session.
+            Some(mut open) if open.candidate == digest && open.form == self.state.values.form() => {
+                open.evidence.extend(pairs);
+                (open.evidence, open.sessions + 1)
             }
             _ => (self.new_evidence(&candidate)?, 1),
         };
@@ -124,7 +127,8 @@ impl Conductor<'_> {
             evidence: evidence.report(),
             missing,
         };
-        self.settle(&candidate, decision, Open { playbook: digest, evidence, sessions });
+        let form = self.state.values.form();
+        self.settle(&candidate, decision, Open { candidate: digest, form, evidence, sessions });
         Ok(Ok(Some(report)))
     }
 

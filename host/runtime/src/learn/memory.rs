@@ -23,6 +23,10 @@ struct Kept {
 impl Kept {
     fn add(&mut self, version: PlaybookVersion) {
         let versions = self.versions.entry(version.name.clone()).or_default();
+        // One that says what the newest says is none.
+        if versions.last().is_some_and(|newest| newest.digest == version.digest) {
+            return;
+        }
         let number = versions.len() as u64 + 1;
         versions.push(PlaybookVersion { number, ..version });
     }

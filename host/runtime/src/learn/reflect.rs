@@ -33,7 +33,7 @@ pub struct Reflections {
     pub failed: BTreeMap<String, u64>,
     /// Groups that wait.
     pub waiting: u64,
-    /// Groups that waited too long.
+    /// Groups that waited too long, or are not kept any more.
     pub given_up: u64,
 }
 
@@ -70,8 +70,8 @@ impl Waiting {
         self.names.len() as u64
     }
 
-    /// All of them, in order; none waits any more.
-    async fn take(&mut self, learning: &dyn LearningStore) -> Result<Vec<Vec<Arc<Episode>>>, StoreError> {
+    /// All of them, in order, and how many are nowhere to be found; none waits any more.
+    async fn take(&mut self, learning: &dyn LearningStore) -> Result<(Vec<Vec<Arc<Episode>>>, u64), StoreError> {
         let missing: Vec<RunId> =
             self.names.iter().filter(|name| !self.at_hand.contains_key(name)).map(|name| name.phase.clone()).collect();
         for phase in std::collections::BTreeSet::from_iter(missing) {
@@ -80,7 +80,10 @@ impl Waiting {
             }
         }
         let mut at_hand = std::mem::take(&mut self.at_hand);
-        Ok(self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect())
+        let waited = self.names.len();
+        let groups: Vec<_> = self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect();
+        let gone = waited.saturating_sub(groups.len()) as u64;
+        Ok((groups, gone))
     }
 }
 
@@ -108,7 +111,8 @@ pub(crate) async fn reflect(
     cancel: &Cancel,
     counts: &mut Reflections,
 ) -> Result<Vec<(String, Proposal)>, StoreError> {
-    let groups = waiting.take(learning).await?;
+    let (groups, gone) = waiting.take(learning).await?;
+    counts.given_up += gone;
     counts.asked += groups.len() as u64;
     let playbook = Arc::new(shown(known));
     let mut calls = Vec::new();

@@ -53,6 +53,7 @@ impl Splits {
             (true, true, _) => (whole("val"), whole("test")),
             (_, true, _) => halves("test"),
             (_, _, [other]) => halves(other),
+            (true, _, [one, other, ..]) => (whole("val"), whole(if *one == "val" { other } else { one })),
             (_, _, [one, other, ..]) => (whole(one), whole(other)),
             (_, _, []) => {
                 return Err(RuntimeError::NothingHeldOut { environment: name.clone(), split: train });

@@ -1,0 +1,173 @@
+//! The gate: what is no better never comes through.
+
+use super::lessons::status;
+use super::world::*;
+use clawhost_core::{Digest, Episode};
+use clawhost_learn::gate::Decision;
+use clawhost_runtime::learn::{GatePlan, GateReport, LearnPlan, LearnReport};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+fn gates(report: &LearnReport) -> Vec<&GateReport> {
+    report.iterations.iter().filter_map(|iteration| iteration.gate.as_ref()).collect()
+}
+
+fn longer() -> LearnPlan {
+    LearnPlan { iterations: 8, ..small() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_helps_in_training_alone_is_turned_down() {
+    // On tasks that taught nothing, waiting is always right.
+    let wanted = |split: &str, colour: &str| if split == "train" { right(colour) } else { "wait" };
+    let world = World { environment: Arc::new(Lights { wanted, ..Lights::default() }), ..World::usual() };
+    let report = world.learn(&longer()).await;
+    let gates = gates(&report);
+    assert!(gates.len() > 1 && gates.iter().all(|gate| gate.decision == Decision::Futile), "{gates:#?}");
+    let numbers: Vec<u32> = gates.iter().map(|gate| gate.candidate).collect();
+    assert_eq!(numbers, (1..=gates.len() as u32).collect::<Vec<_>>(), "each makes it harder for the next");
+    assert!(gates.windows(2).all(|pair| pair[0].evidence.threshold < pair[1].evidence.threshold));
+    assert!(world.deployed().is_empty());
+    assert_ne!(status(&report, RED), "deployed");
+    assert_eq!(report.evaluation.unwrap().lift.unwrap().mean, 0.0);
+}
+
+/// A world in which the gate sees nothing of what was learned, until it has played so many pairs.
+fn blind(from: u64) -> Lights {
+    let colour = match from {
+        0 => |split: &str, position: u64| if split == "val" { "grey" } else { COLOURS[position as usize % 4] },
+        _ => |split: &str, position: u64| match (split, position) {
+            ("val", ..64) => "grey",
+            _ => COLOURS[position as usize % 4],
+        },
+    };
+    Lights { colour, ..Lights::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_which_nothing_can_be_told_is_not_deployed_and_its_evidence_goes_on() {
+    let world = World { environment: Arc::new(blind(0)), ..World::new(Proposer::of(&[RED, GREEN])) };
+    let report = world.learn(&longer()).await;
+    let gates = gates(&report);
+    assert!(gates.len() > 2 && gates.iter().all(|gate| gate.decision == Decision::Undecided), "{gates:#?}");
+    assert!(gates.iter().all(|gate| gate.candidate == 1 && gate.playbook == gates[0].playbook), "{gates:#?}");
+    let pairs: Vec<u64> = gates.iter().map(|gate| gate.evidence.pairs).collect();
+    assert_eq!(pairs, (1..=gates.len() as u64).map(|session| session * 64).collect::<Vec<_>>());
+    assert!(world.deployed().is_empty());
+    assert_eq!((status(&report, RED), status(&report, GREEN)), ("admitted", "admitted"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undecided_candidate_comes_through_once_there_is_something_to_see() {
+    let world = World { environment: Arc::new(blind(64)), ..World::new(Proposer::of(&[RED, GREEN])) };
+    let report = world.learn(&longer()).await;
+    let gates = gates(&report);
+    assert_eq!(gates.iter().map(|gate| gate.decision).collect::<Vec<_>>(), [Decision::Undecided, Decision::Promote]);
+    assert_eq!((gates[1].candidate, gates[1].evidence.pairs, gates[1].evidence.wins), (1, 96, 16));
+    assert_eq!(world.deployed(), [GREEN, RED]);
+}
+
+/// Pairs of a phase, by the task and seed that they share.
+fn pairs(episodes: &[Episode]) -> BTreeMap<(String, u64), Vec<&Episode>> {
+    let mut pairs: BTreeMap<_, Vec<&Episode>> = BTreeMap::new();
+    for episode in episodes {
+        pairs.entry((episode.task.id.clone(), episode.seed)).or_default().push(episode);
+    }
+    pairs
+}
+
+fn told(episode: &Episode) -> Digest {
+    episode.policy.playbook.as_ref().unwrap().digest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_a_pair_differ_by_what_they_are_told_alone_and_no_pair_comes_twice() {
+    // Few tasks: they go round, and the seeds do not.
+    let environment = Lights::new(&[("train", 40), ("val", 5), ("test", 5)]);
+    let world = World { environment: Arc::new(environment), ..World::usual() };
+    let report = world.learn(&LearnPlan { iterations: 8, ..small() }).await;
+    assert!(report.evaluation.is_some());
+    for part in ["-gate-", ".test"] {
+        let episodes = world.store.of_phases(part);
+        let pairs = pairs(&episodes);
+        assert!(pairs.len() >= 32, "{part}: {}", pairs.len());
+        for ((task, seed), members) in &pairs {
+            let [deployed, proposed] = members.as_slice() else {
+                panic!("{part}: {task} with seed {seed} comes twice")
+            };
+            assert_eq!(deployed.policy.seed, proposed.policy.seed);
+            assert_eq!((deployed.index % 2, deployed.index + 1), (0, proposed.index));
+            assert_ne!(told(deployed), told(proposed));
+            assert_ne!(deployed.state_id, proposed.state_id);
+            let text = |episode: &Episode| episode.policy.playbook.clone().unwrap().text;
+            assert_eq!(text(deployed), "", "{part}: nothing was deployed at first");
+            if text(deployed) == text(proposed) {
+                assert_eq!(deployed.turns[0].action, proposed.turns[0].action);
+            }
+        }
+    }
+    let seeds = |part: &str| -> BTreeSet<u64> { world.store.of_phases(part).iter().map(|one| one.seed).collect() };
+    let (train, val, test) = (seeds("-train"), seeds("-gate-"), seeds(".test"));
+    assert!(train.is_disjoint(&val) && val.is_disjoint(&test) && train.is_disjoint(&test));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_third_reward_in_a_session_changes_the_form_of_bets_and_begins_anew() {
+    let marks = Marks::by(|episode| {
+        let odd = episode.run.0.contains("-gate-") && episode.group > 8;
+        Some(if is_right(episode) {
+            1.0
+        } else if odd {
+            0.5
+        } else {
+            0.0
+        })
+    });
+    let world = World { marks: Arc::new(marks), ..World::usual() };
+    let plan = LearnPlan { gate: GatePlan { every: 1, pairs: 300, alpha: 0.05 }, ..small() };
+    let report = world.learn(&plan).await;
+    let gates = gates(&report);
+    // What was bet in the first looks was bet in another form: the candidate counts once more.
+    assert_eq!((gates[0].candidate, gates[0].decision), (2, Decision::Promote), "{:#?}", gates[0]);
+    assert!(gates[0].evidence.lift.unwrap() < 0.5 && gates[0].evidence.pairs < 300);
+    assert_eq!(world.deployed(), [GREEN, RED]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_third_reward_between_two_sessions_changes_the_form_too() {
+    // Undecided while rewards are 0 or 1; then training gives another, and the gate sees something.
+    let marks = Marks::by(|episode| {
+        let late = episode.run.0 > "learn.i00004".to_owned();
+        Some(if is_right(episode) {
+            1.0
+        } else if late {
+            0.25
+        } else {
+            0.0
+        })
+    });
+    let environment = Arc::new(blind(64));
+    let world = World { marks: Arc::new(marks), environment, ..World::new(Proposer::of(&[RED, GREEN])) };
+    let plan = LearnPlan { gate: GatePlan { every: 1, pairs: 64, alpha: 0.05 }, ..longer() };
+    let report = world.learn(&plan).await;
+    let gates = gates(&report);
+    assert_eq!((gates[0].candidate, gates[0].decision), (1, Decision::Undecided));
+    assert_eq!((gates[1].candidate, gates[1].decision), (2, Decision::Promote), "{gates:#?}");
+    assert!(gates[1].evidence.pairs <= 64, "the old bets are void");
+    assert_eq!(world.deployed(), [GREEN, RED]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn graded_rewards_are_bet_on_by_how_much() {
+    let marks = Marks::by(|episode| {
+        let step = (episode.seed % 5) as f64 / 20.0;
+        Some(if is_right(episode) { 0.7 + step } else { 0.1 + step })
+    });
+    let world = World { marks: Arc::new(marks), ..World::usual() };
+    let report = world.learn(&longer()).await;
+    let gates = gates(&report);
+    assert_eq!((gates[0].candidate, gates[0].decision), (1, Decision::Promote), "{gates:#?}");
+    let lift = gates[0].evidence.lift.unwrap();
+    assert!((0.2..0.4).contains(&lift), "0.6 in half of the pairs: {lift}");
+    assert_eq!(world.deployed(), [GREEN, RED]);
+}

@@ -1,0 +1,210 @@
+//! A run that was interrupted comes to what it would have come to.
+
+use super::shelf::{Death, Shelf};
+use super::world::*;
+use clawhost_core::{Episode, PlaybookVersion, RunId};
+use clawhost_runtime::learn::{GatePlan, LearnPlan, LearnReport};
+use clawhost_runtime::{Cancel, RuntimeError, StopReason};
+use std::sync::Arc;
+
+/// Small, and yet with groups that wait, sessions of two looks, a candidate that is let through, and one that stays open.
+fn tiny() -> LearnPlan {
+    LearnPlan {
+        iterations: 5,
+        play: crate::Plan { episodes: 48, ..small().play },
+        reflect_every: 2,
+        gate: GatePlan { every: 2, pairs: 36, alpha: 0.05 },
+        test_pairs: 8,
+        ..small()
+    }
+}
+
+/// The gate sees nothing of what was learned for some time; some episodes fail; the reward moves.
+fn world(store: Arc<Shelf>) -> World {
+    let colour = |split: &str, position: u64| match (split, position) {
+        ("val", ..36) => "grey",
+        _ => COLOURS[position as usize % 4],
+    };
+    let fails = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(29);
+    let environment = Lights { colour, fails: Box::new(fails), ..Lights::default() };
+    World { environment: Arc::new(environment), store, ..World::usual() }
+}
+
+/// Everything that a run comes to.
+type Outcome = (LearnReport, Option<(u64, serde_json::Value)>, Vec<PlaybookVersion>, Vec<Episode>, serde_json::Value);
+
+fn outcome(world: &World, report: LearnReport) -> Outcome {
+    let store = &world.store;
+    let run = World::run();
+    (report, store.state(&run), store.versions("lights"), store.all(), store.summary(&run).unwrap())
+}
+
+fn assert_same(found: &Outcome, expected: &Outcome, what: &str) {
+    assert_eq!(found.0, expected.0, "{what}");
+    assert_eq!((&found.1, &found.2, &found.4), (&expected.1, &expected.2, &expected.4), "{what}");
+    assert_eq!(found.3.len(), expected.3.len(), "{what}");
+    assert!(found.3 == expected.3, "{what}: an episode differs");
+}
+
+async fn uninterrupted() -> (Outcome, u64) {
+    let world = world(Arc::default());
+    let report = world.learn(&tiny()).await;
+    assert_eq!(world.deployed(), [GREEN, RED], "{report:#?}");
+    let sessions: Vec<u64> =
+        report.iterations.iter().filter_map(|one| Some(one.gate.as_ref()?.evidence.pairs)).collect();
+    assert!(sessions.len() > 1 && sessions[0] > 30 && sessions[1] > sessions[0], "one goes on: {sessions:?}");
+    let calls = world.store.calls();
+    (outcome(&world, report), calls)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_store_call_a_learning_run_comes_to_the_same() {
+    let (expected, calls) = uninterrupted().await;
+    let deaths = (0..calls).flat_map(|at| [Death::Before(at), Death::After(at)]);
+    let mut killed = 0;
+    for death in deaths {
+        let store = Shelf::dying(death);
+        let first = world(store.clone()).try_learn(&tiny()).await;
+        store.heal();
+        match first {
+            // As many are written at once as happen to be ready: there may be fewer calls.
+            Ok(_) => continue,
+            Err(error) => assert!(error.to_string().contains("killed"), "{death:?}: {error}"),
+        }
+        killed += 1;
+        let later = world(store);
+        let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+        assert_same(&outcome(&later, report), &expected, &format!("{death:?}"));
+    }
+    assert!(killed > calls, "{killed} of {calls} calls, before and after");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_again_and_again_it_still_gets_there() {
+    let (expected, _) = uninterrupted().await;
+    for patience in [22, 31] {
+        let store = Shelf::dying(Death::Before(patience));
+        let mut report = world(store.clone()).try_learn(&tiny()).await;
+        let mut lives = 1;
+        while report.is_err() {
+            lives += 1;
+            assert!(lives < 40, "it gets nowhere");
+            store.die(Death::Before(store.calls() + patience));
+            let later = world(store.clone());
+            report = later.go_on(&tiny(), &later.cancel).await;
+        }
+        assert!(lives > 2);
+        assert_same(&outcome(&world(store), report.unwrap()), &expected, &format!("{lives} lives"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_at_any_moment_it_says_where_it_stands_and_goes_on() {
+    let (expected, _) = uninterrupted().await;
+    let begun = expected.3.len();
+    for at in (1..begun).step_by(23) {
+        let world = self::world(Arc::default());
+        *world.environment.cancel_at.lock().unwrap() = Some((at, world.cancel.clone()));
+        let report = world.learn(&tiny()).await;
+        assert_stands(&world, &report, at);
+        let later = self::world(world.store.clone());
+        let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+        assert_same(&outcome(&later, report), &expected, &format!("stopped at episode {at}"));
+    }
+}
+
+/// The report of a run that was stopped is about the iterations that came to their end, and nothing else.
+fn assert_stands(world: &World, report: &LearnReport, at: usize) {
+    assert_eq!(report.stopped, Some(StopReason::Cancelled), "{at}");
+    assert_eq!(report.evaluation, None, "{at}");
+    let (over, state) = world.store.state(&World::run()).unwrap();
+    assert_eq!((report.iterations.len() as u64, report.learned), (over, over), "{at}");
+    assert_eq!(serde_json::json!(report.reflections), state["reflections"], "{at}");
+    assert_eq!(serde_json::json!(report.proposals), state["harness"]["counts"], "{at}");
+    let statuses = |of: &str| report.entries.iter().filter(|row| row.status == of).count();
+    let kept: Vec<&serde_json::Value> = state["harness"]["records"].as_object().unwrap().values().collect();
+    let stored = |of: &str| kept.iter().filter(|record| record["entry"]["status"] == of).count();
+    assert_eq!(report.entries.len(), kept.len(), "{at}");
+    for (row, record) in
+        [("queued", "queued"), ("on trial", "on_trial"), ("admitted", "admitted"), ("deployed", "deployed")]
+    {
+        assert_eq!(statuses(row), stored(record), "{at}: {row}");
+    }
+    if let Some(last) = report.iterations.last() {
+        assert_eq!(state["iteration"], last.iteration, "{at}");
+    }
+    assert_eq!(world.store.summary(&World::run()).unwrap()["stopped"], "cancelled", "{at}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_while_reflectors_think_it_asks_them_again() {
+    let (expected, _) = uninterrupted().await;
+    let cancel = Cancel::default();
+    let stops = cancel.clone();
+    let reflector = Proposer::by(move |_| {
+        stops.request();
+        Ok([RED, GREEN, NEUTRAL, FALSE].map(lesson).to_vec())
+    });
+    let world = World { reflectors: vec![reflector], cancel, ..self::world(Arc::default()) };
+    let report = world.learn(&tiny()).await;
+    assert_stands(&world, &report, 0);
+    assert_eq!((report.reflections.asked, report.entries.len()), (0, 0), "nothing of it counts yet");
+    let later = self::world(world.store.clone());
+    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    assert_same(&outcome(&later, report), &expected, "stopped in reflection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_before_it_began_it_begins_later() {
+    let (expected, _) = uninterrupted().await;
+    let world = self::world(Arc::default());
+    world.cancel.request();
+    let report = world.learn(&tiny()).await;
+    assert_stands(&world, &report, 0);
+    assert!(world.environment.begun.lock().unwrap().is_empty());
+    let later = self::world(world.store.clone());
+    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    assert_same(&outcome(&later, report), &expected, "stopped before it began");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_over_says_again_what_it_came_to_and_plays_nothing() {
+    let world = self::world(Arc::default());
+    let report = world.learn(&tiny()).await;
+    let expected = outcome(&world, report);
+    let later = self::world(world.store.clone());
+    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    assert_same(&outcome(&later, report), &expected, "over");
+    assert!(later.environment.begun.lock().unwrap().is_empty());
+    assert!(later.reflectors[0].groups().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_budget_stops_the_run_and_a_larger_one_goes_on() {
+    let (expected, _) = uninterrupted().await;
+    let strict = |budget| LearnPlan { play: crate::Plan { failure_budget: budget, ..tiny().play }, ..tiny() };
+    let world = self::world(Arc::default());
+    let report = world.learn(&strict(0.0)).await;
+    assert!(matches!(report.stopped, Some(StopReason::FailureBudget { failed: 1, allowed: 0 })), "{report:?}");
+    let still = self::world(world.store.clone());
+    let report = still.go_on(&strict(0.0), &still.cancel).await.unwrap();
+    assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{report:?}");
+    let later = self::world(world.store.clone());
+    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    assert_same(&outcome(&later, report), &expected, "after a failure budget");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_named_and_never_left_out() {
+    let check = async |damage: fn(&Shelf, &RunId)| {
+        let world = self::world(Arc::default());
+        *world.environment.cancel_at.lock().unwrap() = Some((60, world.cancel.clone()));
+        world.learn(&tiny()).await;
+        damage(&world.store, &World::run());
+        let later = self::world(world.store.clone());
+        let error = later.go_on(&tiny(), &later.cancel).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Checkpoint(..)), "{error}");
+    };
+    check(|store, run| store.damage_state(run)).await;
+    check(|store, run| store.damage_iteration(run)).await;
+}

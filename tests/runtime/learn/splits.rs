@@ -1,0 +1,106 @@
+//! What teaches, what decides and what reports are kept apart.
+
+use super::world::*;
+use clawhost_core::Digest;
+use clawhost_runtime::RuntimeError;
+use clawhost_runtime::learn::{HeldOut, LearnPlan, Splits};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+fn of(splits: &[(&str, u64)], wanted: Option<&str>) -> Result<Splits, RuntimeError> {
+    Splits::of(&Lights::new(splits), wanted)
+}
+
+#[test]
+fn every_purpose_has_tasks_of_its_own() {
+    let whole = |split: &str| HeldOut { split: split.into(), half: None };
+    let half = |split: &str, half| HeldOut { split: split.into(), half: Some(half) };
+    let check = |splits: &[(&str, u64)], wanted, train: &str, val, test| {
+        let found = of(splits, wanted).unwrap();
+        assert_eq!(found, Splits { train: train.into(), val, test }, "{splits:?}");
+    };
+    check(&[("train", 9), ("val", 9), ("test", 9)], None, "train", whole("val"), whole("test"));
+    check(&[("test", 9), ("val", 9), ("train", 9)], None, "train", whole("val"), whole("test"));
+    check(&[("train", 9), ("more", 9), ("val", 9), ("test", 9)], Some("more"), "more", whole("val"), whole("test"));
+    check(&[("train", 9), ("test", 9)], None, "train", half("test", false), half("test", true));
+    check(&[("train", 9), ("dev", 9)], None, "train", half("dev", false), half("dev", true));
+    check(&[("a", 9), ("b", 9), ("c", 9)], None, "a", whole("b"), whole("c"));
+    check(&[("train", 9), ("more", 9), ("val", 9)], None, "train", whole("val"), whole("more"));
+    check(&[("train", 9), ("val", 0), ("test", 9)], None, "train", half("test", false), half("test", true));
+    // What decides may teach where it was asked to; the rest is halved then.
+    check(&[("val", 9), ("test", 9)], Some("val"), "val", half("test", false), half("test", true));
+}
+
+#[test]
+fn nothing_is_learned_from_the_test_split_or_without_another() {
+    let refused = |splits: &[(&str, u64)], wanted| of(splits, wanted).unwrap_err();
+    let three = [("train", 9), ("val", 9), ("test", 9)];
+    assert!(matches!(refused(&three, Some("test")), RuntimeError::TestSplit { .. }));
+    assert!(matches!(refused(&[("test", 9), ("val", 9)], None), RuntimeError::TestSplit { .. }));
+    assert!(matches!(refused(&three, Some("more")), RuntimeError::UnknownSplit { .. }));
+    for alone in [&[("train", 9)][..], &[("train", 9), ("val", 0)], &[("other", 9)], &[]] {
+        assert!(matches!(refused(alone, None), RuntimeError::NothingHeldOut { .. }), "{alone:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_refused_before_anything_is_played() {
+    let check = async |splits: &[(&str, u64)], split: Option<&str>, expect: &str| {
+        let world = World { environment: Arc::new(Lights::new(splits)), ..World::usual() };
+        let play = crate::Plan { split: split.map(str::to_owned), ..small().play };
+        let error = world.try_learn(&LearnPlan { play, ..small() }).await.unwrap_err();
+        assert!(error.to_string().contains(expect), "{error}");
+        assert!(world.environment.begun.lock().unwrap().is_empty(), "{splits:?}: something was played");
+        assert!(world.store.runs().is_empty(), "nor is anything begun");
+    };
+    check(&[("train", 9), ("val", 9), ("test", 9)], Some("test"), "nothing is learned from it").await;
+    check(&[("train", 9)], None, "no tasks beside `train`").await;
+    check(&[("train", 0), ("val", 9), ("test", 9)], None, "no tasks in split `train`").await;
+    // One task cannot be halved: one half of it is empty, whichever that is.
+    check(&[("train", 9), ("test", 1)], None, "no tasks in split `half of test`").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn test_tasks_are_played_at_the_end_and_each_split_serves_its_purpose() {
+    let world = World::usual();
+    world.learn(&small()).await;
+    let begun: Vec<String> = world.environment.begun.lock().unwrap().iter().map(|(task, _)| task.clone()).collect();
+    let first = begun.iter().position(|task| task.starts_with("test-")).unwrap();
+    assert!(begun[first..].iter().all(|task| task.starts_with("test-")), "it is the last thing that is played");
+    assert_eq!(begun.len() - first, 64, "32 pairs");
+    for episode in world.store.all() {
+        let purpose = match episode.run.0.as_str() {
+            run if run.ends_with("-train") => "train",
+            run if run.contains("-gate-") => "val",
+            run => run.strip_prefix("learn.").unwrap(),
+        };
+        assert_eq!(episode.task.split, purpose);
+    }
+    let phases = world.watching.phases.lock().unwrap();
+    assert_eq!(phases.first().map(String::as_str), Some("i00001-train"));
+    assert_eq!(phases.last().map(String::as_str), Some("test"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn halves_of_one_split_are_disjoint_by_hash_and_cover_it() {
+    let environment = Arc::new(Lights::new(&[("train", 40), ("test", 40)]));
+    let world = World { environment: environment.clone(), ..World::usual() };
+    // Everything is undecided, so that the gate plays on.
+    let marks = Marks::by(|episode| {
+        Some(if episode.task.split == "train" { f64::from(u8::from(is_right(episode))) } else { 0.0 })
+    });
+    let world = World { marks: Arc::new(marks), ..world };
+    let report = world.learn(&LearnPlan { test_pairs: 64, ..small() }).await;
+    assert_eq!(report.evaluation.unwrap().split, "half of test");
+    let played = |part: &str| -> Vec<(String, u64)> {
+        world.store.of_phases(part).into_iter().map(|episode| (episode.task.id, episode.seed)).collect()
+    };
+    let (val, test) = (played("-gate-"), played(".test"));
+    let ids = |played: &[(String, u64)]| -> BTreeSet<String> { played.iter().map(|(id, _)| id.clone()).collect() };
+    let hash = |id: &String| Digest::of(id.as_bytes()).prefix_u64() & 1 == 1;
+    assert!(ids(&val).iter().all(|id| !hash(id)) && ids(&test).iter().all(hash));
+    assert_eq!(ids(&val).len() + ids(&test).len(), 40, "together they are the split");
+    // What is generated from the seed alone is another thing in either half.
+    let seeds = |played: &[(String, u64)]| -> BTreeSet<u64> { played.iter().map(|(_, seed)| *seed).collect() };
+    assert!(seeds(&val).is_disjoint(&seeds(&test)), "no seed decides and reports");
+}
