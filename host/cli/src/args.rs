@@ -150,31 +150,31 @@ pub(crate) struct LearnOptions {
     #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", requires = "learn", help_heading = "Learning")]
     pub(crate) reflector: Vec<String>,
     /// How often to play, reflect and step
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000), help_heading = "Learning")]
+    #[arg(long, value_name = "N", requires = "learn", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000), help_heading = "Learning")]
     pub(crate) iterations: u64,
     /// Lessons on trial at once
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Learning")]
+    #[arg(long, value_name = "N", requires = "learn", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Learning")]
     pub(crate) trial_slots: u8,
     /// Most tokens of lessons in one prompt
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Learning")]
     pub(crate) token_budget: u64,
     /// Ask reflectors at least after every N-th batch
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "Learning")]
+    #[arg(long, value_name = "N", requires = "learn", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "Learning")]
     pub(crate) reflect_every: u64,
     /// Iterations between two candidates for the gate
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000), help_heading = "Learning")]
+    #[arg(long, value_name = "N", requires = "learn", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000), help_heading = "Learning")]
     pub(crate) gate_every: u64,
     /// Pairs of episodes that one session of the gate may use
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(8..=1_000_000), help_heading = "Learning")]
+    #[arg(long, value_name = "N", requires = "learn", default_value_t = 512, value_parser = clap::value_parser!(u64).range(8..=1_000_000), help_heading = "Learning")]
     pub(crate) gate_pairs: u64,
     /// Chance of letting through anything that is no better, over all candidates of the run
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = alpha, help_heading = "Learning")]
+    #[arg(long, value_name = "SHARE", requires = "learn", default_value_t = 0.05, value_parser = alpha, help_heading = "Learning")]
     pub(crate) alpha: f64,
     /// Pairs of test episodes for the final report; 0: none
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000), help_heading = "Learning")]
+    #[arg(long, value_name = "N", requires = "learn", default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000), help_heading = "Learning")]
     pub(crate) test_pairs: u64,
-    /// A text that no lesson may quote; may be repeated
-    #[arg(long, value_name = "TEXT", help_heading = "Learning")]
+    /// A text of 8 characters or more that no lesson may quote; may be repeated. It is kept in the data folder
+    #[arg(long, value_name = "TEXT", requires = "learn", value_parser = forbidden, help_heading = "Learning")]
     pub(crate) forbid: Vec<String>,
     /// Check everything, print the plan and what it costs at most, and play nothing
     #[arg(long, help_heading = "Learning")]
@@ -444,6 +444,16 @@ pub(crate) enum Episodes {
     },
 }
 
+/// The options of the command that stand on the command line, by their ids.
+pub(crate) fn given(matches: &clap::ArgMatches) -> Vec<String> {
+    let Some((_, command)) = matches.subcommand() else { return Vec::new() };
+    let typed = |id: &&clap::Id| {
+        command.try_contains_id(id.as_str()).unwrap_or(false)
+            && command.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine)
+    };
+    command.ids().filter(typed).map(|id| id.as_str().to_owned()).collect()
+}
+
 fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (low..=high).contains(&number) => Ok(number),
@@ -453,6 +463,14 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 1.0)
+}
+
+fn forbidden(text: &str) -> Result<String, String> {
+    let least = clawhost_learn::playbook::safety::WITHHELD_CHARACTERS;
+    if text.chars().count() < least {
+        return Err(format!("shorter texts stand in many lessons by chance; say at least {least} characters"));
+    }
+    Ok(text.to_owned())
 }
 
 fn alpha(text: &str) -> Result<f64, String> {

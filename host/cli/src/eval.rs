@@ -12,7 +12,7 @@ use clawhost_core::{Clock as _, Environment as _};
 use clawhost_learn::harness::Showing;
 use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::Cancel;
-use clawhost_runtime::learn::evaluate;
+use clawhost_runtime::learn::{Verdict, evaluate};
 use std::io::Write as _;
 
 pub(crate) fn main(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
@@ -65,7 +65,8 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
     if report.stopped.is_none() {
         claim.finish();
     }
-    let outcome = evaluation.outcome();
+    // What was cut short was perhaps cut short at a good moment.
+    let outcome = if report.stopped.is_none() { evaluation.outcome() } else { Verdict::NotMeasured };
     if common.json {
         let document = serde_json::json!({
             "format": 1, "evaluation": evaluation, "outcome": outcome, "config": config,
@@ -88,7 +89,10 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
         )?;
         learn_summary::proof(&mut out, &evaluation)?;
         summary::failures(&mut out, &report)?;
-        writeln!(out, "verdict     {}", outcome.words())?;
+        match &report.stopped {
+            None => writeln!(out, "verdict     {}", outcome.words())?,
+            Some(reason) => writeln!(out, "verdict     none: {}", learn_summary::stopped(reason))?,
+        }
     }
     Ok(Exit::of_stop(report.stopped.as_ref()))
 }

@@ -73,7 +73,13 @@ impl Exit {
                 return Self::Usage;
             }
             match cause.downcast_ref::<RuntimeError>() {
-                Some(RuntimeError::UnknownSplit { .. } | RuntimeError::NoTasks { .. }) => return Self::Usage,
+                Some(
+                    RuntimeError::UnknownSplit { .. }
+                    | RuntimeError::NoTasks { .. }
+                    | RuntimeError::HeldOutSplit { .. }
+                    | RuntimeError::NothingHeldOut { .. }
+                    | RuntimeError::Moved { .. },
+                ) => return Self::Usage,
                 Some(RuntimeError::Tasks(_)) => return Self::PluginRefused,
                 Some(RuntimeError::Store(_)) => return Self::Store,
                 Some(RuntimeError::Cancelled) => return Self::Interrupted,

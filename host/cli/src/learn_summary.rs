@@ -33,13 +33,18 @@ pub(crate) fn gate(report: &GateReport) -> String {
         Decision::Promote => "passed".to_owned(),
         Decision::Futile => "turned down".to_owned(),
         Decision::Undecided | Decision::Continue => match evidence.smallest_lift {
-            Some(lift) => format!("cannot tell (so many pairs find a lift of {lift:.2} or more)"),
+            Some(lift) => format!("cannot tell (so many pairs find a lift of {:.2} or more)", lift * report.scale),
             None => "cannot tell".to_owned(),
         },
     };
-    let missing =
-        if report.missing > 0 { format!(", {} pairs without a score", report.missing) } else { String::new() };
-    let lift = match (evidence.lift, evidence.interval) {
+    let missing = match report.missing.all() {
+        0 => String::new(),
+        all if report.missing.second_fails_more() => format!(", {all} pairs without a score: it fails more often"),
+        all => format!(", {all} pairs without a score"),
+    };
+    // In units of reward, as everywhere.
+    let scaled = |value: f64| value * report.scale;
+    let lift = match (evidence.lift.map(scaled), evidence.interval.map(|(low, high)| (scaled(low), scaled(high)))) {
         (Some(lift), Some((low, high))) => format!("{lift:+.3} ({low:+.3} to {high:+.3})"),
         (Some(lift), None) => format!("{lift:+.3}"),
         (None, _) => "unknown".to_owned(),
@@ -59,11 +64,24 @@ fn mean(value: Option<&Mean>) -> String {
     value.map_or("not measured".to_owned(), |mean| format!("{:.3} ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
 }
 
+/// Why there is no verdict.
+pub(crate) fn stopped(reason: &StopReason) -> &'static str {
+    match reason {
+        StopReason::Cancelled => "stopped",
+        StopReason::ModelBudget => "the token or cost budget is spent",
+        StopReason::FailureBudget { .. } => "too many episodes failed; see `clawhost episodes list`",
+    }
+}
+
 /// Before, after and the difference.
 pub(crate) fn proof(out: &mut impl std::io::Write, evaluation: &Evaluation) -> std::io::Result<()> {
-    let Evaluation { split, pairs, missing, before, after, lift } = evaluation;
-    let lost = if *missing > 0 { format!(", {missing} without a score") } else { String::new() };
-    writeln!(out, "test        {split}, {pairs} pairs{lost}: with and without, same tasks, same seeds")?;
+    let Evaluation { split, pairs, tasks, missing, before, after, lift } = evaluation;
+    let lost = match missing.all() {
+        0 => String::new(),
+        all => format!(", {all} without a score ({} before, {} after)", missing.before, missing.after),
+    };
+    let about = if tasks == pairs { String::new() } else { format!(" about {tasks} tasks, which are the unit") };
+    writeln!(out, "test        {split}, {pairs} pairs{about}{lost}: with and without, same tasks, same seeds")?;
     writeln!(out, "  before    {}", mean(before.as_ref()))?;
     writeln!(out, "  after     {}", mean(after.as_ref()))?;
     let lift = lift.as_ref().map_or("not measured".to_owned(), |lift| {
@@ -174,11 +192,7 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             writeln!(out, "verdict     {} (by {by} alone)", report.outcome.words())?;
         }
         Some(reason) => {
-            let why = match reason {
-                StopReason::Cancelled => "stopped",
-                StopReason::ModelBudget => "the token or cost budget is spent",
-                StopReason::FailureBudget { .. } => "too many episodes failed; see `clawhost episodes list`",
-            };
+            let why = stopped(reason);
             writeln!(out, "verdict     none: {why}; the same command with --resume goes on from here")?;
         }
     }
@@ -188,11 +202,22 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
 
 /// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
 pub(crate) fn json(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
+    let mut learn = serde_json::json!(report);
+    // What was paid differs where a run was interrupted: calls under way were lost.
+    let mut usage = Vec::new();
+    if let Some(iterations) = learn.get_mut("iterations").and_then(serde_json::Value::as_array_mut) {
+        usage = iterations.iter_mut().filter_map(|one| one.as_object_mut()?.remove("usage")).collect();
+    }
+    if let Some(learn) = learn.as_object_mut() {
+        learn.remove("usage");
+    }
     let document = serde_json::json!({
         "format": 1,
-        "learn": report,
+        "learn": learn,
         "config": facts.config,
         "timing": {
+            "usage": report.usage,
+            "usage_by_iteration": usage,
             "run": facts.run,
             "started": crate::data::time(facts.started),
             "wall_seconds": facts.wall.as_secs_f64(),
@@ -254,6 +279,9 @@ pub(crate) fn dry_run(
         "at most     {episodes} episodes; {calls} calls of the policy (of {} turns each), which write {written} tokens",
         plan.play.max_turns
     )?;
+    if !setup.grants.models.is_empty() {
+        writeln!(out, "            without what rewards and reflectors ask their models")?;
+    }
     match (options.play.models.max_tokens_total, options.play.models.max_cost) {
         (None, None) if model.provider != "follower" && model.provider != "script" => {
             writeln!(out, "budget      none: set --max-tokens-total, or --max-cost with --price")?;
@@ -262,7 +290,12 @@ pub(crate) fn dry_run(
             let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
             let cost = cost.map(|cost| format!("cost {cost}"));
             let limits: Vec<String> = tokens.into_iter().chain(cost).collect();
-            let limits = if limits.is_empty() { "nothing to pay".to_owned() } else { limits.join(", ") };
+            let nothing = || match setup.grants.models.is_empty() {
+                true => "nothing to pay".to_owned(),
+                false => "none, and plugins are granted models: set --max-tokens-total, or --max-cost with --price"
+                    .to_owned(),
+            };
+            let limits = if limits.is_empty() { nothing() } else { limits.join(", ") };
             writeln!(out, "budget      {limits}")?;
         }
     }

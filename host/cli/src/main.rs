@@ -28,12 +28,11 @@ mod setup;
 mod stored;
 mod summary;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use exit::Exit;
 use std::process::ExitCode;
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
-    use clap::CommandFactory as _;
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::Arguments::command(), "clawhost", &mut script);
     std::io::Write::write_all(&mut std::io::stdout(), &script)?;
@@ -41,13 +40,17 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
 }
 
 fn main() -> ExitCode {
-    let arguments = args::Arguments::parse();
+    let matches = args::Arguments::command().get_matches();
+    let arguments = match args::Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("CLAWHOST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     let done = match arguments.command {
         args::Command::CompileComponent => return hosting::compile(),
-        args::Command::Run(options) => run::main(&arguments.common, &options),
+        args::Command::Run(options) => run::main(&arguments.common, &options, &args::given(&matches)),
         args::Command::Eval(options) => eval::main(&arguments.common, &options),
         args::Command::Playbook(command) => playbook::main(&arguments.common, &command),
         args::Command::Demo(demo) => demo::main(&arguments.common, &demo),

@@ -80,9 +80,15 @@ pub(crate) fn worth(folder: &Path, name: &str) -> anyhow::Result<BTreeMap<clawho
 }
 
 /// The same policy with a playbook.
-pub(crate) fn guided(policy: &ChatPolicy, version: &PlaybookVersion, token_budget: u64) -> ChatPolicy {
-    let playbook = document(version).unwrap_or_default();
-    policy.guided(Arc::new(Everybody(Showing::serving(playbook, &BTreeMap::new(), token_budget))))
+pub(crate) fn guided(
+    setup: &Setup<'_>,
+    policy: &ChatPolicy,
+    version: &PlaybookVersion,
+    token_budget: u64,
+) -> anyhow::Result<ChatPolicy> {
+    // The same choice among its entries as the gate had before it.
+    let worth = worth(&setup.folder, &version.name)?;
+    Ok(policy.guided(Arc::new(Everybody(Showing::serving(document(version)?, &worth, token_budget)))))
 }
 
 pub(crate) fn main(common: &Common, command: &Command) -> anyhow::Result<Exit> {
@@ -91,9 +97,9 @@ pub(crate) fn main(common: &Common, command: &Command) -> anyhow::Result<Exit> {
         Command::Show { name, version } => show(common, &folder, name.as_deref(), *version),
         Command::Log { name } => log(common, &folder, name.as_deref()),
         Command::Diff { name, from, to } => diff(common, &folder, name, *from, *to),
-        Command::Rollback { name, to } => rollback(&folder, name, *to),
-        Command::Export { name, path, version } => export(&folder, name, path, *version),
-        Command::Import { name, path } => import(&folder, name, path),
+        Command::Rollback { name, to } => rollback(common, &folder, name, *to),
+        Command::Export { name, path, version } => export(common, &folder, name, path, *version),
+        Command::Import { name, path } => import(common, &folder, name, path),
     }
 }
 
@@ -238,7 +244,7 @@ fn add(folder: &Path, name: &str, playbook: &Playbook, why: String) -> anyhow::R
     Ok(newest.map_or(0, |version| version.number))
 }
 
-fn rollback(folder: &Path, name: &str, to: Option<u64>) -> anyhow::Result<Exit> {
+fn rollback(common: &Common, folder: &Path, name: &str, to: Option<u64>) -> anyhow::Result<Exit> {
     let reader = Reader::open(folder)?;
     let name = chosen(&reader, Some(name))?;
     let newest = pick(&reader, &name, None)?;
@@ -249,17 +255,23 @@ fn rollback(folder: &Path, name: &str, to: Option<u64>) -> anyhow::Result<Exit> 
         Some(number) => pick(&reader, &name, Some(number))?,
     };
     let number = add(folder, &name, &document(&target)?, format!("rolled back to version {}", target.number))?;
+    if common.json {
+        return print_json(&serde_json::json!({ "name": name, "version": number, "says_what": target.number }));
+    }
     writeln!(anstream::stdout(), "{name}: version {number} says what version {} said", target.number)?;
     Ok(Exit::Ok)
 }
 
-fn export(folder: &Path, name: &str, path: &Path, number: Option<u64>) -> anyhow::Result<Exit> {
+fn export(common: &Common, folder: &Path, name: &str, path: &Path, number: Option<u64>) -> anyhow::Result<Exit> {
     let reader = Reader::open(folder)?;
     let name = chosen(&reader, Some(name))?;
     let version = pick(&reader, &name, number)?;
     let playbook = document(&version)?;
     let unusable = |error: std::io::Error| UsageError(format!("{}: {error}", path.display()));
     if path.extension().is_some_and(|extension| extension == "json") {
+        if path.exists() {
+            return Err(UsageError(format!("{} is there already; name a new file", path.display())).into());
+        }
         std::fs::write(path, to_json(&playbook)?).map_err(unusable)?;
     } else {
         if path.exists() && std::fs::read_dir(path).map_err(unusable)?.next().is_some() {
@@ -275,6 +287,10 @@ fn export(folder: &Path, name: &str, path: &Path, number: Option<u64>) -> anyhow
         }
     }
     let entries = playbook.entries.len();
+    if common.json {
+        let told = serde_json::json!({ "name": name, "version": version.number, "entries": entries, "path": path });
+        return print_json(&told);
+    }
     writeln!(anstream::stdout(), "{name}, version {}: {entries} entries in {}", version.number, path.display())?;
     Ok(Exit::Ok)
 }
@@ -315,7 +331,7 @@ fn text_of(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|_| UsageError(format!("{}: not a text file", path.display())).into())
 }
 
-fn import(folder: &Path, name: &str, path: &Path) -> anyhow::Result<Exit> {
+fn import(common: &Common, folder: &Path, name: &str, path: &Path) -> anyhow::Result<Exit> {
     check_name(name)?;
     let refused = |error: clawhost_learn::LearnError| UsageError(format!("{}: {error}", path.display()));
     let playbook = if path.is_dir() {
@@ -328,6 +344,10 @@ fn import(folder: &Path, name: &str, path: &Path) -> anyhow::Result<Exit> {
     }
     data::prepare(folder)?;
     let number = add(folder, name, &playbook, format!("imported, {} entries", playbook.entries.len()))?;
+    if common.json {
+        let told = serde_json::json!({ "name": name, "version": number, "entries": playbook.entries.len() });
+        return print_json(&told);
+    }
     let mut out = anstream::stdout();
     writeln!(out, "{name}, version {number}: {} entries are served from now on", playbook.entries.len())?;
     writeln!(out, "nothing is known yet about what they are worth: see `clawhost eval PLUGIN.wasm --playbook {name}`")?;

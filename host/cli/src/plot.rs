@@ -1,5 +1,6 @@
 //! Curves: in the terminal, and as an SVG file.
 
+use crate::exit::UsageError;
 use plotters::prelude::*;
 use std::path::Path;
 
@@ -53,6 +54,23 @@ pub(crate) fn text(points: &[(f64, f64)], low: f64, high: f64) -> Option<String>
     chart.axis();
     chart.figures();
     Some(chart.to_string())
+}
+
+/// Refuses a file that a drawing must not take the place of, before anything is played.
+///
+/// # Errors
+/// It is there and holds something else, or its folder is not there.
+pub(crate) fn check(path: &Path) -> Result<(), UsageError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(UsageError(format!("{}: there is no such folder", folder.display())));
+    }
+    match std::fs::read(path) {
+        Ok(bytes) if !bytes.starts_with(b"<svg") => {
+            Err(UsageError(format!("{} is there and no drawing; name another file with --svg", path.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes curves into an SVG file. `levels` are horizontal lines with names.

@@ -17,10 +17,10 @@ use std::sync::PoisonError;
 /// Episodes of a run that learns nothing, unless chosen otherwise.
 const EPISODES: u64 = 20;
 
-pub(crate) fn main(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
+pub(crate) fn main(common: &Common, options: &args::Run, given: &[String]) -> anyhow::Result<Exit> {
     let written;
     let options = if run_file::is_run_file(&options.play.plugin) {
-        written = run_file::read(options)?;
+        written = run_file::read(options, given)?;
         &written
     } else {
         options
@@ -69,7 +69,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         None => None,
     };
     if let Some(served) = &served {
-        ports.policy = crate::playbook::guided(&ports.policy, served, options.learning.token_budget);
+        ports.policy = crate::playbook::guided(&setup, &ports.policy, served, options.learning.token_budget)?;
     }
     let Setup { folder, models, store, clock, rewards, .. } = &setup;
     let (run, claim, earlier) = match &options.resume {

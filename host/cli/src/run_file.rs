@@ -5,6 +5,29 @@ use crate::exit::UsageError;
 use clawhost_package::{RunFile, SystemPrompt, Work};
 use std::path::Path;
 
+/// What may stand on the command line beside a run file: how it is shown, hosted and taken up, by the ids of the options; and
+/// groups of options, which are no options.
+const BESIDE: [&str; 18] = [
+    "plugin",
+    "resume",
+    "dry_run",
+    "quiet",
+    "store_limit",
+    "api_key_file",
+    "model_timeout",
+    "retries",
+    "allow_interpreters",
+    "on_demand",
+    "data",
+    "json",
+    "Run",
+    "PlayOptions",
+    "ModelOptions",
+    "EndpointOptions",
+    "HostOptions",
+    "LearnOptions",
+];
+
 /// Whether a plugin is a run file.
 pub(crate) fn is_run_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "toml")
@@ -21,9 +44,14 @@ fn from_here(folder: &Path, spec: &str) -> String {
 ///
 /// # Errors
 /// It cannot be read, or says something that cannot be: everything that is wrong with it is told.
-pub(crate) fn read(given: &Run) -> anyhow::Result<Run> {
+pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
     let path = Path::new(&given.play.plugin);
     let shown = path.display();
+    // What the file decides is decided there alone: an option beside it that did nothing would be a trap.
+    if let Some(option) = typed.iter().find(|option| !BESIDE.contains(&option.as_str())) {
+        let option = option.replace('_', "-");
+        return Err(UsageError(format!("--{option} beside {shown}: the file says everything; write it there")).into());
+    }
     let text = std::fs::read_to_string(path).map_err(|error| UsageError(format!("{shown}: {error}")))?;
     let file = RunFile::parse(&text).map_err(|wrong| UsageError(format!("{shown}:\n{wrong}")))?;
     let folder = path.parent().unwrap_or(Path::new("."));

@@ -382,6 +382,10 @@ pub trait Reflector: Send + Sync {
     fn identity(&self) -> &PluginIdentity;
     /// What it is.
     fn about(&self) -> &About;
+    /// What it is allowed beyond computing and logging.
+    fn grants(&self) -> Grants {
+        Grants::default()
+    }
     /// Suggestions; data that still has to pass trial and gate.
     async fn reflect(
         &self,

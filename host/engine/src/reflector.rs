@@ -13,7 +13,7 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reflector::exports::clawhost::reflector::reflector as wit;
 use clawhost_bindings::reflector::{ReflectorPlugin as Guest, ReflectorPluginPre};
 use clawhost_core::{
-    About, CallLimits, Change, Context, Entry, Episode, Evidence, Failure, Playbook, PluginIdentity, Proposal,
+    About, CallLimits, Change, Context, Entry, Episode, Evidence, Failure, Grants, Playbook, PluginIdentity, Proposal,
     Reflector, code,
 };
 use std::sync::Arc;
@@ -188,6 +188,10 @@ impl Reflector for ReflectorPlugin {
 
     fn about(&self) -> &About {
         &self.about
+    }
+
+    fn grants(&self) -> Grants {
+        self.grants.used_by(&self.outline)
     }
 
     async fn reflect(

@@ -66,13 +66,25 @@ pub enum RuntimeError {
     /// The operator stopped it before anything was played.
     #[error("stopped before anything was played; the same command begins again")]
     Cancelled,
-    /// The loop was to be given the test split.
+    /// The loop was to be given tasks that decide or report.
     #[error(
-        "{environment}: the split `test` is for reports, nothing is learned from it; leave --tasks out, or name another split"
+        "{environment}: the split `{split}` decides or reports, nothing is learned from it; leave --tasks out, or name another split"
     )]
-    TestSplit {
+    HeldOutSplit {
         /// The environment.
         environment: String,
+        /// The split.
+        split: String,
+    },
+    /// A playbook was changed while a run that learns it was interrupted.
+    #[error(
+        "playbook {playbook} was changed since {run} was interrupted; begin a new run without --resume, it goes on from what is served now"
+    )]
+    Moved {
+        /// The playbook.
+        playbook: String,
+        /// The run.
+        run: clawhost_core::RunId,
     },
     /// Every task teaches: nothing is left to decide and to report with.
     #[error(

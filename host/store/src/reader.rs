@@ -140,7 +140,11 @@ impl Reader {
         let read = || -> rusqlite::Result<Vec<(String, Option<String>)>> {
             self.connection
                 .prepare_cached(
-                    "SELECT id, spent FROM runs WHERE digest = ? AND parent IS NULL AND
+                    "SELECT id, (SELECT part.spent FROM runs AS part
+                      WHERE (part.id = runs.id OR part.parent = runs.id) AND part.spent IS NOT NULL
+                      ORDER BY json_extract(part.spent, '$.prompt_tokens') + json_extract(part.spent, '$.completion_tokens')
+                      DESC LIMIT 1)
+                     FROM runs WHERE digest = ? AND parent IS NULL AND
                      (summary IS NULL OR json_extract(summary, '$.stopped') IS NOT NULL) ORDER BY rowid DESC",
                 )?
                 .query_map([digest.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?

@@ -27,16 +27,15 @@ fn every_purpose_has_tasks_of_its_own() {
     check(&[("a", 9), ("b", 9), ("c", 9)], None, "a", whole("b"), whole("c"));
     check(&[("train", 9), ("more", 9), ("val", 9)], None, "train", whole("val"), whole("more"));
     check(&[("train", 9), ("val", 0), ("test", 9)], None, "train", half("test", false), half("test", true));
-    // What decides may teach where it was asked to; the rest is halved then.
-    check(&[("val", 9), ("test", 9)], Some("val"), "val", half("test", false), half("test", true));
 }
 
 #[test]
 fn nothing_is_learned_from_the_test_split_or_without_another() {
     let refused = |splits: &[(&str, u64)], wanted| of(splits, wanted).unwrap_err();
     let three = [("train", 9), ("val", 9), ("test", 9)];
-    assert!(matches!(refused(&three, Some("test")), RuntimeError::TestSplit { .. }));
-    assert!(matches!(refused(&[("test", 9), ("val", 9)], None), RuntimeError::TestSplit { .. }));
+    assert!(matches!(refused(&three, Some("test")), RuntimeError::HeldOutSplit { .. }));
+    assert!(matches!(refused(&[("test", 9), ("val", 9)], None), RuntimeError::HeldOutSplit { .. }));
+    assert!(matches!(refused(&three, Some("val")), RuntimeError::HeldOutSplit { .. }), "it decides");
     assert!(matches!(refused(&three, Some("more")), RuntimeError::UnknownSplit { .. }));
     for alone in [&[("train", 9)][..], &[("train", 9), ("val", 0)], &[("other", 9)], &[]] {
         assert!(matches!(refused(alone, None), RuntimeError::NothingHeldOut { .. }), "{alone:?}");

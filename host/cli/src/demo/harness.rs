@@ -15,8 +15,8 @@ use clawhost_learn::Lesson;
 use clawhost_learn::harness::{Admission, EntryRow, HarnessSettings, Showing};
 use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::learn::{
-    Evaluation, GatePlan, LearnPlan, LearnPorts, LearnReport, Mean, MemoryStore, Reflecting, evaluate, learn_run,
-    play_and_keep,
+    Evaluation, GatePlan, LearnPlan, LearnPorts, LearnReport, Mean, MemoryStore, Reflecting, Verdict, evaluate,
+    learn_run, play_and_keep,
 };
 use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, ScoringRule};
 use std::io::Write as _;
@@ -205,6 +205,7 @@ fn after(report: &LearnReport) -> Option<Mean> {
 
 pub(crate) async fn run(common: &Common, options: &DemoHarness) -> anyhow::Result<Exit> {
     let began = std::time::Instant::now();
+    plot::check(&options.svg)?;
     let progress = LearnProgress::new(options.quiet);
     let stage = stage(common, options, &progress).await?;
     let started = stage.ports.clock.now_ms();
@@ -226,13 +227,14 @@ pub(crate) async fn run(common: &Common, options: &DemoHarness) -> anyhow::Resul
     if let Some(reason) = stopped.iter().find_map(|report| report.stopped.as_ref()) {
         return Ok(Exit::of_stop(Some(reason)));
     }
-    draw(&options.svg, &found)?;
     if common.json {
         json(options, &found, started, began.elapsed())?;
     } else {
         text(options, &found, began.elapsed())?;
     }
-    Ok(Exit::Ok)
+    draw(&options.svg, &found)?;
+    // A proof that fails says so to whoever does not read.
+    Ok(if found.full.outcome == Verdict::Improved && found.retired() { Exit::Ok } else { Exit::Other })
 }
 
 fn draw(path: &Path, found: &Found) -> anyhow::Result<()> {
@@ -346,7 +348,7 @@ fn text(options: &DemoHarness, found: &Found, wall: std::time::Duration) -> anyh
         writeln!(out, "\nPlanted: {}", row.lesson)?;
         writeln!(
             out,
-            "  right in {:.0} % of its cases, where the usual thing is right in {:.0} %: whoever counts successes keeps it",
+            "  right in {:.0} % of its cases, where the usual thing is right in {:.0} %: whoever sees it help, and does not compare, keeps it",
             plant.with * 100.0,
             plant.without * 100.0
         )?;
@@ -366,7 +368,7 @@ fn text(options: &DemoHarness, found: &Found, wall: std::time::Duration) -> anyh
     writeln!(out, "took        {:.1} s{memory}", wall.as_secs_f64())?;
     writeln!(
         out,
-        "the same, recorded: clawhost run target/guests/env_shop.wasm --reward target/guests/reward_state.wasm --learn harness \
+        "learn like this, with everything recorded: clawhost run target/guests/env_shop.wasm --reward target/guests/reward_state.wasm --learn harness \
          --reflector target/guests/reflector_rules.wasm --iterations {} --seed {}",
         options.iterations, options.seed
     )?;

@@ -72,6 +72,25 @@ pub(crate) struct Evidence {
     pub(crate) harms: f64,
 }
 
+/// What a run leaves for later ones.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Memory(Vec<Remembered>);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Remembered {
+    entry: Entry,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decided: Option<Estimate>,
+}
+
+#[cfg(test)]
+impl FromIterator<Entry> for Memory {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self(entries.into_iter().map(|entry| Remembered { entry, decided: None }).collect())
+    }
+}
+
 /// What happened to proposals that became no entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -206,24 +225,51 @@ impl Harness {
         harness
     }
 
-    /// Lessons that were turned down before: they are not tried again soon.
-    pub fn remember(&mut self, turned_down: impl IntoIterator<Item = Entry>) {
-        for entry in turned_down.into_iter().filter(|entry| !entry.status.is_open()) {
-            if !self.records.contains_key(&entry.id) {
-                self.add(entry, None);
+    /// What a later run should know about entries.
+    pub fn memory(&self) -> Memory {
+        let remembered = |record: &Record| Remembered { entry: record.entry.clone(), decided: record.decided.clone() };
+        Memory(self.in_order().into_iter().map(remembered).collect())
+    }
+
+    /// Remembers an earlier run: what deployed entries were measured to be worth, what was turned down (it is not tried again
+    /// soon), and what waits. What was on trial begins anew: evidence is counted by run.
+    pub fn remember(&mut self, memory: Memory) {
+        for Remembered { entry, decided } in memory.0 {
+            let id = entry.id.clone();
+            match self.records.get_mut(&id) {
+                Some(known) => {
+                    known.entry.support = entry.support;
+                    known.entry.sources = entry.sources;
+                    known.decided = decided;
+                }
+                None => {
+                    let status = if entry.status.is_open() { Status::Queued } else { entry.status.clone() };
+                    let is_closed = !status.is_open();
+                    self.add(Entry { status, ..entry }, None);
+                    if let Some(record) = self.records.get_mut(&id).filter(|_| is_closed) {
+                        record.decided = decided;
+                    }
+                }
             }
         }
+        self.shorten_queue();
+        self.fill_trial();
     }
 
     /// Puts a lesson on the way that every proposal goes, before any other.
     pub fn plant(&mut self, lesson: Lesson, by: &str) {
         /// More than any reflector reaches, so that it is tried first.
         const FIRST: u64 = 1 << 40;
-        let entry = Entry { support: FIRST, ..Entry::new(lesson, by) };
-        if !self.records.contains_key(&entry.id) {
-            self.add(entry, None);
-            self.fill_trial();
+        let mut entry = Entry { support: FIRST, ..Entry::new(lesson, by) };
+        if self.records.contains_key(&entry.id) {
+            return;
         }
+        if self.settings.admission == Admission::Everything {
+            entry.status = Status::Deployed;
+            self.deployed.push(entry.id.clone());
+        }
+        self.add(entry, None);
+        self.fill_trial();
     }
 
     fn add(&mut self, entry: Entry, replaces: Option<EntryId>) {
@@ -273,12 +319,6 @@ impl Harness {
         let open = self.in_order().into_iter().filter(|record| record.entry.status.is_open());
         let ids: Vec<EntryId> = open.map(|record| record.entry.id.clone()).collect();
         self.playbook(ids.iter())
-    }
-
-    /// Entries that were turned down, for the next run.
-    pub fn turned_down(&self) -> Vec<Entry> {
-        let closed = self.in_order().into_iter().filter(|record| !record.entry.status.is_open());
-        closed.map(|record| record.entry.clone()).collect()
     }
 
     /// What happened to proposals.
@@ -442,7 +482,9 @@ impl Layer for Harness {
             self.credit.observe(group);
             self.groups += 1;
         }
-        let mut events = self.decide();
+        // The control measures nothing.
+        let measures = self.settings.admission == Admission::Measured;
+        let mut events = if measures { self.decide() } else { Vec::new() };
         for (reflector, proposal) in proposals {
             self.take(&reflector, proposal);
         }

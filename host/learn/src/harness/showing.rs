@@ -4,7 +4,7 @@
 //! token budget. Only then a draw decides, for each eligible entry on trial on its own, which half of the group's members
 //! see it. So every difference between members of a group is chance, and what is compared is comparable.
 
-use super::{HELD_OUT, Harness, MAINTENANCE};
+use super::{Admission, HELD_OUT, Harness, MAINTENANCE};
 use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, render};
 use crate::{EntryId, Status};
 use clawhost_core::{Digest, derive_seed};
@@ -191,6 +191,7 @@ impl Harness {
         records
             .sort_by_key(|record| (record.entry.status == Status::OnTrial, served(&record.entry.id), record.position));
         let draw = |status: &Status, id: &EntryId| match status {
+            _ if self.settings.admission == Admission::Everything => Draw::Never,
             Status::OnTrial => Draw::Trial,
             _ if self.questioned.contains(id) => Draw::Questioned,
             _ => Draw::Seldom,

@@ -27,7 +27,7 @@ use crate::report::StopReason;
 use crate::run::{Cancel, Observer, Plan, Tasks};
 use clawhost_core::{Checkpoint, Context, PlaybookLedger, PlaybookVersion, RunId, RunRecord};
 use clawhost_learn::gate::Decision;
-use clawhost_learn::harness::Harness;
+use clawhost_learn::harness::{Harness, Memory};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{Intensity, Layer, LayerOutcome, LearnError, learn};
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,13 @@ pub async fn resume_learning(
         }
         None => None,
     };
+    // Its next version would undo what the operator did meanwhile.
+    let newest = ports.learning.playbook(&ports.playbook).await?.map(|version| version.digest);
+    if let (Some(state), Some(newest)) = (&state, newest)
+        && newest != state.harness.deployed().digest()
+    {
+        return Err(RuntimeError::Moved { playbook: ports.playbook, run });
+    }
     ports.learning.resume_run(&run).await?;
     Conductor::new(run, plan, ports, state, cancel, observer).await?.conduct().await
 }
@@ -327,7 +334,7 @@ impl<'a> Conductor<'a> {
         let ledger = Ledger {
             entries: self.state.harness.rows(),
             worth: self.state.harness.worth(),
-            turned_down: self.state.harness.turned_down(),
+            memory: self.state.harness.memory(),
         };
         let checkpoint = Checkpoint {
             run: self.run.clone(),
@@ -388,8 +395,8 @@ pub struct Ledger {
     pub entries: Vec<clawhost_learn::harness::EntryRow>,
     /// What is known for certain that entries are worth.
     pub worth: BTreeMap<clawhost_learn::EntryId, f64>,
-    /// Lessons that were turned down.
-    pub turned_down: Vec<clawhost_learn::Entry>,
+    /// What a later run remembers.
+    pub memory: Memory,
 }
 
 async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, RuntimeError> {
@@ -401,7 +408,7 @@ async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, Runt
     let mut harness = Harness::new(plan.harness.clone(), deployed.clone());
     if let Some(ledger) = ports.learning.ledger(&ports.playbook).await? {
         let ledger: Ledger = serde_json::from_value(ledger.document).map_err(broken)?;
-        harness.remember(ledger.turned_down);
+        harness.remember(ledger.memory);
     }
     plan.planted.iter().for_each(|lesson| harness.plant(lesson.clone(), "planted"));
     Ok(State {

@@ -2,13 +2,14 @@
 
 use super::batch::by_group;
 use super::guide::Arms;
-use super::report::{Evaluation, Mean};
+use super::report::{Evaluation, Mean, Missing};
 use super::splits::Splits;
 use crate::RuntimeError;
 use crate::report::RunReport;
 use crate::run::{Cancel, Earlier, Observer, Plan, Ports, Tasks, begin, play_rest, prepare};
 use clawhost_core::{Context, Episode, RunId};
 use clawhost_learn::harness::Showing;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Position of the first pair of a test on half of a split: far behind every pair of the gate, which has the other half, so that
@@ -28,19 +29,26 @@ pub(crate) fn test_plan(play: &Plan, splits: &Splits, pairs: u64) -> Plan {
     }
 }
 
+/// Values of every task.
+type ByTask = BTreeMap<String, Vec<f64>>;
+
 /// Compares the members of every group: the first is as it was, the second as it is.
 pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>]) -> Evaluation {
-    let (mut before, mut after, mut lift) = (Vec::new(), Vec::new(), Vec::new());
-    let mut missing = 0;
+    // Where there are more pairs than tasks, tasks come again: they are the unit.
+    let (mut before, mut after, mut lift) = (ByTask::new(), ByTask::new(), ByTask::new());
+    let mut missing = Missing::default();
+    let mut pairs = 0;
     for members in by_group(episodes).values() {
         let reward = |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
+        let Some(task) = members.first().map(|one| one.task.id.clone()) else { continue };
         match (reward(0), reward(1)) {
             (Some(was), Some(is)) => {
-                before.push(was);
-                after.push(is);
-                lift.push(is - was);
+                pairs += 1;
+                before.entry(task.clone()).or_default().push(was);
+                after.entry(task.clone()).or_default().push(is);
+                lift.entry(task).or_default().push(is - was);
             }
-            _ => missing += 1,
+            (was, is) => missing.add(was.is_none(), is.is_none()),
         }
     }
     let split = match splits.test.half {
@@ -49,11 +57,12 @@ pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>]) -> Evaluation 
     };
     Evaluation {
         split,
-        pairs: lift.len() as u64,
+        pairs,
+        tasks: lift.len() as u64,
         missing,
-        before: Mean::of(&before),
-        after: Mean::of(&after),
-        lift: Mean::of(&lift),
+        before: Mean::of(before),
+        after: Mean::of(after),
+        lift: Mean::of(lift).map(|lift| lift.widened(pairs)),
     }
 }
 

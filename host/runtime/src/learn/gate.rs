@@ -7,6 +7,7 @@ use super::batch::by_group;
 use super::conductor::{Conductor, Stopped};
 use super::guide::Arms;
 use super::plan::GatePlan;
+use super::report::Missing;
 use crate::RuntimeError;
 use crate::run::Plan;
 use clawhost_core::Digest;
@@ -14,6 +15,7 @@ use clawhost_learn::EntryId;
 use clawhost_learn::gate::{Decision, Form, GateEvidence, Report};
 use clawhost_learn::harness::Candidate;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -59,8 +61,13 @@ pub struct GateReport {
     pub decision: Decision,
     /// The evidence.
     pub evidence: Report,
-    /// Pairs of which a member failed or was not scored.
-    pub missing: u64,
+    /// A lift of 1 of the evidence in units of reward.
+    pub scale: f64,
+    /// Different tasks among the pairs of this session.
+    pub tasks: u64,
+    /// Pairs of this session that could not be compared. A candidate that fails more often than what is deployed is turned
+    /// down: what fails where it would lose must not seem to win.
+    pub missing: Missing,
 }
 
 impl Conductor<'_> {
@@ -80,7 +87,7 @@ impl Conductor<'_> {
         let deployed = Arc::new(self.state.harness.serving(self.state.harness.deployed()));
         let proposed = Arc::new(self.state.harness.serving(candidate.playbook.clone()));
         let guidance = Arc::new(Arms(vec![deployed, proposed]));
-        let (mut missing, mut played) = (0, 0);
+        let (mut missing, mut played, mut tasks) = (Missing::default(), 0, BTreeSet::new());
         // Pairs without a score are played for nothing, and count to the budget of the session all the same.
         while evidence.decision() == Decision::Continue && played < pairs {
             let name = format!("i{:05}-gate-{played}", self.state.iteration + 1);
@@ -103,10 +110,12 @@ impl Conductor<'_> {
             for members in by_group(&phase.episodes).values() {
                 let reward =
                     |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
-                let (Some(deployed), Some(proposed)) = (reward(0), reward(1)) else {
-                    missing += 1;
+                let rewards = (reward(0), reward(1));
+                let (Some(deployed), Some(proposed)) = rewards else {
+                    missing.add(rewards.0.is_none(), rewards.1.is_none());
                     continue;
                 };
+                tasks.extend(members.first().map(|member| member.task.id.clone()));
                 // Rewards that took two values so far may take a third: what was bet on the form of two is void.
                 if self.state.values.add(deployed) | self.state.values.add(proposed) {
                     evidence = self.new_evidence(&candidate)?;
@@ -115,6 +124,7 @@ impl Conductor<'_> {
             }
         }
         let decision = match evidence.decision() {
+            _ if missing.second_fails_more() => Decision::Futile,
             Decision::Continue => Decision::Undecided,
             decided => decided,
         };
@@ -125,6 +135,8 @@ impl Conductor<'_> {
             removed: candidate.removed.clone(),
             decision,
             evidence: evidence.report(),
+            scale: self.state.values.scale(self.range),
+            tasks: tasks.len() as u64,
             missing,
         };
         let form = self.state.values.form();

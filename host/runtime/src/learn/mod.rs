@@ -20,5 +20,5 @@ pub use guide::Everybody;
 pub use memory::MemoryStore;
 pub use plan::{GatePlan, LearnPlan, LearnPorts, Reflecting, learn_digest};
 pub use reflect::Reflections;
-pub use report::{Evaluation, IterationReport, LearnReport, Mean, Outcome as Verdict};
+pub use report::{Evaluation, IterationReport, LearnReport, Mean, Missing, Outcome as Verdict};
 pub use splits::{HeldOut, Splits};

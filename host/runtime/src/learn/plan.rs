@@ -70,8 +70,11 @@ pub struct LearnPorts {
 /// The environment's splits do not serve.
 pub fn learn_digest(plan: &LearnPlan, ports: &LearnPorts) -> Result<Digest, RuntimeError> {
     let splits = Splits::of(ports.play.environment.as_ref(), plan.play.split.as_deref())?;
-    let reflectors: Vec<_> =
-        ports.reflectors.iter().map(|one| (one.reflector.identity().digest, one.options.clone())).collect();
+    let reflectors: Vec<_> = ports
+        .reflectors
+        .iter()
+        .map(|one| (one.reflector.identity().digest, one.options.clone(), one.reflector.grants()))
+        .collect();
     // How many are played at once changes nothing, and neither do budgets.
     let play = Plan { concurrency: 1, failure_budget: 0.0, ..plan.play.clone() };
     let plan = LearnPlan { play: play.clone(), ..plan.clone() };

@@ -21,13 +21,64 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Of one value per group; none for fewer than two.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
-        let groups: Vec<Vec<f64>> = values.iter().map(|value| vec![*value]).collect();
+    /// Of the values of every task; none for fewer than two tasks.
+    pub(crate) fn of(values: BTreeMap<String, Vec<f64>>) -> Option<Self> {
+        let groups: Vec<Vec<f64>> = values.into_values().collect();
         match crate::interval::mean_interval(&groups) {
             (Some(mean), Some(Interval { low, high })) => Some(Self { mean, low, high }),
             _ => None,
         }
+    }
+
+    /// Never surer than to within one pair that falls out the other way: differences that happen to be all alike have no variance.
+    pub(crate) fn widened(self, pairs: u64) -> Self {
+        /// Of a normal distribution: 97.5 %.
+        const QUANTILE: f64 = 1.959_964;
+        let floor = QUANTILE * 2.0 / pairs.max(1) as f64;
+        let wider = |half: f64| (half.powi(2) + floor.powi(2)).sqrt();
+        Self {
+            mean: self.mean,
+            low: self.mean - wider(self.mean - self.low),
+            high: self.mean + wider(self.high - self.mean),
+        }
+    }
+}
+
+/// Pairs that could not be compared, by the member that was not scored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The first: as it was.
+    pub before: u64,
+    /// The second: as it would be.
+    pub after: u64,
+    /// Both.
+    pub both: u64,
+}
+
+impl Missing {
+    pub(crate) fn add(&mut self, before: bool, after: bool) {
+        match (before, after) {
+            (true, true) => self.both += 1,
+            (true, false) => self.before += 1,
+            (false, _) => self.after += 1,
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.before + self.after + self.both
+    }
+
+    /// Whether one side lacks more than the other by more than three standard errors: then what is left of the pairs says little,
+    /// for whoever fails where it would have lost seems to win.
+    pub fn is_lopsided(&self) -> bool {
+        let (before, after) = (self.before as f64, self.after as f64);
+        (before - after).abs() > 3.0 * (before + after).sqrt()
+    }
+
+    /// Whether it is the second that lacks more.
+    pub fn second_fails_more(&self) -> bool {
+        self.after > self.before && self.is_lopsided()
     }
 }
 
@@ -65,8 +116,10 @@ pub struct Evaluation {
     pub split: String,
     /// Pairs that were scored.
     pub pairs: u64,
-    /// Pairs that were not.
-    pub missing: u64,
+    /// Tasks that they are about.
+    pub tasks: u64,
+    /// Pairs that were not scored.
+    pub missing: Missing,
     /// As it was.
     pub before: Option<Mean>,
     /// As it is now.
@@ -105,6 +158,7 @@ impl Evaluation {
     /// What it says.
     pub fn outcome(&self) -> Outcome {
         match &self.lift {
+            _ if self.missing.is_lopsided() => Outcome::NotMeasured,
             Some(lift) if lift.low > 0.0 => Outcome::Improved,
             Some(lift) if lift.high < 0.0 => Outcome::Worse,
             Some(_) => Outcome::NoSignificantChange,

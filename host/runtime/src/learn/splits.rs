@@ -34,8 +34,8 @@ impl Splits {
     pub fn of(environment: &dyn Environment, wanted: Option<&str>) -> Result<Self, RuntimeError> {
         let train = tasks::split(environment, wanted)?;
         let name = &environment.identity().name;
-        if train == "test" {
-            return Err(RuntimeError::TestSplit { environment: name.clone() });
+        if train == "test" || train == "val" {
+            return Err(RuntimeError::HeldOutSplit { environment: name.clone(), split: train });
         }
         let others: Vec<&str> = environment
             .description()

@@ -53,6 +53,21 @@ impl Values {
     }
 }
 
+impl Values {
+    /// What a difference of 1, as it is bet on, is in units of reward.
+    pub(crate) fn scale(&self, range: f64) -> f64 {
+        match self {
+            Self::Few(known) => {
+                let (low, high) = known
+                    .iter()
+                    .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+                if high > low { high - low } else { range }
+            }
+            Self::Many => range,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,7 +101,9 @@ fn every_change_gets_another_name() {
     check(&|harness| harness.promote(&candidate));
     check(&|harness| harness.turn_down(&candidate));
     check(&|harness| harness.plant(lesson(&rule(50)), "operator"));
-    check(&|harness| harness.remember([Entry { status: Status::Expired, ..Entry::new(lesson(&rule(51)), "x") }]));
+    check(&|harness| {
+        harness.remember(Memory::from_iter([Entry { status: Status::Expired, ..Entry::new(lesson(&rule(51)), "x") }]))
+    });
 }
 
 #[test]
