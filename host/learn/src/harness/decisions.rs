@@ -35,7 +35,7 @@ impl Harness {
     }
 
     /// Of all entries that were ever asked this about: those for which the evidence is enough.
-    fn convincing(&self, value: fn(Evidence) -> Option<f64>) -> Vec<EntryId> {
+    pub(super) fn convincing(&self, value: fn(Evidence) -> Option<f64>) -> Vec<EntryId> {
         let tried: Vec<(&EntryId, f64)> =
             self.records.iter().filter_map(|(id, record)| Some((id, value(record.evidence?)?))).collect();
         let values: Vec<f64> = tried.iter().map(|(_, value)| *value).collect();
