@@ -3,7 +3,7 @@
 use super::world::*;
 use clawhost_core::{Episode, Failure, FailureKind, RunId, code};
 use clawhost_runtime::StopReason;
-use clawhost_runtime::learn::LearnPlan;
+use clawhost_runtime::learn::{LearnPlan, MemoryStore, learn_run, resume_learning};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -130,4 +130,27 @@ async fn groups_past_what_may_wait_are_given_up_and_counted() {
     let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
     let report = world.learn(&plan).await;
     assert_eq!((report.reflections.asked, report.reflections.given_up, report.reflections.waiting), (256, 44, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_a_store_has_forgotten_are_given_up_and_counted() {
+    let store = Arc::new(MemoryStore::default());
+    let play = async |world: &World, resumes: bool| {
+        let mut ports = world.ports();
+        (ports.play.store, ports.learning) = (store.clone(), store.clone());
+        let (run, plan, config) = (World::run(), twenty(), serde_json::json!({}));
+        let report = match resumes {
+            false => learn_run(run, plan, ports, config, &world.cancel, &world.watching).await,
+            true => resume_learning(run, plan, ports, &world.cancel, &world.watching).await,
+        };
+        report.unwrap()
+    };
+    let world = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
+    // In the fourth batch: the groups of two wait.
+    *world.environment.cancel_at.lock().unwrap() = Some((55, world.cancel.clone()));
+    let stopped = play(&world, false).await;
+    assert_eq!((stopped.learned, stopped.reflections.waiting), (3, 4));
+    let later = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
+    let report = play(&later, true).await;
+    assert_eq!((report.learned, report.reflections.given_up), (20, 4));
 }

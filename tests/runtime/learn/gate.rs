@@ -137,7 +137,7 @@ async fn a_third_reward_in_a_session_changes_the_form_of_bets_and_begins_anew() 
 async fn a_third_reward_between_two_sessions_changes_the_form_too() {
     // Undecided while rewards are 0 or 1; then training gives another, and the gate sees something.
     let marks = Marks::by(|episode| {
-        let late = episode.run.0 > "learn.i00004".to_owned();
+        let late = episode.run.0.as_str() > "learn.i00004";
         Some(if is_right(episode) {
             1.0
         } else if late {

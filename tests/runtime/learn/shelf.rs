@@ -6,13 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// When the process dies: before what was asked for is stored, or right behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Death {
-    Before(u64),
-    After(u64),
-}
-
 #[derive(Default)]
 struct Kept {
     runs: BTreeMap<RunId, (RunRecord, Option<String>)>,
@@ -27,7 +20,8 @@ struct Kept {
 pub(crate) struct Shelf {
     kept: Mutex<Kept>,
     calls: AtomicU64,
-    death: Mutex<Option<Death>>,
+    /// The process dies before this call is carried out, and so does every later one.
+    dies_at: Mutex<Option<u64>>,
 }
 
 impl Kept {
@@ -49,18 +43,13 @@ impl Kept {
 }
 
 impl Shelf {
-    pub(crate) fn dying(death: Death) -> Arc<Self> {
-        Arc::new(Self { death: Mutex::new(Some(death)), ..Self::default() })
+    pub(crate) fn dying(at: u64) -> Arc<Self> {
+        Arc::new(Self { dies_at: Mutex::new(Some(at)), ..Self::default() })
     }
 
-    /// A new process: it works again.
-    pub(crate) fn heal(&self) {
-        *self.death.lock().unwrap() = None;
-    }
-
-    /// It will die.
-    pub(crate) fn die(&self, death: Death) {
-        *self.death.lock().unwrap() = Some(death);
+    /// A new process: it works again, and may die later.
+    pub(crate) fn revive(&self, dies_at: Option<u64>) {
+        *self.dies_at.lock().unwrap() = dies_at;
     }
 
     pub(crate) fn damage_state(&self, run: &RunId) {
@@ -77,15 +66,10 @@ impl Shelf {
 
     fn call<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> Result<T, StoreError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let death = *self.death.lock().unwrap();
-        let gone = || StoreError::Other("the process was killed".into());
-        if matches!(death, Some(Death::Before(at)) if number >= at)
-            || matches!(death, Some(Death::After(at)) if number > at)
-        {
-            return Err(gone());
+        if self.dies_at.lock().unwrap().is_some_and(|at| number >= at) {
+            return Err(StoreError::Other("the process was killed".into()));
         }
-        let answer = act(&mut self.kept.lock().unwrap());
-        if death == Some(Death::After(number)) { Err(gone()) } else { Ok(answer) }
+        Ok(act(&mut self.kept.lock().unwrap()))
     }
 
     pub(crate) fn has_run(&self, run: &RunId) -> bool {

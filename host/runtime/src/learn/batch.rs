@@ -75,3 +75,93 @@ pub(crate) fn batch(
     let groups = groups.values().filter_map(|episodes| group(episodes, &mut removed)).collect();
     Batch { number, state_id, groups, proposals, removed }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{Digest, Drawn, Ending, Failure, FailureKind, PlaybookRecord, code};
+
+    /// A member of a group: its reward, and the entries that were drawn for it, of which some were shown.
+    fn member(index: u64, reward: Option<f64>, drawn: &[(&str, bool)]) -> Episode {
+        let golden = include_str!("../../../../tests/golden/episode-2.json");
+        let mut episode: Episode = serde_json::from_str(golden).unwrap();
+        let drawn = drawn.iter().map(|(entry, shown)| Drawn { entry: (*entry).into(), shown: *shown }).collect();
+        let (digest, text) = (Digest::of(b"playbook"), String::new());
+        episode.policy.playbook = Some(PlaybookRecord { digest, text, shown: Vec::new(), drawn, propensity: 0.5 });
+        (episode.index, episode.group, episode.reward, episode.ending) = (index, index / 4, reward, Ending::Terminated);
+        episode
+    }
+
+    fn failed(episode: Episode) -> Episode {
+        let failure = Failure::new(FailureKind::Trap, code::UNREACHABLE, "gone");
+        Episode { ending: Ending::Failed(failure), reward: None, ..episode }
+    }
+
+    fn of(episodes: Vec<Episode>) -> Batch {
+        let state_id = episodes[0].state_id;
+        let episodes: Vec<_> = episodes.into_iter().map(Arc::new).collect();
+        let batch = batch(3, state_id, &by_group(&episodes), Vec::new());
+        batch.check().unwrap();
+        batch
+    }
+
+    #[test]
+    fn masks_say_who_was_shown_what_in_the_order_of_the_draws() {
+        let batch = of(vec![
+            member(0, Some(1.0), &[("a", true), ("b", false), ("c", true)]),
+            member(1, Some(0.0), &[("a", false), ("b", false), ("c", true)]),
+            member(2, Some(0.5), &[("a", true), ("b", true), ("c", false)]),
+        ]);
+        let group = &batch.groups[0];
+        assert_eq!(group.drawn.iter().map(|id| id.0.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(group.members.iter().map(|member| member.shown).collect::<Vec<_>>(), [0b101, 0b100, 0b011]);
+        assert_eq!(group.members.iter().map(|member| member.reward).collect::<Vec<_>>(), [1.0, 0.0, 0.5]);
+        assert_eq!((group.propensity, batch.number, batch.removed), (0.5, 3, Removed::default()));
+    }
+
+    #[test]
+    fn an_entry_counts_only_where_it_was_drawn_for_in_all_members() {
+        let batch = of(vec![
+            member(0, Some(1.0), &[("a", true), ("b", true), ("c", false)]),
+            // In another order, and one of them not.
+            member(1, Some(0.0), &[("c", true), ("a", false), ("d", true)]),
+        ]);
+        let group = &batch.groups[0];
+        assert_eq!(group.drawn.iter().map(|id| id.0.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(group.members.iter().map(|member| member.shown).collect::<Vec<_>>(), [0b01, 0b10]);
+    }
+
+    #[test]
+    fn members_that_failed_or_were_not_scored_are_left_out_and_counted() {
+        let drawn = [("a", true)];
+        let batch = of(vec![
+            // What was drawn for it does not count: it is not there.
+            failed(member(0, None, &[])),
+            member(1, Some(-1.0), &drawn),
+            member(2, None, &[]),
+            member(3, Some(0.0), &[("a", false)]),
+            // Of the next group nothing is left.
+            failed(member(4, None, &drawn)),
+            member(5, None, &drawn),
+            // One may be left alone.
+            member(8, Some(1.0), &drawn),
+        ]);
+        assert_eq!(batch.removed, Removed { failed: 2, unscored: 2 });
+        assert_eq!(batch.groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!((batch.groups[0].drawn.len(), batch.groups[0].members[0].shown), (1, 1));
+        assert_eq!(batch.mean(), Some(0.0), "over those that were scored");
+    }
+
+    #[test]
+    fn more_draws_than_there_are_bits_are_cut_and_nobody_told_anything_draws_nothing() {
+        let names: Vec<String> = (0..70).map(|number| format!("e{number}")).collect();
+        let drawn: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), true)).collect();
+        let batch = of(vec![member(0, Some(1.0), &drawn), member(1, Some(0.0), &drawn)]);
+        assert_eq!((batch.groups[0].drawn.len(), batch.groups[0].members[0].shown), (64, u64::MAX));
+
+        let mut untold = member(0, Some(1.0), &drawn);
+        untold.policy.playbook = None;
+        let batch = of(vec![untold]);
+        assert_eq!((batch.groups[0].drawn.len(), batch.groups[0].propensity), (0, 1.0));
+    }
+}

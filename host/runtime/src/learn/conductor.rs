@@ -242,7 +242,7 @@ impl<'a> Conductor<'a> {
         self.state.reflections.waiting = self.state.waiting.len();
         let taught = clawhost_learn::Batch { proposals, ..taught };
         let mut report = self.learn(&taught)?;
-        if (number + 1) % self.plan.gate.every.max(1) == 0 || number + 1 == self.plan.iterations {
+        if (number + 1).is_multiple_of(self.plan.gate.every.max(1)) || number + 1 == self.plan.iterations {
             match self.judge_candidate().await? {
                 Ok(gate) => report.gate = gate,
                 Err(stopped) => return Ok(Err(stopped)),
