@@ -42,6 +42,22 @@ fn nothing_is_learned_from_the_test_split_or_without_another() {
     }
 }
 
+/// Whether a task of a split that is halved reports.
+fn is_tested(id: &str) -> bool {
+    Digest::of(id.as_bytes()).prefix_u64() & 1 == 1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_iteration_plays_further_tasks_with_further_seeds() {
+    let world = World::usual();
+    world.learn(&small()).await;
+    let episodes = world.store.of_phases("-train");
+    let tasks: BTreeSet<&str> = episodes.iter().map(|episode| episode.task.id.as_str()).collect();
+    let seeds: BTreeSet<u64> = episodes.iter().map(|episode| episode.seed).collect();
+    let answers: BTreeSet<u64> = episodes.iter().map(|episode| episode.policy.seed).collect();
+    assert_eq!((episodes.len(), tasks.len(), seeds.len(), answers.len()), (256, 64, 64, 256));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_refused_before_anything_is_played() {
     let check = async |splits: &[(&str, u64)], split: Option<&str>, expect: &str| {
@@ -56,7 +72,12 @@ async fn a_run_is_refused_before_anything_is_played() {
     check(&[("train", 9)], None, "no tasks beside `train`").await;
     check(&[("train", 0), ("val", 9), ("test", 9)], None, "no tasks in split `train`").await;
     // One task cannot be halved: one half of it is empty, whichever that is.
-    check(&[("train", 9), ("test", 1)], None, "no tasks in split `half of test`").await;
+    let mut empty = BTreeSet::new();
+    for split in ["test", "dev", "more", "other", "val"] {
+        empty.insert(is_tested(&format!("{split}-0")));
+        check(&[("train", 9), (split, 1)], None, &format!("no tasks in split `half of {split}`")).await;
+    }
+    assert_eq!(empty.len(), 2, "the half that decides, and the one that reports");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,8 +117,7 @@ async fn halves_of_one_split_are_disjoint_by_hash_and_cover_it() {
     };
     let (val, test) = (played("-gate-"), played(".test"));
     let ids = |played: &[(String, u64)]| -> BTreeSet<String> { played.iter().map(|(id, _)| id.clone()).collect() };
-    let hash = |id: &String| Digest::of(id.as_bytes()).prefix_u64() & 1 == 1;
-    assert!(ids(&val).iter().all(|id| !hash(id)) && ids(&test).iter().all(hash));
+    assert!(ids(&val).iter().all(|id| !is_tested(id)) && ids(&test).iter().all(|id| is_tested(id)));
     assert_eq!(ids(&val).len() + ids(&test).len(), 40, "together they are the split");
     // What is generated from the seed alone is another thing in either half.
     let seeds = |played: &[(String, u64)]| -> BTreeSet<u64> { played.iter().map(|(_, seed)| *seed).collect() };
