@@ -7,7 +7,8 @@ Opt-in: no test and no build runs this. It needs a built program, built guests, 
     .venv/bin/python tests/gepa/compare.py --program target/debug/clawhost --guests target/guests --budget 1000
 
 It prints one JSON document: for `gepa` and for `ours` the evaluations used, the mean of the best candidate on the tasks
-that chose it, and its mean on held-out tasks that neither has seen. Only the last is a fair number. `seed` is the
+that chose it, and its mean on held-out tasks that neither was chosen by. Only the last is a fair number. (The gate, which
+judges what ours found once it is found, is a service of ours; it changes nothing about the comparison.) `seed` is the
 prompt that both begin with. One run says little, because all hangs on which rules are drawn: repeat it with several
 `--seed`.
 
@@ -19,7 +20,9 @@ How the two are made comparable:
 - *Tasks* are addressed by position: `clawhost run --episodes N` plays the first N of a split. So this adapter plays a
   candidate once on all training tasks and hands out what `gepa` asks for; what it plays beyond that is free here, but
   not counted against `gepa` either. (A run of three episodes under another seed would play the first three tasks each
-  time.)
+  time.) Ours chooses the tasks itself: the first 100 and a fixed set of a twentieth of the budget, at most 50, with the
+  same seeds. So from a budget of 1000 on, with `--tasks` and `--pareto` as they are, both learn from the same tasks, though
+  each draws its own fixed set among them.
 - *Reflection* needs no model. It reads rules from what the environment says at the end, as the plugin
   `reflector-rules` does: `expected: DEED` and `because: FACT is VALUE and ...` become `when FACT is VALUE and ...:
   DEED` and the same with one fact, and `not looked up: FACT, which DEED shows` becomes `when FACT is VALUE: DEED`
@@ -190,15 +193,30 @@ def theirs(program, arguments, seed_prompt):
     }
 
 
-def ours(budget, program, arguments):
-    """The same with `clawhost run --evolve`. That flag is not there yet: once it is, finish this one place."""
-    if "--evolve" not in program.call("run", "--help"):
-        return {"missing": "this program has no `run --evolve`: build one that has it"}
+def ours(program, arguments, seed_prompt):
+    """`clawhost run --evolve`, and the evolved section behind the prompt as a playbook shows it."""
     reflector = f"{pathlib.Path(arguments.guests) / 'reflector_rules.wasm'}?write=section&section={SECTION}"
-    flags = ["--reward", program.reward, "--reflector", reflector, "--policy", "follower", "--tasks", "train"]
-    flags += ["--episodes", arguments.tasks, "--seed", arguments.seed, "--evolve", budget, "--json", "--quiet"]
-    # To finish: take the best text out of the document and play it on the held-out tasks, as `theirs` does.
-    return json.loads(program.call("run", program.environment, *flags))
+    flags = ["--reward", program.reward, "--policy", "follower", "--seed", arguments.seed, "--failure-budget", 1]
+    flags += ["--learn", "harness", "--evolve", arguments.budget, "--evolve-section", SECTION]
+    flags += ["--evolve-reflector", reflector, "--playbook", f"ours-{arguments.seed}"]
+    # One short iteration behind it: it changes nothing about the section.
+    flags += ["--iterations", 1, "--episodes", 4, "--gate-pairs", arguments.gate_pairs, "--test-pairs", 0]
+    document = json.loads(program.call("run", program.environment, *flags, "--json", "--quiet"))
+    evolution = document["learn"]["evolution"]
+    section = evolution["best"].get(SECTION, "")
+    prompt = f"{seed_prompt}\n{SECTION}:\n{section}\n" if section else seed_prompt
+    gate = evolution["gate"]
+    return {
+        "evaluations": evolution["evaluations"],
+        "cached": evolution["cached"],
+        "candidates": evolution["candidates"],
+        "failures": evolution["failures"],
+        "why": evolution["why"],
+        "chosen_at": evolution["curve"][-1]["mean"] if evolution["curve"] else None,
+        "held_out": program.mean(prompt, "val", arguments.held_out, HELD_OUT_SEED),
+        "gate": gate and {"decision": gate["decision"], "pairs": gate["evidence"]["pairs"]},
+        "rules": section.splitlines(),
+    }
 
 
 def main():
@@ -211,6 +229,7 @@ def main():
     parser.add_argument("--budget", type=int, default=1000, help="evaluations")
     parser.add_argument("--tasks", type=int, default=150, help="tasks to learn from, the fixed set among them")
     parser.add_argument("--pareto", type=int, default=50, help="tasks of the fixed set")
+    parser.add_argument("--gate-pairs", type=int, default=256, help="pairs by which the gate judges what ours found")
     parser.add_argument("--held-out", type=int, default=500, help="tasks that judge at the end")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verbose", action="store_true", help="what gepa says, on standard error")
@@ -226,7 +245,7 @@ def main():
             "arguments": {name: getattr(arguments, name) for name in SETTINGS},
             "seed": {"held_out": program.mean(hint, "val", arguments.held_out, HELD_OUT_SEED)},
             "gepa": theirs(program, arguments, hint),
-            "ours": ours(arguments.budget, program, arguments),
+            "ours": ours(program, arguments, hint),
         }
     print(json.dumps(document, indent=2))
 

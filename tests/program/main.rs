@@ -18,6 +18,7 @@ mod compile;
 mod crash;
 mod doctor;
 mod endpoint;
+mod evolve;
 mod failures;
 mod learn;
 mod refusals;

@@ -9,6 +9,7 @@
 )]
 
 mod branch;
+mod evolve;
 mod fakes;
 mod learn;
 mod rewards;
@@ -33,6 +34,7 @@ fn plan(episodes: u64) -> Plan {
         max_turns: 8,
         branch_at: None,
         first_group: 0,
+        positions: None,
         paired: false,
         episode_bytes: 1 << 20,
         failure_budget: 0.1,

@@ -140,6 +140,9 @@ pub(crate) struct PlayOptions {
     pub(crate) quiet: bool,
 }
 
+/// The section that evolves, unless chosen otherwise.
+pub(crate) const SECTION: &str = "rules";
+
 /// What is learned, and how.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LearnOptions {
@@ -170,6 +173,18 @@ pub(crate) struct LearnOptions {
     /// Chance of letting through anything that is no better, over all candidates of the run
     #[arg(long, value_name = "SHARE", requires = "learn", default_value_t = 0.05, value_parser = alpha, help_heading = "Learning")]
     pub(crate) alpha: f64,
+    /// Evolve a section of the prompt first, with so many evaluations (a candidate on a training task each); 0: none
+    #[arg(long, value_name = "BUDGET", default_value_t = 0, requires = "learn", value_parser = clap::value_parser!(u64).range(0..=1_000_000), help_heading = "Learning")]
+    pub(crate) evolve: u64,
+    /// The section that evolves
+    #[arg(long, value_name = "NAME", default_value = SECTION, help_heading = "Learning")]
+    pub(crate) evolve_section: String,
+    /// Training tasks on which a new text is compared with the one that it came from
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=64), help_heading = "Learning")]
+    pub(crate) evolve_minibatch: u64,
+    /// Who rewrites the section [default: the first --reflector, with write=section]
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", requires = "evolve", help_heading = "Learning")]
+    pub(crate) evolve_reflector: Option<String>,
     /// Pairs of test episodes for the final report; 0: none
     #[arg(long, value_name = "N", requires = "learn", default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=1_000_000), help_heading = "Learning")]
     pub(crate) test_pairs: u64,

@@ -11,8 +11,11 @@ use anyhow::Context as _;
 use clawhost_core::{Clock as _, Environment as _, RunId};
 use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
+use clawhost_package::Evolve;
 use clawhost_runtime::Cancel;
-use clawhost_runtime::learn::{GatePlan, LearnPlan, LearnPorts, learn_digest, learn_run, resume_learning};
+use clawhost_runtime::learn::{
+    EvolvePlan, GatePlan, LearnPlan, LearnPorts, Reflecting, learn_digest, learn_run, resume_learning,
+};
 use clawhost_store::Reader;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -21,6 +24,35 @@ use std::sync::PoisonError;
 const EPISODES: u64 = 64;
 /// Members of a credit group, unless chosen otherwise.
 const GROUP: u32 = 4;
+
+/// Tasks of the fixed set: a look at it takes a twentieth of the budget, so that there are several, but is at least large
+/// enough to tell candidates apart a little, and at most what tells them apart well.
+fn fixed_set(budget: u64) -> u64 {
+    (budget / 20).clamp(4, 50)
+}
+
+/// What the options say about evolving; none: nothing evolves.
+fn evolve(learning: &args::LearnOptions) -> Option<EvolvePlan> {
+    (learning.evolve > 0).then(|| EvolvePlan {
+        budget: learning.evolve,
+        minibatch: learning.evolve_minibatch,
+        pareto: fixed_set(learning.evolve),
+        section: learning.evolve_section.clone(),
+    })
+}
+
+/// Who rewrites the section: whoever is named, or the first reflector, told to write sections.
+fn evolver(learning: &args::LearnOptions) -> Option<String> {
+    if learning.evolve == 0 {
+        return None;
+    }
+    let written = || {
+        let spec = Evolve::new(learning.reflector.first()?).reflector;
+        let own = learning.evolve_section == args::SECTION;
+        Some(if own { spec } else { format!("{spec}&section={}", learning.evolve_section) })
+    };
+    learning.evolve_reflector.clone().or_else(written)
+}
 
 /// What the options say about learning.
 fn plan(setup: &Setup<'_>, options: &args::Run) -> Result<LearnPlan, UsageError> {
@@ -46,6 +78,7 @@ fn plan(setup: &Setup<'_>, options: &args::Run) -> Result<LearnPlan, UsageError>
         },
         reflect_every: learning.reflect_every,
         gate: GatePlan { every: learning.gate_every, pairs: learning.gate_pairs, alpha: learning.alpha },
+        evolve: evolve(learning),
         test_pairs: learning.test_pairs,
         planted: Vec::new(),
     })
@@ -53,7 +86,8 @@ fn plan(setup: &Setup<'_>, options: &args::Run) -> Result<LearnPlan, UsageError>
 
 pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let learning = &options.learning;
-    if learning.reflector.is_empty() {
+    let evolver = evolver(learning);
+    if learning.reflector.is_empty() && evolver.is_none() {
         return Err(UsageError(
             "--learn harness needs somebody who proposes lessons: --reflector R.wasm, for example reflector_rules.wasm"
                 .into(),
@@ -70,12 +104,17 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     for text in &learning.reflector {
         reflectors.push(setup.reflector(text, &say).await?);
     }
+    let evolver = match &evolver {
+        Some(text) => Some(setup.reflector(text, &say).await?),
+        None => None,
+    };
     let plan = plan(&setup, options)?;
     let name = options.playbook.clone().unwrap_or_else(|| setup.environment.identity().name.clone());
     crate::playbook::check_name(&name)?;
     let ports = LearnPorts {
         play: setup.ports(),
         reflectors,
+        evolver,
         learning: setup.store.clone(),
         playbook: name.clone(),
         beginning: Playbook::default(),
@@ -147,11 +186,10 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
 
 /// Everything that was asked for, with every plugin's digest.
 fn config(setup: &Setup<'_>, plan: &LearnPlan, ports: &LearnPorts, name: &str) -> serde_json::Value {
-    let reflectors: Vec<_> = ports
-        .reflectors
-        .iter()
-        .map(|one| serde_json::json!({ "plugin": one.reflector.identity(), "options": one.options }))
-        .collect();
+    let reflecting =
+        |one: &Reflecting| serde_json::json!({ "plugin": one.reflector.identity(), "options": one.options });
+    let reflectors: Vec<_> = ports.reflectors.iter().map(reflecting).collect();
+    let evolver: Vec<_> = ports.evolver.iter().map(reflecting).collect();
     let mut plan = serde_json::json!(plan);
     // Never changes a result, so it is no part of what is compared.
     if let Some(play) = plan.get_mut("play").and_then(serde_json::Value::as_object_mut) {
@@ -162,6 +200,7 @@ fn config(setup: &Setup<'_>, plan: &LearnPlan, ports: &LearnPorts, name: &str) -
         "policy": setup.model.identity(),
         "reward_rules": setup.rewards.iter().map(summary::rule).collect::<Vec<_>>(),
         "reflectors": reflectors,
+        "evolver": evolver,
         "learn": plan,
         "playbook": name,
         "grants": setup.grants.names(),
@@ -191,7 +230,8 @@ fn changed_plugins(folder: &Path, wanted: &str, now: &serde_json::Value) -> anyh
         let list = |key: &str| config.get(key).and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
         let environment = config.get("environment").map(|plugin| digest("environment", plugin));
         let rewards = list("reward_rules").into_iter().map(|rule| digest("reward", &rule));
-        let reflectors = list("reflectors");
+        let mut reflectors = list("reflectors");
+        reflectors.extend(list("evolver"));
         let reflectors = reflectors.iter().filter_map(|one| Some(digest("reflector", one.get("plugin")?)));
         environment.into_iter().chain(rewards).chain(reflectors).collect()
     };

@@ -1,6 +1,6 @@
 //! Progress of learning: a line for every iteration, and on a terminal a bar for the phase under way.
 
-use clawhost_runtime::learn::{IterationReport, LearnObserver};
+use clawhost_runtime::learn::{EvolutionReport, IterationReport, LearnObserver};
 use clawhost_runtime::{EpisodeSummary, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
@@ -70,6 +70,14 @@ impl LearnObserver for LearnProgress {
             bar.set_length(episodes);
             bar.set_position(0);
             bar.set_message(name.to_owned());
+        }
+    }
+
+    fn evolved(&self, report: &EvolutionReport) {
+        if !self.quiet {
+            let [cost, found] = crate::learn_summary::evolution(report);
+            self.say(&format!("evolution: {cost}"));
+            self.say(&format!("  {found}"));
         }
     }
 

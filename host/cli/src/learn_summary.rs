@@ -5,11 +5,12 @@ use crate::exit::Exit;
 use crate::plot;
 use crate::setup::Setup;
 use clawhost_core::{Digest, Environment as _, RunId};
+use clawhost_learn::evolve::{Point, Report, Why};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::EntryRow;
 use clawhost_providers::Spending;
 use clawhost_runtime::StopReason;
-use clawhost_runtime::learn::{Evaluation, GateReport, LearnPlan, LearnReport, Mean};
+use clawhost_runtime::learn::{Evaluation, EvolutionReport, GateReport, LearnPlan, LearnReport, Mean};
 use comfy_table::Table;
 use std::io::Write as _;
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub(crate) fn gate(report: &GateReport) -> String {
         all if report.missing.second_fails_more() => format!(", {all} pairs without a score: it fails more often"),
         all => format!(", {all} pairs without a score"),
     };
+    let rewritten: String = report.rewritten.iter().map(|section| format!(", section {section}")).collect();
     // In units of reward, as everywhere.
     let scaled = |value: f64| value * report.scale;
     let lift = match (evidence.lift.map(scaled), evidence.interval.map(|(low, high)| (scaled(low), scaled(high)))) {
@@ -50,7 +52,7 @@ pub(crate) fn gate(report: &GateReport) -> String {
         (None, _) => "unknown".to_owned(),
     };
     format!(
-        "candidate {} (+{} -{}): {decision}; lift {lift} over {} pairs, {} won, {} lost{missing}",
+        "candidate {} (+{} -{}{rewritten}): {decision}; lift {lift} over {} pairs, {} won, {} lost{missing}",
         report.candidate,
         report.added.len(),
         report.removed.len(),
@@ -71,6 +73,28 @@ pub(crate) fn stopped(reason: &StopReason) -> &'static str {
         StopReason::ModelBudget => "the token or cost budget is spent",
         StopReason::FailureBudget { .. } => "too many episodes failed; see `clawhost episodes list`",
     }
+}
+
+/// What came of evolving a section, in two lines: what it cost, and what came out.
+pub(crate) fn evolution(report: &EvolutionReport) -> [String; 2] {
+    let Report { evaluations, cached, candidates, children, failures, curve, .. } = &report.progress;
+    let why = report.why.map_or("not finished", |why| match why {
+        Why::Budget => "the budget is spent",
+        Why::Perfect => "nothing is left to gain",
+        Why::Fruitless => "nothing new was proposed for long",
+        Why::Unscored => "too few tasks were scored",
+    });
+    let failed = match (failures.transient + failures.permanent, report.reflector.failed.values().sum::<u64>()) {
+        (0, 0) => String::new(),
+        (played, asked) => format!(", {played} failed, the reflector {asked} times"),
+    };
+    let cost = format!(
+        "{evaluations} evaluations ({cached} known already{failed}): {children} texts tried, {candidates} candidates; {why}"
+    );
+    let mean = |point: Option<&Point>| point.map_or("not measured".to_owned(), |point| format!("{:.3}", point.mean));
+    let (first, last) = (mean(curve.first()), mean(curve.last()));
+    let judged = report.gate.as_ref().map_or("no candidate for the gate".to_owned(), gate);
+    [cost, format!("{first} to {last} on the tasks that chose it; {judged}")]
 }
 
 /// Before, after and the difference.
@@ -169,6 +193,11 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     for (why, times) in &report.reflections.failed {
         writeln!(out, "            a reflector failed {times} times: {}", clawhost_core::escaped(why, 300))?;
     }
+    if let Some(report) = &report.evolution {
+        let [cost, found] = evolution(report);
+        writeln!(out, "evolution   {cost}")?;
+        writeln!(out, "            {found}")?;
+    }
     writeln!(out, "batches     {} learned of {}", report.learned, report.iterations.len())?;
     let gates = report.iterations.iter().filter_map(|iteration| iteration.gate.as_ref());
     for one in gates {
@@ -242,11 +271,12 @@ pub(crate) fn dry_run(
     playbook: &str,
     digest: &Digest,
 ) -> anyhow::Result<Exit> {
-    let sessions = plan.iterations.div_ceil(plan.gate.every.max(1));
+    let evolution = plan.evolve.as_ref().map_or(0, |evolve| evolve.budget);
+    let sessions = plan.iterations.div_ceil(plan.gate.every.max(1)) + u64::from(plan.evolve.is_some());
     let training = plan.iterations.saturating_mul(plan.play.episodes);
     let gate = sessions.saturating_mul(plan.gate.pairs).saturating_mul(2);
     let test = plan.test_pairs.saturating_mul(2);
-    let episodes = training.saturating_add(gate).saturating_add(test);
+    let episodes = training.saturating_add(evolution).saturating_add(gate).saturating_add(test);
     let calls = episodes.saturating_mul(u64::from(plan.play.max_turns));
     let written = calls.saturating_mul(u64::from(options.play.max_tokens));
     if common.json {
@@ -254,7 +284,7 @@ pub(crate) fn dry_run(
             "format": 1, "dry_run": true, "plan": plan, "playbook": playbook, "digest": digest,
             "environment": setup.environment.identity(), "policy": setup.model.identity(),
             "at_most": {
-                "training_episodes": training, "gate_episodes": gate, "test_episodes": test, "episodes": episodes,
+                "evolution_episodes": evolution, "training_episodes": training, "gate_episodes": gate, "test_episodes": test, "episodes": episodes,
                 "policy_calls": calls, "tokens_written": written,
             },
         });
@@ -267,6 +297,9 @@ pub(crate) fn dry_run(
     writeln!(out, "environment {} {} ({})", identity.name, identity.version, identity.digest.short())?;
     writeln!(out, "policy      {}:{}", model.provider, model.model)?;
     writeln!(out, "playbook    {playbook}")?;
+    if let Some(evolve) = &plan.evolve {
+        writeln!(out, "evolution   of section {}: {evolution} episodes at most", evolve.section)?;
+    }
     writeln!(
         out,
         "training    {} iterations of {} episodes in groups of {}: {training}",

@@ -2,7 +2,7 @@
 
 use crate::args::{EndpointOptions, HostOptions, LearnOptions, ModelOptions, PlayOptions, Run};
 use crate::exit::UsageError;
-use clawhost_package::{RunFile, SystemPrompt, Work};
+use clawhost_package::{Evolve, RunFile, SystemPrompt, Work};
 use std::path::Path;
 
 /// What may stand on the command line beside a run file: how it is shown, hosted and taken up, by the ids of the options; and
@@ -109,6 +109,9 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
         Work::Learn(learn) => {
             (run.episodes, run.group) = (Some(learn.episodes), Some(learn.group));
             run.playbook = learn.harness.playbook;
+            // Nobody named: it follows from the other reflector and the section, as on a command line.
+            let named = learn.evolve.reflector != Evolve::new(&learn.harness.reflector).reflector;
+            let evolve_reflector = named.then(|| from_here(folder, &learn.evolve.reflector));
             run.learning = LearnOptions {
                 learn: Some(clawhost_package::HARNESS.to_owned()),
                 reflector: vec![from_here(folder, &learn.harness.reflector)],
@@ -119,6 +122,10 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
                 gate_every: learn.gate.every,
                 gate_pairs: learn.gate.pairs,
                 alpha: learn.gate.alpha,
+                evolve: learn.evolve.budget,
+                evolve_section: learn.evolve.section,
+                evolve_minibatch: u64::from(learn.evolve.minibatch),
+                evolve_reflector,
                 test_pairs: learn.eval.episodes,
                 forbid: learn.harness.forbid,
                 dry_run: given.learning.dry_run,

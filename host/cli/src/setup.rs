@@ -101,6 +101,7 @@ impl<'a> Setup<'a> {
             max_turns: options.max_turns,
             branch_at: None,
             first_group: 0,
+            positions: None,
             paired: false,
             episode_bytes: self.host.limits().episode_bytes,
             failure_budget: options.failure_budget,

@@ -77,6 +77,10 @@ pub struct Plan {
     pub branch_at: Option<u32>,
     /// Position of the first group in the split: tasks and seeds go on from there.
     pub first_group: u64,
+    /// Positions of the groups in the split, one each, in place of those from `first_group` on: exactly these tasks with
+    /// exactly these seeds are played.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub positions: Option<Vec<u64>>,
     /// Whether all members of a group draw their answers with one seed, so that they differ by what they are told alone.
     pub paired: bool,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
@@ -88,6 +92,18 @@ impl Plan {
     pub fn failures_allowed(&self) -> u64 {
         // A share like 0.29 of 100 is meant as 29, though its product is a little less.
         (self.failure_budget.clamp(0.0, 1.0) * self.episodes as f64 + 1e-9).floor() as u64
+    }
+
+    /// Position of a group in the split: its task and its seeds follow from it.
+    fn position(&self, group: u64) -> u64 {
+        let chosen = |positions: &Vec<u64>| usize::try_from(group).ok().and_then(|group| positions.get(group).copied());
+        self.positions.as_ref().and_then(chosen).unwrap_or_else(|| self.first_group.saturating_add(group))
+    }
+
+    /// Tasks of the split that are needed.
+    fn tasks(&self) -> u64 {
+        let furthest = self.positions.as_ref().and_then(|positions| positions.iter().max());
+        furthest.map_or_else(|| self.first_group.saturating_add(groups(self)), |last| last.saturating_add(1))
     }
 }
 
@@ -255,7 +271,7 @@ pub(crate) async fn prepare(
         Some(tasks) => tasks,
         None => {
             let context = Context { seed: plan.seed, options: plan.options.clone() };
-            let wanted = plan.first_group.saturating_add(groups(&plan));
+            let wanted = plan.tasks();
             tokio::select! {
                 biased;
                 () = cancel.requested() => return Err(RuntimeError::Cancelled),
@@ -323,7 +339,7 @@ fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_co
             (reward.identity().digest, rule.options.clone(), reward.grants(), rule.source, rule.weight)
         })
         .collect();
-    Digest::of_json(&serde_json::json!({
+    let config = Digest::of_json(&serde_json::json!({
         "environment": ports.environment.identity().digest,
         "grants": ports.environment.grants(),
         "branch_at": plan.branch_at,
@@ -336,7 +352,9 @@ fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_co
         "first_group": plan.first_group,
         "paired": plan.paired,
         "max_turns": plan.max_turns,
-    }))
+    }));
+    let positions = plan.positions.iter().flatten();
+    positions.fold(config, |config, position| config.extended(&position.to_be_bytes()))
 }
 
 /// What has been recorded, and what follows from it.
@@ -473,7 +491,7 @@ async fn conduct(
 
 async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
     let members = members(&shared.plan, group);
-    let position = shared.plan.first_group.saturating_add(group) % (shared.tasks.len() as u64).max(1);
+    let position = shared.plan.position(group) % (shared.tasks.len() as u64).max(1);
     let Some(task) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
     let trunk = match shared.plan.branch_at {
         Some(at) => Some(grow(shared, members.start, group, task, at).await.map(Arc::new)),
@@ -529,7 +547,7 @@ async fn grow(shared: &Shared, first: u64, group: u64, task: &(Arc<Task>, Digest
 
 fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
     let plan = &shared.plan;
-    let place = plan.first_group.saturating_add(group);
+    let place = plan.position(group);
     let members = plan.group.max(1);
     let seat = Seat { group: place, member: u32::try_from(index % u64::from(members)).unwrap_or(0), members };
     Assignment {
@@ -540,8 +558,7 @@ fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<
         group,
         task: task.clone(),
         task_hash: *task_hash,
-        // The split is part of the purpose: seeds of the test split are never seen in training.
-        environment_seed: derive_seed(plan.seed, &format!("environment/{}", shared.split), place),
+        environment_seed: environment_seed(plan.seed, &shared.split, place),
         policy_seed: policy_seed(plan, &shared.split, index, place),
         options: plan.options.clone(),
         max_turns: plan.max_turns,
@@ -551,13 +568,18 @@ fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<
     }
 }
 
+/// The seed of the environment at a position of a split. The split is part of the purpose: seeds of the test split are never
+/// seen in training.
+pub(crate) fn environment_seed(seed: u64, split: &str, position: u64) -> u64 {
+    derive_seed(seed, &format!("environment/{split}"), position)
+}
+
 /// The seed of a member's answers. Runs that begin at the first group keep the seeds that they always had.
 fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
-    match (plan.paired, plan.first_group) {
-        (true, _) => derive_seed(plan.seed, &format!("policy/{split}"), place),
-        (false, first) => {
-            derive_seed(plan.seed, "policy", index.saturating_add(first.saturating_mul(u64::from(plan.group.max(1)))))
-        }
+    let members = u64::from(plan.group.max(1));
+    match plan.paired {
+        true => derive_seed(plan.seed, &format!("policy/{split}"), place),
+        false => derive_seed(plan.seed, "policy", place.saturating_mul(members).saturating_add(index % members)),
     }
 }
 

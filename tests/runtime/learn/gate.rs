@@ -45,16 +45,17 @@ fn blind(from: u64) -> Lights {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_which_nothing_can_be_told_is_not_deployed_and_its_evidence_goes_on() {
+async fn one_of_which_nothing_can_be_told_is_never_deployed_and_its_evidence_goes_on() {
     let world = World { environment: Arc::new(blind(0)), ..World::new(Proposer::of(&[RED, GREEN])) };
     let report = world.learn(&longer()).await;
     let gates = gates(&report);
-    assert!(gates.len() > 2 && gates.iter().all(|gate| gate.decision == Decision::Undecided), "{gates:#?}");
-    assert!(gates.iter().all(|gate| gate.candidate == 1 && gate.playbook == gates[0].playbook), "{gates:#?}");
-    let pairs: Vec<u64> = gates.iter().map(|gate| gate.evidence.pairs).collect();
-    assert_eq!(pairs, (1..=gates.len() as u64).map(|session| session * 64).collect::<Vec<_>>());
+    assert!(gates.len() >= 2 && gates.iter().all(|gate| gate.decision == Decision::Undecided), "{gates:#?}");
+    let first = &gates[..2];
+    assert!(first.iter().all(|gate| gate.candidate == 1 && gate.playbook == gates[0].playbook), "{gates:#?}");
+    assert_eq!([first[0].evidence.pairs, first[1].evidence.pairs], [64, 128], "its evidence goes on");
     assert!(world.deployed().is_empty());
-    assert_eq!((status(&report, RED), status(&report, GREEN)), ("admitted", "admitted"));
+    // After two sessions it makes room for others: what it adds makes too little of a difference.
+    assert_eq!((status(&report, RED), status(&report, GREEN)), ("expired", "expired"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

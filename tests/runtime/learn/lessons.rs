@@ -80,7 +80,8 @@ async fn one_task_is_enough_to_learn_from() {
     let environment = Lights::new(&[("train", 1), ("val", 1), ("test", 1)]);
     let world = World { environment: Arc::new(environment), ..World::usual() };
     let report = world.learn(&small()).await;
-    assert_eq!((report.outcome, status(&report, RED)), (Outcome::Improved, "deployed"));
+    // One task tells nothing about others, however often it is played.
+    assert_eq!((report.outcome, status(&report, RED)), (Outcome::NotMeasured, "deployed"));
     assert_eq!(world.deployed(), [RED], "of the others nothing was seen");
 }
 

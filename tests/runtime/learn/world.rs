@@ -340,6 +340,7 @@ impl World {
     pub(crate) fn ports(&self) -> LearnPorts {
         let reflecting = |one: &Arc<Proposer>| Reflecting { reflector: one.clone(), options: vec![] };
         LearnPorts {
+            evolver: None,
             play: Ports {
                 environment: self.environment.clone(),
                 rewards: vec![ScoringRule::new(self.marks.clone(), vec![])],
@@ -396,6 +397,7 @@ impl World {
 /// Small, and enough to learn two rules with.
 pub(crate) fn small() -> LearnPlan {
     LearnPlan {
+        evolve: None,
         iterations: 4,
         play: Plan { episodes: 64, group: 4, failure_budget: 1.0, ..crate::plan(64) },
         harness: HarnessSettings::default(),

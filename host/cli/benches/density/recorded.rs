@@ -71,6 +71,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
             max_turns: 64,
             branch_at: None,
             first_group: 0,
+            positions: None,
             paired: false,
             episode_bytes: 1 << 20,
             failure_budget: 0.0,

@@ -104,6 +104,7 @@ async fn stage<'a>(common: &Common, options: &DemoHarness, progress: &'a LearnPr
         max_turns: 16,
         branch_at: None,
         first_group: 0,
+        positions: None,
         paired: false,
         episode_bytes: host.limits().episode_bytes,
         failure_budget: 0.0,
@@ -123,12 +124,14 @@ impl Stage<'_> {
             harness: HarnessSettings { admission: arm.admission, ..HarnessSettings::default() },
             reflect_every: 1,
             gate: GatePlan { every: 10, pairs: 512, alpha: 0.05 },
+            evolve: None,
             test_pairs: TEST_PAIRS,
             planted: arm.planted.clone(),
         };
         let ports = LearnPorts {
             play: Ports { store: learning.clone(), ..self.ports.clone() },
             reflectors: vec![Reflecting { reflector: self.reflector.clone(), options }],
+            evolver: None,
             learning: learning.clone(),
             playbook: "demo".to_owned(),
             beginning: Playbook::default(),

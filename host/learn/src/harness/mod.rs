@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Entries on trial are shown to half of the members of every training group in which they are relevant. What is admitted
-//! comes into the next candidate; only the gate deploys. A lesson that was turned down is remembered, and tried again after many
+//! comes into the next candidate, and so do rewritten sections; only the gate deploys. A lesson that was turned down is remembered, and tried again after many
 //! groups if it is proposed again: nothing is deleted.
 
 mod decisions;
 mod intake;
+mod sections;
 mod settings;
 mod showing;
 #[cfg(test)]
@@ -115,6 +116,8 @@ pub struct Candidate {
     pub added: Vec<EntryId>,
     /// Deployed entries that it lacks.
     pub removed: Vec<EntryId>,
+    /// Sections that say something else in it.
+    pub rewritten: Vec<String>,
     /// What the gate asks about it.
     pub question: Question,
 }
@@ -131,6 +134,9 @@ impl Candidate {
 pub struct Harness {
     settings: HarnessSettings,
     sections: BTreeMap<String, String>,
+    /// What may take their place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proposed_sections: Option<BTreeMap<String, String>>,
     records: BTreeMap<EntryId, Record>,
     /// Served, in this order.
     deployed: Vec<EntryId>,
@@ -207,6 +213,7 @@ impl Harness {
         let mut harness = Self {
             settings,
             sections: deployed.sections,
+            proposed_sections: None,
             records: BTreeMap::new(),
             deployed: Vec::new(),
             questioned: BTreeSet::new(),
@@ -350,16 +357,23 @@ impl Harness {
         let added: Vec<EntryId> = ids.filter(|id| !replaced.contains(id)).cloned().collect();
         let leaves = |id: &EntryId| replaced.contains(id) || self.status(id) == Some(&Status::Harmful);
         let (removed, kept): (Vec<EntryId>, Vec<EntryId>) = self.deployed.iter().cloned().partition(leaves);
-        if added.is_empty() && removed.is_empty() {
+        let rewritten = self.rewritten();
+        if added.is_empty() && removed.is_empty() && rewritten.is_empty() {
             return None;
         }
-        let question = if added.is_empty() { Question::NotWorse } else { Question::Better };
-        Some(Candidate { playbook: self.playbook(kept.iter().chain(&added)), added, removed, question })
+        let only_less = added.is_empty() && rewritten.is_empty();
+        let question = if only_less { Question::NotWorse } else { Question::Better };
+        let mut playbook = self.playbook(kept.iter().chain(&added));
+        if let Some(sections) = &self.proposed_sections {
+            playbook.sections.clone_from(sections);
+        }
+        Some(Candidate { playbook, added, removed, rewritten, question })
     }
 
     /// The gate has let a candidate through.
     pub fn promote(&mut self, candidate: &Candidate) {
         self.sections.clone_from(&candidate.playbook.sections);
+        self.settle_sections(candidate);
         self.deployed = candidate.playbook.entries.iter().map(|entry| entry.id.clone()).collect();
         for id in &candidate.added {
             let Some(record) = self.records.get(id) else { continue };
@@ -384,12 +398,15 @@ impl Harness {
         }
     }
 
-    /// The gate has turned a candidate down: its new entries are tried anew, what it wanted to remove stays.
+    /// The gate has turned a candidate down: its new entries are tried anew, its sections are given up, and what it wanted
+    /// to remove stays, unless it was turned down for something else.
     pub fn turn_down(&mut self, candidate: &Candidate) {
+        self.settle_sections(candidate);
         for id in &candidate.added {
             self.try_again(id, Status::Queued);
         }
-        for id in candidate.removed.iter().filter(|_| candidate.added.is_empty()) {
+        let only_less = candidate.added.is_empty() && candidate.rewritten.is_empty();
+        for id in candidate.removed.iter().filter(|_| only_less) {
             self.try_again(id, Status::Deployed);
         }
         self.fill_trial();
@@ -399,10 +416,12 @@ impl Harness {
     /// The gate cannot tell whether a candidate is better: what it adds makes too little of a difference to be kept, what it
     /// wanted to remove stays.
     pub fn give_up(&mut self, candidate: &Candidate) {
+        self.settle_sections(candidate);
         for id in &candidate.added {
             self.close(id, Status::Expired);
         }
-        for id in candidate.removed.iter().filter(|_| candidate.added.is_empty()) {
+        let only_less = candidate.added.is_empty() && candidate.rewritten.is_empty();
+        for id in candidate.removed.iter().filter(|_| only_less) {
             self.try_again(id, Status::Deployed);
         }
         self.fill_trial();

@@ -13,6 +13,7 @@
 
 use super::batch::{batch, by_group};
 use super::evaluate::{compare, test_plan};
+use super::evolve::{EvolutionReport, Stage};
 use super::gate::GateState;
 use super::guide::{Arms, Everybody};
 use super::phase::{Phase, play_phase};
@@ -38,6 +39,8 @@ use std::sync::Arc;
 pub trait LearnObserver: Observer {
     /// A phase begins that plays so many episodes.
     fn phase(&self, name: &str, episodes: u64);
+    /// A section of the prompt has evolved.
+    fn evolved(&self, _: &EvolutionReport) {}
     /// An iteration is over, of so many.
     fn iteration(&self, report: &IterationReport, of: u64);
 }
@@ -60,12 +63,15 @@ pub(crate) struct State {
     pub(crate) values: Values,
     /// What was deployed when the run began.
     before: Playbook,
+    /// None: not begun.
+    #[serde(default)]
+    pub(crate) evolution: Option<Stage>,
 }
 
 pub(crate) struct Conductor<'a> {
-    run: RunId,
+    pub(crate) run: RunId,
     pub(crate) plan: LearnPlan,
-    ports: LearnPorts,
+    pub(crate) ports: LearnPorts,
     pub(crate) splits: Splits,
     train: Tasks,
     pub(crate) val: Tasks,
@@ -74,8 +80,8 @@ pub(crate) struct Conductor<'a> {
     /// The best reward.
     best: f64,
     pub(crate) state: State,
-    cancel: &'a Cancel,
-    observer: &'a dyn LearnObserver,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) observer: &'a dyn LearnObserver,
 }
 
 /// Learns to the end of the plan, or until it is stopped.
@@ -144,6 +150,7 @@ impl<'a> Conductor<'a> {
         let train =
             fetch(environment.as_ref(), &context, &splits.train, groups.saturating_mul(plan.iterations)).await?;
         let sessions = plan.iterations.div_ceil(plan.gate.every.max(1)).saturating_add(1);
+        let sessions = sessions.saturating_add(u64::from(plan.evolve.is_some()));
         let val = splits.val.fetch(environment.as_ref(), &context, sessions.saturating_mul(plan.gate.pairs)).await?;
         if plan.test_pairs > 0 {
             // Nobody should learn for hours to find that nothing can be reported.
@@ -158,7 +165,10 @@ impl<'a> Conductor<'a> {
             Some(state) => state,
             None => first_state(&plan, &ports).await?,
         };
-        Ok(Self { run, range: best - worst, best, plan, ports, splits, train, val, state, cancel, observer })
+        let range = best - worst;
+        let mut conductor = Self { run, range, best, plan, ports, splits, train, val, state, cancel, observer };
+        conductor.begin_evolution().await?;
+        Ok(conductor)
     }
 
     /// Plays one phase; stopped early it counts for nothing yet.
@@ -185,7 +195,7 @@ impl<'a> Conductor<'a> {
     }
 
     async fn conduct(mut self) -> Result<LearnReport, RuntimeError> {
-        let mut stopped = None;
+        let mut stopped = self.evolve().await?.err().map(|Stopped(reason)| reason);
         while self.state.iteration < self.plan.iterations && stopped.is_none() {
             let before = self.state.clone();
             match self.iterate().await? {
@@ -243,7 +253,7 @@ impl<'a> Conductor<'a> {
         let taught = clawhost_learn::Batch { proposals, ..taught };
         let mut report = self.learn(&taught)?;
         if (number + 1).is_multiple_of(self.plan.gate.every.max(1)) || number + 1 == self.plan.iterations {
-            match self.judge_candidate().await? {
+            match self.judge_candidate(&format!("i{:05}", number + 1)).await? {
                 Ok(gate) => report.gate = gate,
                 Err(stopped) => return Ok(Err(stopped)),
             }
@@ -309,17 +319,17 @@ impl<'a> Conductor<'a> {
         let promoted = report.gate.as_ref().filter(|gate| gate.decision == Decision::Promote);
         let everything = self.plan.harness.admission == clawhost_learn::harness::Admission::Everything;
         let why = match promoted {
-            Some(gate) => format!(
-                "passed the gate: {} entries in, {} out, after {} pairs",
-                gate.added.len(),
-                gate.removed.len(),
-                gate.evidence.pairs
-            ),
+            Some(gate) => gate.why(),
             None if everything && report.proposals > 0 => "everything that was proposed".to_owned(),
             None => return Vec::new(),
         };
+        vec![self.version(why)]
+    }
+
+    /// What is deployed, as a version.
+    pub(crate) fn version(&self, why: String) -> PlaybookVersion {
         let playbook = self.state.harness.deployed();
-        vec![PlaybookVersion {
+        PlaybookVersion {
             name: self.ports.playbook.clone(),
             number: 0,
             digest: playbook.digest(),
@@ -327,10 +337,14 @@ impl<'a> Conductor<'a> {
             why,
             run: Some(self.run.clone()),
             created_at: self.ports.play.clock.now_ms(),
-        }]
+        }
     }
 
-    async fn checkpoint(&self, report: serde_json::Value, versions: Vec<PlaybookVersion>) -> Result<(), RuntimeError> {
+    pub(crate) async fn checkpoint(
+        &self,
+        report: serde_json::Value,
+        versions: Vec<PlaybookVersion>,
+    ) -> Result<(), RuntimeError> {
         let ledger = Ledger {
             entries: self.state.harness.rows(),
             worth: self.state.harness.worth(),
@@ -372,6 +386,7 @@ impl<'a> Conductor<'a> {
         let damaged = |error: serde_json::Error| RuntimeError::Checkpoint(self.run.clone(), error.to_string());
         let iterations =
             iterations.into_iter().map(serde_json::from_value).collect::<Result<_, _>>().map_err(damaged)?;
+        let evolution = self.state.evolution.as_ref().map(Stage::report);
         Ok(LearnReport {
             outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
             evaluation,
@@ -380,12 +395,20 @@ impl<'a> Conductor<'a> {
             proposals: self.state.harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             learned: self.state.learned,
-            layers: vec!["harness".to_owned()],
+            layers: layers(evolution.as_ref()),
+            evolution,
             playbook: self.state.harness.deployed().digest(),
             stopped,
             usage: self.ports.play.meter.spent(),
         })
     }
+}
+
+/// Who changed what is deployed.
+fn layers(evolution: Option<&EvolutionReport>) -> Vec<String> {
+    let gate = evolution.and_then(|evolution| evolution.gate.as_ref());
+    let evolved = gate.filter(|gate| gate.decision == Decision::Promote).map(|_| "evolution".to_owned());
+    std::iter::once("harness".to_owned()).chain(evolved).collect()
 }
 
 /// What is kept of a playbook beside what it says.
@@ -421,5 +444,6 @@ async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, Runt
         learned: 0,
         values: Values::default(),
         before: deployed,
+        evolution: None,
     })
 }

@@ -57,6 +57,9 @@ pub struct GateReport {
     pub added: Vec<EntryId>,
     /// What it lacks.
     pub removed: Vec<EntryId>,
+    /// Sections that say something else in it.
+    #[serde(default)]
+    pub rewritten: Vec<String>,
     /// What came of it.
     pub decision: Decision,
     /// The evidence.
@@ -70,9 +73,24 @@ pub struct GateReport {
     pub missing: Missing,
 }
 
+impl GateReport {
+    /// How a version came about that was let through, for people.
+    pub(crate) fn why(&self) -> String {
+        let rewritten = match self.rewritten.as_slice() {
+            [] => String::new(),
+            names => format!(", sections rewritten: {}", names.join(", ")),
+        };
+        let (added, removed, pairs) = (self.added.len(), self.removed.len(), self.evidence.pairs);
+        format!("passed the gate: {added} entries in, {removed} out{rewritten}, after {pairs} pairs")
+    }
+}
+
 impl Conductor<'_> {
-    /// Judges the candidate, if there is one.
-    pub(crate) async fn judge_candidate(&mut self) -> Result<Result<Option<GateReport>, Stopped>, RuntimeError> {
+    /// Judges the candidate, if there is one, in phases that are named after what led to it.
+    pub(crate) async fn judge_candidate(
+        &mut self,
+        after: &str,
+    ) -> Result<Result<Option<GateReport>, Stopped>, RuntimeError> {
         let Some(candidate) = self.state.harness.candidate() else { return Ok(Ok(None)) };
         let digest = candidate.digest();
         let pairs = self.plan.gate.pairs;
@@ -90,7 +108,7 @@ impl Conductor<'_> {
         let (mut missing, mut played, mut tasks) = (Missing::default(), 0, BTreeSet::new());
         // Pairs without a score are played for nothing, and count to the budget of the session all the same.
         while evidence.decision() == Decision::Continue && played < pairs {
-            let name = format!("i{:05}-gate-{played}", self.state.iteration + 1);
+            let name = format!("{after}-gate-{played}");
             let wanted = LOOK.min(pairs - played);
             let plan = Plan {
                 episodes: wanted * 2,
@@ -133,6 +151,7 @@ impl Conductor<'_> {
             playbook: digest,
             added: candidate.added.clone(),
             removed: candidate.removed.clone(),
+            rewritten: candidate.rewritten.clone(),
             decision,
             evidence: evidence.report(),
             scale: self.state.values.scale(self.range),

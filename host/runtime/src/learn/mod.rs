@@ -3,6 +3,7 @@
 mod batch;
 mod conductor;
 mod evaluate;
+mod evolve;
 mod gate;
 mod guide;
 mod memory;
@@ -15,10 +16,11 @@ mod values;
 
 pub use conductor::{LearnObserver, Ledger, learn_run, resume_learning};
 pub use evaluate::{evaluate, play_and_keep};
+pub use evolve::{Answers, EvolutionReport};
 pub use gate::GateReport;
 pub use guide::Everybody;
 pub use memory::MemoryStore;
-pub use plan::{GatePlan, LearnPlan, LearnPorts, Reflecting, learn_digest};
+pub use plan::{EvolvePlan, GatePlan, LearnPlan, LearnPorts, Reflecting, learn_digest};
 pub use reflect::Reflections;
 pub use report::{Evaluation, IterationReport, LearnReport, Mean, Missing, Outcome as Verdict};
 pub use splits::{HeldOut, Splits};

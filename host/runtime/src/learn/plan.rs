@@ -21,6 +21,19 @@ pub struct GatePlan {
     pub alpha: f64,
 }
 
+/// How a section of the prompt evolves, once, before the first iteration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EvolvePlan {
+    /// Evaluations in all, one candidate on one task each; failed ones count.
+    pub budget: u64,
+    /// Training tasks on which a child is compared with its parent.
+    pub minibatch: u64,
+    /// Training tasks of the fixed set, by which candidates are chosen; at most half of what there is.
+    pub pareto: u64,
+    /// The section.
+    pub section: String,
+}
+
 /// What is to be learned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LearnPlan {
@@ -34,6 +47,9 @@ pub struct LearnPlan {
     pub reflect_every: u64,
     /// The gate.
     pub gate: GatePlan,
+    /// Evolving a section of the prompt first; none: it stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evolve: Option<EvolvePlan>,
     /// Pairs of test episodes for the final report; 0: no report.
     pub test_pairs: u64,
     /// Lessons that are tried first, whoever thought of them.
@@ -56,6 +72,8 @@ pub struct LearnPorts {
     pub play: Ports,
     /// Who draws lessons.
     pub reflectors: Vec<Reflecting>,
+    /// Who rewrites sections, where one evolves.
+    pub evolver: Option<Reflecting>,
     /// Where everything is kept; the same as the store of `play`.
     pub learning: Arc<dyn LearningStore>,
     /// The name of the playbook.
@@ -70,16 +88,14 @@ pub struct LearnPorts {
 /// The environment's splits do not serve.
 pub fn learn_digest(plan: &LearnPlan, ports: &LearnPorts) -> Result<Digest, RuntimeError> {
     let splits = Splits::of(ports.play.environment.as_ref(), plan.play.split.as_deref())?;
-    let reflectors: Vec<_> = ports
-        .reflectors
-        .iter()
-        .map(|one| (one.reflector.identity().digest, one.options.clone(), one.reflector.grants()))
-        .collect();
+    let name = |one: &Reflecting| (one.reflector.identity().digest, one.options.clone(), one.reflector.grants());
+    let reflectors: Vec<_> = ports.reflectors.iter().map(name).collect();
+    let evolver = ports.evolver.as_ref().map(name);
     // How many are played at once changes nothing, and neither do budgets.
     let play = Plan { concurrency: 1, failure_budget: 0.0, ..plan.play.clone() };
     let plan = LearnPlan { play: play.clone(), ..plan.clone() };
     let run = crate::run::run_digest(&Plan { split: Some(splits.train), ..play }, &ports.play)?;
     Ok(Digest::of_json(&serde_json::json!({
-        "run": run, "plan": plan, "reflectors": reflectors, "playbook": ports.playbook,
+        "run": run, "plan": plan, "reflectors": reflectors, "evolver": evolver, "playbook": ports.playbook,
     })))
 }

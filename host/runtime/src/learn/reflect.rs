@@ -88,7 +88,7 @@ impl Waiting {
 }
 
 /// A playbook as reflectors see it.
-fn shown(playbook: &Playbook) -> Shown {
+pub(crate) fn shown(playbook: &Playbook) -> Shown {
     let entry = |entry: &clawhost_learn::Entry| clawhost_core::Entry {
         id: entry.id.0.clone(),
         text: entry.lesson.line(),

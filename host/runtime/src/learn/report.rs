@@ -1,5 +1,6 @@
 //! What a learning run came to.
 
+use super::evolve::EvolutionReport;
 use super::gate::GateReport;
 use super::reflect::Reflections;
 use crate::interval::Interval;
@@ -174,6 +175,8 @@ pub struct LearnReport {
     pub outcome: Outcome,
     /// The proof, where it was asked for and came to its end.
     pub evaluation: Option<Evaluation>,
+    /// What came of evolving a section, where that was asked for.
+    pub evolution: Option<EvolutionReport>,
     /// Every iteration.
     pub iterations: Vec<IterationReport>,
     /// Every entry.
@@ -184,7 +187,7 @@ pub struct LearnReport {
     pub reflections: Reflections,
     /// Batches that were learned from, of all.
     pub learned: u64,
-    /// Share of the lift that each layer can claim: one layer, all of it.
+    /// Who can claim the lift, together: the harness, and the evolution of which something was deployed.
     pub layers: Vec<String>,
     /// What the playbook says now.
     pub playbook: Digest,
@@ -199,7 +202,7 @@ impl LearnReport {
     pub fn summary(&self) -> serde_json::Value {
         serde_json::json!({
             "outcome": self.outcome, "evaluation": self.evaluation, "learned": self.learned,
-            "iterations": self.iterations.len(), "playbook": self.playbook, "stopped": self.stopped,
+            "iterations": self.iterations.len(), "evolution": self.evolution, "playbook": self.playbook, "stopped": self.stopped,
             "reflections": self.reflections, "proposals": self.proposals,
             "reward_mean": self.iterations.last().and_then(|last| last.reward),
         })

@@ -1,0 +1,164 @@
+//! Evolving a section of the prompt, end to end.
+
+use super::*;
+use rusqlite::Connection;
+use std::time::Duration;
+
+const BUDGET: u64 = 300;
+
+/// Episodes of candidates, and not of the gate behind them.
+const PLAYED: &str = "FROM episodes WHERE run GLOB '*.evolve-[0-9]*'";
+
+impl Bench {
+    /// A run that evolves and hardly does anything else.
+    fn evolution(&self, budget: u64) -> Vec<String> {
+        let (shop, state) = (format!("{}?house=7", self.guest("env_shop")), self.guest("reward_state"));
+        let rules = format!("{}?write=section", self.guest("reflector_rules"));
+        let budget = budget.to_string();
+        let words = ["run", &shop, "--reward", &state, "--learn", "harness", "--evolve", &budget, "--quiet"];
+        let short = ["--iterations", "1", "--episodes", "4", "--gate-pairs", "64", "--test-pairs", "4", "--seed", "1"];
+        let reflector = ["--evolve-reflector", &rules];
+        words.iter().chain(&short).chain(&reflector).map(|word| (*word).to_owned()).collect()
+    }
+
+    fn evolved(&self, arguments: &[String]) -> Value {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.json(&arguments)["learn"].clone()
+    }
+
+    /// What a run came to, and the tokens that were paid for: what was under way in a kill is paid for twice.
+    fn came_to(&self, arguments: &[String]) -> (Value, u64) {
+        let mut learned = self.evolved(arguments);
+        for iteration in learned["iterations"].as_array_mut().unwrap() {
+            iteration.as_object_mut().unwrap().remove("usage");
+        }
+        let usage = learned.as_object_mut().unwrap().remove("usage").unwrap();
+        (learned, usage["prompt_tokens"].as_u64().unwrap())
+    }
+
+    fn number(&self, sql: &str) -> u64 {
+        let path = self.data.path().join("clawhost.sqlite");
+        let count = |connection: Connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        // A process that was killed early has made no tables.
+        Connection::open(path).and_then(count).map_or(0, |number| number as u64)
+    }
+}
+
+fn means(evolution: &Value) -> Vec<f64> {
+    evolution["curve"].as_array().unwrap().iter().map(|point| point["mean"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_section_evolves_within_its_budget_and_on_training_tasks_alone() {
+    let Some(bench) = Bench::new("a_section_evolves_within_its_budget") else { return };
+    let learned = bench.evolved(&bench.evolution(BUDGET));
+    let evolution = &learned["evolution"];
+    let means = means(evolution);
+    assert!(means.first().unwrap() + 0.2 < *means.last().unwrap(), "{means:?}");
+    let evaluations = evolution["evaluations"].as_u64().unwrap();
+    assert!(evaluations <= BUDGET && evaluations > BUDGET / 2, "{evaluations}");
+    assert_eq!(bench.number(&format!("SELECT count(*) {PLAYED}")), evaluations, "one episode each");
+    let others = format!("SELECT count(*) {PLAYED} AND json_extract(document, '$.task.split') <> 'train'");
+    assert_eq!(bench.number(&others), 0, "val and test teach nothing");
+    let judged = "SELECT count(*) FROM episodes WHERE run GLOB '*.evolve-gate-*'
+                  AND json_extract(document, '$.task.split') = 'val'";
+    assert_eq!(bench.number(judged), 2 * evolution["gate"]["evidence"]["pairs"].as_u64().unwrap());
+    let rules = evolution["best"]["rules"].as_str().unwrap();
+    assert!(rules.lines().count() >= 2 && rules.lines().all(|line| line.starts_with("when ")), "{rules}");
+    assert_eq!(evolution["gate"]["decision"], "promote");
+    let shown = stdout(&bench.run(&["playbook", "show", "--version", "1"]));
+    assert!(shown.contains(rules.lines().next().unwrap()), "{shown}");
+    let replayed = bench.run(&["replay", "--all", "--quiet"]);
+    assert!(replayed.status.success(), "{}", stdout(&replayed));
+}
+
+#[test]
+fn killed_again_and_again_an_evolution_is_taken_up_and_comes_to_the_same() {
+    let Some(whole) = Bench::new("killed_again_and_again_an_evolution") else { return };
+    let arguments = whole.evolution(BUDGET);
+    let (expected, paid) = whole.came_to(&arguments);
+    let bench = Bench { guests: whole.guests.clone(), data: tempfile::tempdir().unwrap() };
+    let resumed: Vec<String> = arguments.iter().cloned().chain(["--resume".to_owned()]).collect();
+    let gate = "SELECT count(*) FROM episodes WHERE run GLOB '*.evolve-gate-*'";
+    let played = format!("SELECT count(*) {PLAYED}");
+    // While the seed is played, later, still later, and at the gate.
+    for (count, reached) in [(&*played, 3), (&*played, 100), (&*played, 200), (gate, 1)] {
+        let begun = bench.number("SELECT count(*) FROM runs WHERE parent IS NULL") > 0;
+        let words: Vec<&str> = if begun { &resumed } else { &arguments }.iter().map(String::as_str).collect();
+        let mut child = bench.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while bench.number(count) < reached && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(bench.number(&played) <= BUDGET, "the budget is never passed");
+    }
+    let unfinished = "SELECT count(*) FROM runs WHERE parent IS NULL AND summary IS NULL";
+    assert_eq!(bench.number(unfinished), 1, "it was killed in its middle");
+    let (learned, paid_in_all) = bench.came_to(&resumed);
+    assert_eq!(learned, expected);
+    assert!(paid_in_all >= paid, "{paid_in_all} of {paid} tokens are counted");
+    let evaluations = expected["evolution"]["evaluations"].as_u64().unwrap();
+    assert_eq!(bench.number(&played), evaluations, "nothing was played twice");
+}
+
+#[test]
+fn who_rewrites_follows_from_the_first_reflector_and_a_run_file_says_the_same() {
+    let Some(bench) = Bench::new("who_rewrites_follows") else { return };
+    let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let plain = ["run", &shop, "--reward", &state, "--learn", "harness", "--dry-run"];
+    let plan = |more: &[&str]| bench.json(&[&plain[..], more].concat());
+    let by_default = plan(&["--reflector", &rules, "--evolve", "1000"]);
+    let expected = serde_json::json!({ "budget": 1000, "minibatch": 3, "pareto": 50, "section": "rules" });
+    assert_eq!(by_default["plan"]["evolve"], expected);
+    assert_eq!(by_default["at_most"]["evolution_episodes"], 1000);
+    let other =
+        plan(&["--reflector", &rules, "--evolve", "1000", "--evolve-section", "tone", "--evolve-minibatch", "5"]);
+    assert_eq!(
+        (&other["plan"]["evolve"]["section"], &other["plan"]["evolve"]["minibatch"]),
+        (&"tone".into(), &5.into())
+    );
+    let none = plan(&["--reflector", &rules]);
+    assert_eq!((&none["plan"]["evolve"], &none["at_most"]["evolution_episodes"]), (&Value::Null, &0.into()));
+
+    let named = format!("{rules}?write=section");
+    let spelled = plan(&["--reflector", &rules, "--evolve", "1000", "--evolve-reflector", &named]);
+    assert_eq!(spelled["digest"], by_default["digest"], "the same run");
+    let file = bench.data.path().join("run.toml");
+    let text = format!(
+        "plugin = {shop:?}\nrewards = [{state:?}]\n[learn]\nlayers = [\"harness\"]\n[harness]\nreflector = {rules:?}\n\
+         [evolve]\nbudget = 1000\nsection = \"tone\"\nminibatch = 5\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let written = bench.json(&["run", file.to_str().unwrap(), "--dry-run"]);
+    assert_eq!(written["digest"], other["digest"], "{written}");
+    let text = stdout(&bench.run(&["run", file.to_str().unwrap(), "--dry-run"]));
+    assert!(text.contains("evolution   of section tone: 1000 episodes at most"), "{text}");
+}
+
+#[test]
+fn what_came_of_it_is_said_in_two_lines() {
+    let Some(bench) = Bench::new("what_came_of_it_is_said") else { return };
+    let arguments = bench.evolution(100);
+    let output = bench.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let text = stdout(&output);
+    assert!(text.contains("evolution   "), "{text}{}", stderr(&output));
+    assert!(text.contains(" evaluations (") && text.contains(" on the tasks that chose it; "), "{text}");
+}
+
+#[test]
+fn an_evolution_that_could_not_begin_is_refused_and_leaves_no_run() {
+    let Some(bench) = Bench::new("an_evolution_that_could_not_begin") else { return };
+    let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let refused = |more: &[&str], says: &str| {
+        let output = bench.run(&[&["run", &shop, "--reward", &state, "--quiet"][..], more].concat());
+        assert!(!output.status.success(), "{more:?}");
+        assert!(stderr(&output).contains(says), "{says}: {}", stderr(&output));
+        assert_eq!(bench.number("SELECT count(*) FROM runs"), 0, "{more:?}");
+    };
+    refused(&["--learn", "harness", "--reflector", &rules, "--evolve", "8"], "lets no child in");
+    refused(&["--learn", "harness", "--evolve", "100"], "--reflector");
+    refused(&["--reflector", &rules, "--evolve", "100"], "--learn");
+    refused(&["--learn", "harness", "--reflector", &rules, "--evolve-reflector", &rules], "--evolve <BUDGET>");
+    refused(&["--learn", "harness", "--reflector", &rules, "--evolve", "many"], "invalid value");
+}
