@@ -6,12 +6,12 @@
 //! ```text
 //! Evaluate ─▶ a phase on these training positions ─▶ rewards ─▶ evaluated
 //! Reflect ──▶ reflector, with the parent's episodes ─▶ safety ─▶ reflected ─▶ checkpoint
-//! Done ─────▶ checkpoint ─▶ gate on val tasks ─▶ deployed, turned down, or kept for the next session
+//! Done ─────▶ gate on val tasks ─▶ deployed, turned down, or kept for the next session ─▶ checkpoint
 //! ```
 //!
 //! *Items are positions.* A position of the train split has a task and an environment's seed, so a phase can play exactly
-//! the items that are asked for. All candidates meet an item with the same seed for their answers too, so they differ by what
-//! they are told alone.
+//! the items that are asked for. The seed of the answers follows from the position too, so candidates differ by what they are
+//! told alone.
 //!
 //! *Interrupted, it goes on.* What a reflector answered is stored before anything is played with it, and what was played
 //! since is found in its phases: nothing is paid for twice, and nothing beyond the budget.
@@ -220,7 +220,6 @@ impl Conductor<'_> {
                     let report = evolving.report(Some(why));
                     self.state.harness.propose_sections(best.0);
                     self.state.evolution = Some(Stage::AtTheGate(report));
-                    self.checkpoint(serde_json::Value::Null, Vec::new()).await?;
                     Ok(())
                 }
             };
@@ -314,7 +313,7 @@ impl Conductor<'_> {
             group: 1,
             positions: Some(positions.ok_or_else(gone)?),
             first_group: 0,
-            paired: true,
+            paired: false,
             branch_at: None,
             split: Some(self.splits.train.clone()),
             // A few items make no share: failures are counted over the whole evolution, below.
@@ -339,7 +338,7 @@ impl Conductor<'_> {
             let episode = phase.episodes.iter().find(|episode| episode.index == place);
             let came_to = episode.map_or(Outcome::Failed { transient: true }, |episode| outcome(episode));
             evolving.evolution.evaluated(&digest, item, came_to)?;
-            // Reflectors never see the fixed set.
+            // Nobody is asked about the fixed set.
             if let Some(episode) = episode.filter(|_| !evolving.evolution.fixed_set().contains(item)) {
                 let phases = evolving.played.entry(digest).or_default();
                 if phases.last() != Some(&number) {
