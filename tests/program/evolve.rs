@@ -28,12 +28,9 @@ impl Bench {
 
     /// What a run came to, and the tokens that were paid for: what was under way in a kill is paid for twice.
     fn came_to(&self, arguments: &[String]) -> (Value, u64) {
-        let mut learned = self.evolved(arguments);
-        for iteration in learned["iterations"].as_array_mut().unwrap() {
-            iteration.as_object_mut().unwrap().remove("usage");
-        }
-        let usage = learned.as_object_mut().unwrap().remove("usage").unwrap();
-        (learned, usage["prompt_tokens"].as_u64().unwrap())
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let document = self.json(&arguments);
+        (document["learn"].clone(), document["timing"]["usage"]["prompt_tokens"].as_u64().unwrap())
     }
 
     fn number(&self, sql: &str) -> u64 {
