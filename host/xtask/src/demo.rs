@@ -43,6 +43,11 @@ pub(crate) fn main() -> Result<()> {
     )?;
     play("The same episodes under another reward.", &["score", "--reward", &guest("reward_execution.wasm")])?;
     play("What was recorded.", &["episodes", "list", "--limit", "5"])?;
+    let curve = target.join("demo-harness.svg").display().to_string();
+    play(
+        "Learning, proved: a playbook from nothing, beside placebos of everything it is made of.",
+        &["demo", "harness", "--plugins", &guests.display().to_string(), "--svg", &curve],
+    )?;
     say(&format!(
         "\nThe policy was the follower: it does what its prompt says and nothing else, so it solves what it is told to
 calculate and no word problem. Give it a model instead:
