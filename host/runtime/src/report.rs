@@ -197,7 +197,7 @@ pub struct FailureCount {
 }
 
 /// A failure's words without its numbers: what differs by a count or an address is one cause.
-fn cause(message: &str) -> String {
+pub(crate) fn cause(message: &str) -> String {
     message.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
 }
 

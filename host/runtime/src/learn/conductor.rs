@@ -18,7 +18,7 @@ use super::gate::GateState;
 use super::guide::{Arms, Everybody};
 use super::phase::{Phase, play_phase};
 use super::plan::{LearnPlan, LearnPorts, learn_digest};
-use super::reflect::{Reflections, Waiting, reflect};
+use super::reflect::{Asked, Reflections, Waiting, reflect};
 use super::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use super::splits::{Splits, fetch};
 use super::values::Values;
@@ -243,9 +243,17 @@ impl<'a> Conductor<'a> {
         for reward in phase.episodes.iter().filter_map(|episode| episode.reward) {
             self.state.values.add(reward);
         }
-        self.state.reflections.given_up += self.state.waiting.add(&phase.id, &groups, self.best);
+        self.state.waiting.add(&phase.id, &groups, self.best);
         let taught = batch(number, state_id, &groups, Vec::new());
-        let proposals = if self.state.intensity.ask(taught.mean()) { self.ask(seed).await? } else { Vec::new() };
+        let mut proposals = Vec::new();
+        if self.state.intensity.ask(taught.mean()) {
+            let asked = self.ask(seed).await?;
+            if asked.out_of_budget {
+                return Ok(Err(Stopped(StopReason::ModelBudget)));
+            }
+            proposals = asked.proposals;
+        }
+        self.state.reflections.given_up += self.state.waiting.shorten();
         if self.cancel.is_requested() {
             return Ok(Err(Stopped(StopReason::Cancelled)));
         }
@@ -266,7 +274,7 @@ impl<'a> Conductor<'a> {
         Ok(Ok(report))
     }
 
-    async fn ask(&mut self, seed: u64) -> Result<Vec<(String, clawhost_core::Proposal)>, RuntimeError> {
+    async fn ask(&mut self, seed: u64) -> Result<Asked, RuntimeError> {
         let known = self.state.harness.known();
         let State { waiting, reflections, .. } = &mut self.state;
         let (reflectors, learning) = (&self.ports.reflectors, self.ports.learning.as_ref());

@@ -2,9 +2,11 @@
 //! layer. A reflector that fails is counted, never taken for one that has nothing to say.
 
 use super::plan::Reflecting;
+use crate::report::cause;
 use crate::run::Cancel;
 use clawhost_core::{
-    Context, Episode, Failure, LearningStore, Playbook as Shown, Proposal, RunId, StoreError, derive_seed,
+    Context, Episode, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, RunId, StoreError, code,
+    derive_seed, escaped,
 };
 use clawhost_learn::playbook::Playbook;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,10 @@ use tokio::task::JoinSet;
 
 /// Groups that may wait for a reflector; past it the oldest are given up, and counted.
 const WAITING: usize = 256;
+/// Characters of a failure that tell it from others.
+const CAUSE: usize = 300;
+/// Different failures that are counted one by one.
+const CAUSES: usize = 32;
 /// Reflectors asked at once.
 const AT_ONCE: usize = 8;
 
@@ -47,8 +53,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds the groups of a phase in which somebody did not get the best reward; gives the number that had to be given up.
-    pub(crate) fn add(&mut self, phase: &RunId, groups: &BTreeMap<u64, Vec<Arc<Episode>>>, best: f64) -> u64 {
+    /// Adds the groups of a phase in which somebody did not get the best reward.
+    pub(crate) fn add(&mut self, phase: &RunId, groups: &BTreeMap<u64, Vec<Arc<Episode>>>, best: f64) {
         for (group, episodes) in groups {
             let missed = |episode: &Arc<Episode>| {
                 episode.ending.is_complete() && episode.reward.is_some_and(|reward| reward < best)
@@ -59,6 +65,10 @@ impl Waiting {
                 self.names.push(name);
             }
         }
+    }
+
+    /// Gives the oldest up where too many wait, and says how many.
+    pub(crate) fn shorten(&mut self) -> u64 {
         let given_up = self.names.len().saturating_sub(WAITING);
         for name in self.names.drain(..given_up) {
             self.at_hand.remove(&name);
@@ -102,7 +112,15 @@ pub(crate) fn shown(playbook: &Playbook) -> Shown {
     }
 }
 
-/// Asks every reflector about every group that waits; proposals come in the order of the groups.
+/// What reflectors said.
+pub(crate) struct Asked {
+    /// In the order of the groups.
+    pub(crate) proposals: Vec<(String, Proposal)>,
+    /// Whether a reflector wanted to ask a model, and there was nothing left to pay it with.
+    pub(crate) out_of_budget: bool,
+}
+
+/// Asks every reflector about every group that waits.
 pub(crate) async fn reflect(
     reflectors: &[Reflecting],
     (known, seed): (&Playbook, u64),
@@ -110,7 +128,7 @@ pub(crate) async fn reflect(
     learning: &dyn LearningStore,
     cancel: &Cancel,
     counts: &mut Reflections,
-) -> Result<Vec<(String, Proposal)>, StoreError> {
+) -> Result<Asked, StoreError> {
     let (groups, gone) = waiting.take(learning).await?;
     counts.given_up += gone;
     counts.asked += groups.len() as u64;
@@ -150,12 +168,20 @@ pub(crate) async fn reflect(
             None => break,
         }
     }
-    let mut proposals = Vec::new();
+    let mut asked = Asked { proposals: Vec::new(), out_of_budget: false };
     for (name, answer) in answers.into_values() {
         match answer {
-            Ok(proposed) => proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
-            Err(failure) => *counts.failed.entry(failure.to_string()).or_default() += 1,
+            Ok(proposed) => asked.proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
+            Err(failure) => {
+                asked.out_of_budget |= failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
+                // By what caused it: a plugin may put a counter into its words.
+                let mut why = cause(&escaped(&failure.to_string(), CAUSE));
+                if counts.failed.len() >= CAUSES && !counts.failed.contains_key(&why) {
+                    why = "others".to_owned();
+                }
+                *counts.failed.entry(why).or_default() += 1;
+            }
         }
     }
-    Ok(proposals)
+    Ok(asked)
 }
