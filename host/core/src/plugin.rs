@@ -33,6 +33,20 @@ pub struct About {
     pub extra: Attributes,
 }
 
+impl About {
+    /// A name, and nothing about it.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: String::new(),
+            summary: String::new(),
+            features: Vec::new(),
+            options: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+}
+
 /// Which plugin: its own name, and the digest that pins it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PluginIdentity {
@@ -42,6 +56,13 @@ pub struct PluginIdentity {
     pub version: String,
     /// The digest of the component's bytes.
     pub digest: Digest,
+}
+
+impl PluginIdentity {
+    /// What is no component but part of the program: known by its name alone.
+    pub fn native(name: &str) -> Self {
+        Self { name: name.to_owned(), version: String::new(), digest: Digest::of(format!("native/{name}").as_bytes()) }
+    }
 }
 
 /// What the operator allows a plugin beyond computing and logging. Empty by default.

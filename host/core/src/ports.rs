@@ -2,7 +2,8 @@
 
 use crate::{
     About, Artefact, Attributes, Context, Digest, Episode, EpisodeId, Failure, FailureKind, Grants, JournalEntry,
-    Message, PluginIdentity, RewardRecord, RunId, Signal, Snapshot, Split, StateId, Task, ToolSpec, Usage, Verdict,
+    Message, Origin, PluginIdentity, RewardRecord, Role, RunId, Signal, Snapshot, Split, StateId, Task, ToolSpec,
+    Usage, Verdict,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -147,6 +148,30 @@ pub struct Opening {
     pub artefacts: Vec<Artefact>,
 }
 
+impl Opening {
+    /// A text, and nothing else.
+    pub fn text(text: impl Into<String>) -> Self {
+        let observation = vec![Message::text(Role::User, Origin::Environment, text)];
+        Self { observation, tools: Vec::new(), system_hint: None, artefacts: Vec::new() }
+    }
+}
+
+impl StepResult {
+    /// It is over, with this text.
+    pub fn over(text: impl Into<String>) -> Self {
+        let observation = vec![Message::text(Role::User, Origin::Environment, text)];
+        Self { observation, status: Status::Terminated, signals: Vec::new(), artefacts: Vec::new() }
+    }
+}
+
+impl EnvironmentDescription {
+    /// An environment of this name with these splits: names, and how many tasks each has.
+    pub fn new(name: &str, splits: &[(&str, u64)]) -> Self {
+        let split = |(name, tasks): &(&str, u64)| Split { name: (*name).to_owned(), tasks: *tasks };
+        Self { about: About::named(name), splits: splits.iter().map(split).collect() }
+    }
+}
+
 /// Whether an episode goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
@@ -203,13 +228,21 @@ pub trait LiveEpisode: Send {
     /// Acts: the message holds only tool calls that can be run, `tool_results` what the host answered to the others.
     async fn step(&mut self, action: &Message, tool_results: &[Message]) -> Result<StepResult, Failure>;
     /// The whole state, where the environment offers it.
-    async fn snapshot(&mut self) -> Result<Snapshot, Failure>;
-    /// Fuel the last call used; unknown after a cancelled one.
-    fn last_fuel(&self) -> Option<u64>;
+    async fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        Err(Failure::new(FailureKind::Plugin, crate::code::PLUGIN_ERROR, "it offers no snapshots".to_owned()))
+    }
+    /// Fuel the last call used; unknown after a cancelled one, and for what burns none.
+    fn last_fuel(&self) -> Option<u64> {
+        None
+    }
     /// Rolling digest of the calls made to the host so far.
-    fn host_calls(&self) -> Digest;
+    fn host_calls(&self) -> Digest {
+        Digest::of(b"")
+    }
     /// What was logged, answers that cannot be recomputed, and notes written; empties them.
-    fn take_records(&mut self) -> EpisodeRecords;
+    fn take_records(&mut self) -> EpisodeRecords {
+        EpisodeRecords::default()
+    }
 }
 
 /// What an instance leaves beside its answers.

@@ -24,6 +24,18 @@ pub struct Task {
 }
 
 impl Task {
+    /// A task that asks nothing in words.
+    pub fn new(split: &str, id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            split: split.to_owned(),
+            input: String::new(),
+            reference: None,
+            tags: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
     /// The task as everybody but a reward may see it.
     pub fn without_reference(&self) -> Self {
         Self { reference: None, ..self.clone() }

@@ -28,6 +28,20 @@ pub struct ScoreCard {
     pub extra: Attributes,
 }
 
+impl ScoreCard {
+    /// A value, and nothing about it.
+    pub fn plain(value: f64) -> Self {
+        Self {
+            value,
+            confidence: 1.0,
+            parts: Vec::new(),
+            rationale: String::new(),
+            per_turn: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+}
+
 fn one() -> f64 {
     1.0
 }

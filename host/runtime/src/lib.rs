@@ -15,6 +15,7 @@ mod compare;
 mod guidance;
 mod interval;
 pub mod learn;
+mod plan;
 mod play;
 mod policy;
 mod replay;
@@ -28,11 +29,12 @@ mod tools;
 pub use compare::Difference;
 pub use guidance::{Guidance, Seat};
 pub use interval::{Interval, mean_interval};
+pub use plan::{Cancel, Plan};
 pub use policy::ChatPolicy;
 pub use replay::{Outcome, replay_episode, replay_verdicts};
 pub use report::{Branching, EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
-pub use run::{Cancel, Observer, Plan, Ports, ScoringRule, Tasks, play_run, resume_run, run_digest};
+pub use run::{Observer, Ports, ScoringRule, Tasks, play_run, resume_run, run_digest};
 
 use clawhost_core::{Failure, StoreError};
 

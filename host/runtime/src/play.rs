@@ -1,8 +1,8 @@
 //! One episode, turn by turn.
 
 use crate::guidance::Seat;
+use crate::plan::Cancel;
 use crate::policy::{ChatPolicy, Conversation};
-use crate::run::Cancel;
 use crate::tools::{self, Settled};
 use clawhost_core::{
     Answers, Artefact, Attributes, Branch, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode,

@@ -8,9 +8,9 @@
 use crate::branch;
 use crate::compare::{Difference, TURNS, first_difference, first_field};
 use crate::guidance::Seat;
+use crate::plan::Cancel;
 use crate::play::{Assignment, Scene, Stage};
 use crate::policy::ChatPolicy;
-use crate::run::Cancel;
 use crate::score::group_digest;
 use clawhost_core::{
     Answers, BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, REPLAYABLE_FORMAT,

@@ -5,8 +5,9 @@
 //! place, and the episode's reward is worked out anew: a judge that was down costs nothing but asking about what it missed.
 
 use crate::interval::{Interval, mean_interval};
+use crate::plan::Cancel;
 use crate::report::StopReason;
-use crate::run::{Cancel, ScoringRule};
+use crate::run::ScoringRule;
 use crate::{RuntimeError, score};
 use clawhost_core::{
     Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, Question, RewardRecord, RewardScope, RewardSource,

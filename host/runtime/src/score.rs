@@ -4,8 +4,9 @@
 //! verdict about that one, and the verdict does not depend on who else was in the group. A reward of scope `group` is
 //! asked once.
 
+use crate::plan::Cancel;
 use crate::play::cancelled;
-use crate::run::{Cancel, ScoringRule};
+use crate::run::ScoringRule;
 use clawhost_core::{
     Context, Digest, Episode, JournalEntry, Question, RewardRecord, RewardScope, Verdict, derive_seed, effective_reward,
 };

@@ -24,8 +24,9 @@ use super::plan::{EvolvePlan, Reflecting};
 use super::reflect::shown;
 use super::splits::fetch;
 use crate::RuntimeError;
+use crate::plan::Plan;
 use crate::report::StopReason;
-use crate::run::{Plan, Tasks, environment_seed, run_digest};
+use crate::run::{Tasks, environment_seed, run_digest};
 use clawhost_core::{
     Change, Context, Digest, Ending, Episode, Failure, FailureKind, Proposal, RewardScope, Verdict, code, derive_seed,
 };

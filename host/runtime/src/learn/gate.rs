@@ -9,7 +9,7 @@ use super::guide::Arms;
 use super::plan::GatePlan;
 use super::report::Missing;
 use crate::RuntimeError;
-use crate::run::Plan;
+use crate::plan::Plan;
 use clawhost_core::Digest;
 use clawhost_learn::EntryId;
 use clawhost_learn::gate::{Decision, Form, GateEvidence, Report};

@@ -1,8 +1,9 @@
 //! Phases: the runs that a learning run is made of, each with a name of its own, recorded and taken up again like any run.
 
 use crate::RuntimeError;
+use crate::plan::{Cancel, Plan};
 use crate::report::{EpisodeSummary, RunReport};
-use crate::run::{Cancel, Earlier, Observer, Plan, Ports, Tasks, begin, play_rest, prepare, take_up};
+use crate::run::{Earlier, Observer, Ports, Tasks, begin, play_rest, prepare, take_up};
 use clawhost_core::{Episode, LearningStore, PhaseState, RunId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

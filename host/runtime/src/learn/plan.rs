@@ -2,7 +2,8 @@
 
 use super::splits::Splits;
 use crate::RuntimeError;
-use crate::run::{Plan, Ports};
+use crate::plan::Plan;
+use crate::run::Ports;
 use clawhost_core::{Attributes, Digest, LearningStore, Reflector};
 use clawhost_learn::Lesson;
 use clawhost_learn::harness::HarnessSettings;

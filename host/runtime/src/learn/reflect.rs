@@ -2,8 +2,8 @@
 //! layer. A reflector that fails is counted, never taken for one that has nothing to say.
 
 use super::plan::Reflecting;
+use crate::plan::Cancel;
 use crate::report::cause;
-use crate::run::Cancel;
 use clawhost_core::{
     Context, Episode, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, RunId, StoreError, code,
     derive_seed, escaped,

@@ -1,0 +1,59 @@
+//! The learning loop inside a Rust program: no command line, no plugin, no database. Lights whose meaning nobody tells.
+#![allow(clippy::print_stdout, reason = "a program of its own")]
+
+use async_trait::async_trait;
+use clawhost_core::*;
+use clawhost_runtime::learn::{LearnPlan, LearnPorts, ReflectorFunction, RewardFunction, learn_run};
+use clawhost_runtime::{Cancel, ChatPolicy, RuntimeError};
+
+const MEANING: [(&str, &str); 3] = [("red", "stop"), ("green", "go"), ("amber", "wait")];
+
+struct Crossing(PluginIdentity, EnvironmentDescription);
+struct Light(&'static str);
+
+#[async_trait]
+impl Environment for Crossing {
+    fn identity(&self) -> &PluginIdentity {
+        &self.0
+    }
+    fn description(&self) -> &EnvironmentDescription {
+        &self.1
+    }
+    async fn tasks(&self, _: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+        let end = offset.saturating_add(limit.into()).min(300);
+        Ok((offset..end).map(|n| Task::new(split, format!("{split}-{n}"))).collect())
+    }
+    async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure> {
+        let (light, right) = MEANING.into_iter().cycle().nth((params.context.seed % 3) as usize).unwrap_or_default();
+        Ok((Box::new(Light(right)), Opening::text(format!("light: {light}\nWhat do you do?"))))
+    }
+}
+
+#[async_trait]
+impl LiveEpisode for Light {
+    async fn step(&mut self, action: &Message, _: &[Message]) -> Result<StepResult, Failure> {
+        Ok(StepResult::over(if action.plain_text() == self.0 { "safe" } else { "a horn" }))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), RuntimeError> {
+    let about = EnvironmentDescription::new("crossing", &[("train", 300), ("val", 300), ("test", 300)]);
+    let crossing = Crossing(PluginIdentity::native("crossing"), about);
+    let safe = RewardFunction::new("safe", |episode| {
+        Some(f64::from(u8::from(episode.closing.iter().any(|message| message.plain_text() == "safe"))))
+    });
+    // It knows nothing: it suggests everything, and the loop finds out what helps.
+    let guesses = ReflectorFunction::new("guesses", |_| {
+        let deeds = |light| MEANING.map(|(_, deed)| format!("when light is {light}: answer {deed}"));
+        MEANING.iter().flat_map(|(light, _)| deeds(light)).collect()
+    });
+    let policy = ChatPolicy::new(std::sync::Arc::new(clawhost_follower::Follower), None, Sampling::default());
+    let ports = LearnPorts::in_memory(crossing, safe, policy, guesses);
+    let (run, plan) = (RunId("crossing".into()), LearnPlan::new(20, 1));
+    let report = learn_run(run, plan, ports, Default::default(), &Cancel::default(), &()).await?;
+    println!("{}: {:?}", report.outcome.words(), report.evaluation.and_then(|evaluation| evaluation.lift));
+    let kept = report.entries.iter().filter(|entry| entry.status == "deployed");
+    kept.for_each(|entry| println!("  {}", entry.lesson));
+    Ok(())
+}
