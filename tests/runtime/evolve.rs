@@ -327,6 +327,7 @@ fn world_of(manner: Manner, environment: Counting, reward: Arc<dyn Reward>) -> W
     let ports = LearnPorts {
         play,
         reflectors: vec![],
+        embedder: None,
         evolver: Some(Reflecting { reflector: scribe.clone(), options: vec![] }),
         learning: shelf.clone(),
         playbook: "book".into(),

@@ -115,6 +115,8 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
         play: setup.ports(),
         reflectors,
         evolver,
+        // This program brings no model of that kind.
+        embedder: None,
         learning: setup.store.clone(),
         playbook: name.clone(),
         beginning: Playbook::default(),

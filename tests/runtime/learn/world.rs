@@ -341,6 +341,7 @@ impl World {
         let reflecting = |one: &Arc<Proposer>| Reflecting { reflector: one.clone(), options: vec![] };
         LearnPorts {
             evolver: None,
+            embedder: None,
             play: Ports {
                 environment: self.environment.clone(),
                 rewards: vec![ScoringRule::new(self.marks.clone(), vec![])],

@@ -132,6 +132,7 @@ impl Stage<'_> {
             play: Ports { store: learning.clone(), ..self.ports.clone() },
             reflectors: vec![Reflecting { reflector: self.reflector.clone(), options }],
             evolver: None,
+            embedder: None,
             learning: learning.clone(),
             playbook: "demo".to_owned(),
             beginning: Playbook::default(),

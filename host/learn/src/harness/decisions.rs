@@ -112,7 +112,7 @@ impl Harness {
             }
             let Some(record) = self.records.get(&id) else { continue };
             let mut on_trial = self.records.values().filter(|other| other.entry.status == Status::OnTrial);
-            if on_trial.any(|other| other.form().says_the_same(record.form())) {
+            if on_trial.any(|other| other.form(&self.embedding).says_the_same(record.form(&self.embedding))) {
                 continue;
             }
             let groups = self.groups;

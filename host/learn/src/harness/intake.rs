@@ -106,9 +106,9 @@ impl Harness {
     /// An entry that says nearly the same, open ones first. The one that is to be replaced is none: another wording is what was
     /// proposed.
     fn twin(&self, lesson: &Lesson, replaces: Option<&EntryId>) -> Option<EntryId> {
-        let form = Form::of(lesson);
+        let form = Form::of(lesson, self.embedding.port());
         let others = self.records.values().filter(|record| Some(&record.entry.id) != replaces);
-        let twins = others.filter(|record| record.form().says_the_same(&form));
+        let twins = others.filter(|record| record.form(&self.embedding).says_the_same(&form));
         let twin = twins.min_by_key(|record| (!record.entry.status.is_open(), record.position))?;
         Some(twin.entry.id.clone())
     }

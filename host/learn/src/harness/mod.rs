@@ -27,12 +27,13 @@ pub use showing::{Chosen, Showing};
 
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;
-use crate::playbook::{Form, Playbook};
+use crate::playbook::{Embedder, Form, Playbook};
 use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Status, Step};
 use clawhost_core::{Digest, Proposal};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// An entry with what was decided about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -59,8 +60,24 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn form(&self) -> &Form {
-        self.form.get_or_init(|| Form::of(&self.entry.lesson))
+    fn form(&self, embedding: &Embedding) -> &Form {
+        self.form.get_or_init(|| Form::of(&self.entry.lesson, embedding.port()))
+    }
+}
+
+/// Who tells whether prose means the same, where somebody does.
+#[derive(Clone, Default)]
+pub(crate) struct Embedding(Option<Arc<dyn Embedder>>);
+
+impl Embedding {
+    fn port(&self) -> Option<&dyn Embedder> {
+        self.0.as_deref()
+    }
+}
+
+impl std::fmt::Debug for Embedding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Embedding").field(&self.0.is_some()).finish()
     }
 }
 
@@ -148,6 +165,8 @@ pub struct Harness {
     next_position: u64,
     counts: Counts,
     #[serde(skip)]
+    embedding: Embedding,
+    #[serde(skip)]
     pending: Pending,
     #[serde(skip)]
     named: OnceCell<Digest>,
@@ -222,6 +241,7 @@ impl Harness {
             groups: 0,
             next_position: 0,
             counts: Counts::default(),
+            embedding: Embedding::default(),
             pending: Pending::default(),
             named: OnceCell::new(),
         };
@@ -261,6 +281,12 @@ impl Harness {
         }
         self.shorten_queue();
         self.fill_trial();
+    }
+
+    /// Lets this tell which lessons in prose mean the same. Without it they are compared by their words.
+    pub fn compare_by(&mut self, embedder: Arc<dyn Embedder>) {
+        self.embedding = Embedding(Some(embedder));
+        self.records.values_mut().for_each(|record| record.form = OnceCell::new());
     }
 
     /// Puts a lesson on the way that every proposal goes, before any other.
@@ -530,7 +556,9 @@ impl Layer for Harness {
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
         let broken = |error: serde_json::Error| LearnError::Layer { layer: "harness".into(), why: error.to_string() };
-        *self = serde_json::from_slice(bytes).map_err(broken)?;
+        let restored: Self = serde_json::from_slice(bytes).map_err(broken)?;
+        // A port is no state.
+        *self = Self { embedding: std::mem::take(&mut self.embedding), ..restored };
         Ok(())
     }
 

@@ -6,13 +6,23 @@
 //! - Two *rules* (conditions that a program can read) are duplicates if they have the same set of conditions and the same action, but
 //!   for case and white space. Another value or another action is another lesson.
 //! - Two lessons in prose are duplicates if the words of one stand in the other in the same order and little is added (Jaccard
-//!   similarity of their word pairs), and negations, restrictions, numbers and symbols are the same. A word in the place of another
+//!   similarity of their word pairs), or an [`Embedder`] finds them near; and negations, restrictions, numbers and symbols are the same. A word in the place of another
 //!   may be another value, so it keeps them apart.
 
 use super::words::words;
 use crate::{Lesson, Skill};
 use clawhost_core::Condition;
 use std::collections::BTreeSet;
+
+/// Cosine of the angle between two vectors from which on two texts say the same.
+const NEAR_COSINE: f64 = 0.95;
+
+/// Turns texts into vectors that are near each other where meanings are. A port: who has a model of that kind brings it. Equal texts
+/// must give equal vectors.
+pub trait Embedder: Send + Sync {
+    /// The text's vector; none: it has none for this text, which is then compared by its words.
+    fn embed(&self, text: &str) -> Option<Vec<f32>>;
+}
 
 /// Word pairs that two texts must share, of those of both. One more word in seven still passes.
 const SHARED_PAIRS: f64 = 0.7;
@@ -25,12 +35,16 @@ pub(crate) enum Form {
         action: String,
         avoid: String,
     },
-    /// Condition, action, what to avoid.
-    Prose([Wording; 3]),
+    Prose {
+        /// Condition, action, what to avoid.
+        wordings: [Wording; 3],
+        /// Of all of it.
+        vector: Option<Vec<f32>>,
+    },
 }
 
 impl Form {
-    pub(crate) fn of(lesson: &Lesson) -> Self {
+    pub(crate) fn of(lesson: &Lesson, embedder: Option<&dyn Embedder>) -> Self {
         let nothing = Skill::default();
         let Skill { when, action, avoid, .. } = match lesson {
             Lesson::Skill(skill) => skill,
@@ -40,16 +54,22 @@ impl Form {
             Some(conditions) if !conditions.is_empty() => {
                 Self::Rule { conditions: conditions.into_iter().collect(), action: plain(action), avoid: plain(avoid) }
             }
-            _ => Self::Prose([when, action, avoid].map(|text| Wording::of(text))),
+            _ => Self::Prose {
+                wordings: [when, action, avoid].map(|text| Wording::of(text)),
+                vector: embedder.and_then(|embedder| embedder.embed(&lesson.prompt())),
+            },
         }
     }
 
     /// Whether both are one lesson.
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Prose(one), Self::Prose(other)) => {
+            (Self::Prose { wordings: one, vector: near }, Self::Prose { wordings: other, vector: to }) => {
                 let pairs = || one.iter().zip(other);
-                pairs().all(|(one, other)| one.turns_alike(other)) && pairs().all(|(one, other)| one.reads_alike(other))
+                let is_near =
+                    || near.as_ref().zip(to.as_ref()).is_some_and(|(one, other)| cosine(one, other) >= NEAR_COSINE);
+                pairs().all(|(one, other)| one.turns_alike(other))
+                    && (pairs().all(|(one, other)| one.reads_alike(other)) || is_near())
             }
             (rule, other) => rule == other,
         }
@@ -137,12 +157,22 @@ fn shared_pairs(one: &[String], other: &[String]) -> f64 {
     one.intersection(&other).count() as f64 / one.union(&other).count() as f64
 }
 
+/// Cosine of the angle between two vectors. Where there is none (another number of dimensions, no length) it is no number, and near
+/// nothing.
+fn cosine(one: &[f32], other: &[f32]) -> f64 {
+    let dot = |one: &[f32], other: &[f32]| -> f64 {
+        one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
+    };
+    let cosine = dot(one, other) / (dot(one, one) * dot(other, other)).sqrt();
+    if one.len() == other.len() { cosine } else { f64::NAN }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(one: &str, other: &str, expect: bool) {
-        let (one, other) = (Form::of(&Lesson::read(one)), Form::of(&Lesson::read(other)));
+        let (one, other) = (Form::of(&Lesson::read(one), None), Form::of(&Lesson::read(other), None));
         assert_eq!(one.says_the_same(&other), expect, "{one:?} {other:?}");
         assert_eq!(other.says_the_same(&one), expect, "the other way round: {one:?} {other:?}");
     }
@@ -216,17 +246,54 @@ mod tests {
     #[test]
     fn what_to_avoid_counts_too() {
         let skill = |when: &str, avoid: &str| {
-            Form::of(&Lesson::Skill(Skill {
-                when: when.into(),
-                action: "pay".into(),
-                avoid: avoid.into(),
-                ..Skill::default()
-            }))
+            Form::of(
+                &Lesson::Skill(Skill {
+                    when: when.into(),
+                    action: "pay".into(),
+                    avoid: avoid.into(),
+                    ..Skill::default()
+                }),
+                None,
+            )
         };
         for when in ["", "a is b"] {
             assert!(skill(when, "waiting").says_the_same(&skill(when, "Waiting")));
             assert!(!skill(when, "waiting").says_the_same(&skill(when, "haste")));
             assert!(!skill(when, "waiting").says_the_same(&skill(when, "")));
         }
+    }
+
+    /// Knows a few texts by heart.
+    struct Known(Vec<(&'static str, Vec<f32>)>);
+
+    impl Embedder for Known {
+        fn embed(&self, text: &str) -> Option<Vec<f32>> {
+            self.0.iter().find(|(known, _)| *known == text.trim_start_matches("- ")).map(|(_, vector)| vector.clone())
+        }
+    }
+
+    #[test]
+    fn an_embedder_finds_other_words_but_cannot_overrule_a_negation_or_a_value() {
+        let known = Known(vec![
+            ("greet people", vec![1.0, 0.0]),
+            ("say hello to everyone", vec![0.99, 0.1]),
+            ("count to three", vec![0.9, 0.5]),
+            ("never greet people", vec![1.0, 0.0]),
+            ("greet 2 people", vec![1.0, 0.0]),
+            ("odd", vec![1.0]),
+            ("nothing", vec![0.0, 0.0]),
+            ("when tier is gold: refund", vec![1.0, 0.0]),
+            ("when tier is silver: refund", vec![1.0, 0.0]),
+        ]);
+        let check = |one: &str, other: &str, expect: bool| {
+            let form = |text: &str| Form::of(&Lesson::read(text), Some(&known));
+            assert_eq!(form(one).says_the_same(&form(other)), expect, "{one} {other}");
+        };
+        check("greet people", "say hello to everyone", true);
+        for other in ["count to three", "never greet people", "greet 2 people", "odd", "nothing", "unheard of"] {
+            check("greet people", other, false);
+        }
+        check("greet people", "Greet the people!", true);
+        check("when tier is gold: refund", "when tier is silver: refund", false);
     }
 }

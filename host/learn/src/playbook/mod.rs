@@ -25,6 +25,7 @@ mod words;
 pub use budget::{Candidate, fit};
 pub use difference::Difference;
 pub use document::Playbook;
+pub use duplicates::Embedder;
 pub(crate) use duplicates::Form;
 pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE};
 pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, render};

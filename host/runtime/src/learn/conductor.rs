@@ -162,10 +162,13 @@ impl<'a> Conductor<'a> {
         };
         let best = bounds(f64::max, |reward| reward.maximum).unwrap_or(1.0);
         let worst = bounds(f64::min, |reward| reward.minimum).unwrap_or(-1.0);
-        let state = match state {
+        let mut state = match state {
             Some(state) => state,
             None => first_state(&plan, &ports).await?,
         };
+        if let Some(embedder) = &ports.embedder {
+            state.harness.compare_by(embedder.clone());
+        }
         let range = best - worst;
         let mut conductor = Self { run, range, best, plan, ports, splits, train, val, state, cancel, observer };
         conductor.begin_evolution().await?;

@@ -154,6 +154,7 @@ impl LearnPorts {
             },
             reflectors: vec![Reflecting { reflector: Arc::new(reflector), options: Vec::new() }],
             evolver: None,
+            embedder: None,
             learning: store,
             beginning: clawhost_learn::playbook::Playbook::default(),
         }

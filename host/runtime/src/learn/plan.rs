@@ -7,7 +7,7 @@ use crate::run::Ports;
 use clawhost_core::{Attributes, Digest, LearningStore, Reflector};
 use clawhost_learn::Lesson;
 use clawhost_learn::harness::HarnessSettings;
-use clawhost_learn::playbook::Playbook;
+use clawhost_learn::playbook::{Embedder, Playbook};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -75,6 +75,8 @@ pub struct LearnPorts {
     pub reflectors: Vec<Reflecting>,
     /// Who rewrites sections, where one evolves.
     pub evolver: Option<Reflecting>,
+    /// Who tells whether lessons in prose mean the same; none: their words do.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// Where everything is kept; the same as the store of `play`.
     pub learning: Arc<dyn LearningStore>,
     /// The name of the playbook.

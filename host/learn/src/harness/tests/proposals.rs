@@ -180,3 +180,29 @@ fn the_control_serves_everything_at_once() {
     assert_eq!(refused(&world).len(), 1, "what is no lesson is refused here too");
     assert_eq!(world.harness.candidate(), None);
 }
+
+/// Finds all texts alike.
+struct Alike;
+
+impl Embedder for Alike {
+    fn embed(&self, _: &str) -> Option<Vec<f32>> {
+        Some(vec![1.0])
+    }
+}
+
+#[test]
+fn an_embedder_may_find_that_two_lessons_in_other_words_are_one() {
+    let (one, other) = ("Greet everybody who comes in.", "Say hello to each visitor.");
+    let mut world = World::new(settings(), &[]);
+    world.add(&[one, other]);
+    world.check(&[(one, "on trial"), (other, "on trial")]);
+    let mut world = World::new(settings(), &[]);
+    world.harness.compare_by(Arc::new(Alike));
+    world.add(&[one]);
+    // A port is no state: it is there after a step was taken back.
+    let bytes = world.harness.snapshot().unwrap();
+    world.harness.restore(&bytes).unwrap();
+    world.add(&[other]);
+    world.check(&[(one, "on trial"), (other, "unknown")]);
+    assert_eq!(world.harness.counts().merged, 1);
+}
