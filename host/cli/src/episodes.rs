@@ -40,7 +40,7 @@ pub(crate) fn table(header: &[&str]) -> Table {
 
 fn known_run(reader: &Reader, run: Option<&str>) -> anyhow::Result<()> {
     let Some(run) = run else { return Ok(()) };
-    if reader.runs(None)?.iter().any(|known| known.id == run) {
+    if reader.has_run(run)? {
         return Ok(());
     }
     Err(UsageError(format!("no run `{run}` here; `clawhost episodes list --runs` shows all")).into())

@@ -158,6 +158,17 @@ impl Reader {
         rows.into_iter().map(|(id, text)| Ok((id, spent(text)?))).collect()
     }
 
+    /// Whether there is such a run, or such a phase of one.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn has_run(&self, id: &str) -> Result<bool, StoreError> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM runs WHERE id = ?")
+            .and_then(|mut statement| statement.exists([id]))
+            .map_err(|error| self.fail(&error))
+    }
+
     /// Runs, newest first; those that a learning run is made of are no runs of their own.
     ///
     /// # Errors

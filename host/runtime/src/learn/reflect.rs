@@ -174,8 +174,10 @@ pub(crate) async fn reflect(
             Ok(proposed) => asked.proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
             Err(failure) => {
                 asked.out_of_budget |= failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
-                // By what caused it: a plugin may put a counter into its words.
-                let mut why = cause(&escaped(&failure.to_string(), CAUSE));
+                // By what caused it, in the words of the first: a plugin may put a counter into them.
+                let words = escaped(&failure.to_string(), CAUSE);
+                let known = counts.failed.keys().find(|known| cause(known) == cause(&words)).cloned();
+                let mut why = known.unwrap_or(words);
                 if counts.failed.len() >= CAUSES && !counts.failed.contains_key(&why) {
                     why = "others".to_owned();
                 }
