@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 /// The episodes of a run, group by group, read as they are needed.
 pub(crate) struct Stored<'a> {
     reader: &'a Reader,
-    run: String,
-    ids: VecDeque<String>,
+    /// `RUN/ID`: the episodes of a learning run lie in its phases.
+    names: VecDeque<String>,
     next: Option<Episode>,
     /// Records that cannot be read, with why, where they are to be told and not to end everything.
     pub(crate) damaged: Option<Vec<(String, String)>>,
@@ -19,21 +19,20 @@ pub(crate) struct Stored<'a> {
 impl<'a> Stored<'a> {
     pub(crate) fn new(reader: &'a Reader, run: &str) -> Result<Self, StoreError> {
         let rows = reader.episodes(&Filter { run: Some(run.to_owned()), limit: None })?;
-        let ids = rows.into_iter().map(|row| row.id).collect();
-        Ok(Self { reader, run: run.to_owned(), ids, next: None, damaged: None })
+        let names = rows.into_iter().map(|row| format!("{}/{}", row.run, row.id)).collect();
+        Ok(Self { reader, names, next: None, damaged: None })
     }
 
     /// The group of one episode: all of it where a verdict is about the group, else the episode alone.
     pub(crate) fn group_of(reader: &'a Reader, episode: &Episode) -> Result<Self, StoreError> {
         let mut stored = Self::new(reader, &episode.run.0)?;
-        let own = stored.ids.iter().position(|id| *id == episode.id.0).unwrap_or(0);
+        let name = format!("{}/{}", episode.run, episode.id);
+        let own = stored.names.iter().position(|known| *known == name).unwrap_or(0);
         let (mut first, mut end) = (own, own + 1);
         if episode.verdicts.iter().any(|record| record.group_digest.is_some()) {
             // Members stand side by side.
-            let is_member = |position: usize| match stored.ids.get(position) {
-                Some(id) => {
-                    Ok(reader.episode(&format!("{}/{id}", episode.run))?.is_some_and(|one| one.group == episode.group))
-                }
+            let is_member = |position: usize| match stored.names.get(position) {
+                Some(name) => Ok(reader.episode(name)?.is_some_and(|one| one.group == episode.group)),
                 None => Ok::<_, StoreError>(false),
             };
             while first > 0 && is_member(first - 1)? {
@@ -43,18 +42,17 @@ impl<'a> Stored<'a> {
                 end += 1;
             }
         }
-        stored.ids = stored.ids.drain(first..end.min(stored.ids.len())).collect();
+        stored.names = stored.names.drain(first..end.min(stored.names.len())).collect();
         Ok(stored)
     }
 
     /// How many episodes are left.
     pub(crate) fn len(&self) -> usize {
-        self.ids.len() + usize::from(self.next.is_some())
+        self.names.len() + usize::from(self.next.is_some())
     }
 
     fn read(&mut self) -> Result<Option<Episode>, StoreError> {
-        while let Some(id) = self.ids.pop_front() {
-            let name = format!("{}/{id}", self.run);
+        while let Some(name) = self.names.pop_front() {
             match (self.reader.episode(&name), &mut self.damaged) {
                 (Ok(Some(episode)), _) => return Ok(Some(episode)),
                 (Ok(None), _) => {}
@@ -73,10 +71,10 @@ impl EpisodeSource for Stored<'_> {
             None => self.read()?,
         };
         let Some(first) = first else { return Ok(None) };
-        let group = first.group;
+        let group = (first.run.clone(), first.group);
         let mut episodes = vec![first];
         while let Some(episode) = self.read()? {
-            if episode.group != group {
+            if (&episode.run, episode.group) != (&group.0, group.1) {
                 self.next = Some(episode);
                 break;
             }

@@ -36,8 +36,10 @@ fn defaults_are_those_of_the_command_line() {
     let play = Play::default();
     assert_eq!(attribute("policy").matches("default \"follower\"").count(), 1);
     assert_eq!(file.policy, "follower");
-    default_is("episodes", play.episodes);
-    default_is("group", play.group);
+    // With two defaults, for playing and for learning, these stand in words and in the code.
+    let args = include_str!("../../cli/src/args.rs");
+    assert!(args.contains(&format!("[default: {}; learning: 64 an iteration]", play.episodes)));
+    assert!(args.contains(&format!("[default: {}; learning: 4]", play.group)));
     default_is("concurrency", file.concurrency);
     default_is("seed", file.seed);
     default_is("max_turns", file.max_turns);
