@@ -48,7 +48,11 @@ impl Bench {
             std::fs::create_dir_all(to).unwrap();
             for entry in std::fs::read_dir(from).unwrap().flatten() {
                 let (path, copied) = (entry.path(), to.join(entry.file_name()));
-                if path.is_dir() { copy(&path, &copied) } else { drop(std::fs::copy(&path, &copied).unwrap()) }
+                if path.is_dir() {
+                    copy(&path, &copied);
+                } else {
+                    std::fs::copy(&path, &copied).unwrap();
+                }
             }
         }
         let data = tempfile::tempdir().unwrap();
