@@ -5,6 +5,7 @@ use super::world::*;
 use clawhost_core::{Digest, Episode};
 use clawhost_learn::gate::Decision;
 use clawhost_runtime::learn::{GatePlan, GateReport, LearnPlan, LearnReport};
+use clawhost_runtime::{Plan, StopReason};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,6 +31,32 @@ async fn what_helps_in_training_alone_is_turned_down() {
     assert!(world.deployed().is_empty());
     assert_ne!(status(&report, RED), "deployed");
     assert_eq!(report.evaluation.unwrap().lift.unwrap().mean, 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_fails_where_it_would_lose_does_not_seem_to_win() {
+    // What helps in training breaks the lights of the gate: of those pairs nothing is left to compare.
+    let breaks = |split: &str, action: &str| split == "val" && action == "stop";
+    let world =
+        World { environment: Arc::new(Lights { breaks, ..Lights::default() }), ..World::new(Proposer::of(&[RED])) };
+    // Failures of one arm are the gate's business, and do not stop the run.
+    let play = Plan { failure_budget: 0.1, ..small().play };
+    let report = world.learn(&LearnPlan { play, ..longer() }).await;
+    assert_eq!(report.stopped, None);
+    let gates = gates(&report);
+    assert!(!gates.is_empty() && gates.iter().all(|gate| gate.decision == Decision::Futile), "{gates:#?}");
+    let missing = gates[0].missing;
+    assert_eq!((missing.before, missing.after, missing.both), (0, 16, 0), "a quarter of the lights is red");
+    assert!(world.deployed().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_at_which_everything_fails_stops_the_run() {
+    let breaks = |split: &str, _: &str| split == "val";
+    let world = World { environment: Arc::new(Lights { breaks, ..Lights::default() }), ..World::usual() };
+    let play = Plan { failure_budget: 0.1, ..small().play };
+    let report = world.learn(&LearnPlan { play, ..longer() }).await;
+    assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{:?}", report.stopped);
 }
 
 /// A world in which the gate sees nothing of what was learned, until it has played so many pairs.

@@ -2,7 +2,8 @@
 
 use super::shelf::Shelf;
 use super::world::*;
-use clawhost_core::{Episode, PlaybookVersion, RunId};
+use clawhost_core::{Episode, LearningStore as _, PlaybookVersion, RunId};
+use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::learn::{GatePlan, LearnPlan, LearnReport};
 use clawhost_runtime::{Cancel, RuntimeError, StopReason};
 use std::sync::Arc;
@@ -210,4 +211,26 @@ async fn what_cannot_be_read_is_named_and_never_left_out() {
     };
     check(|store, run| store.damage_state(run)).await;
     check(|store, run| store.damage_iteration(run)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_playbook_that_was_changed_meanwhile_is_not_overwritten() {
+    let world = fresh(Arc::default());
+    *world.environment.cancel_at.lock().unwrap() = Some((40, world.cancel.clone()));
+    assert_eq!(world.learn(&tiny()).await.stopped, Some(StopReason::Cancelled));
+    let other = Playbook { sections: [("rules".to_owned(), "Be kind.".to_owned())].into(), entries: vec![] };
+    let version = PlaybookVersion {
+        name: world.ports().playbook,
+        number: 0,
+        digest: other.digest(),
+        document: serde_json::json!(other),
+        why: "imported".into(),
+        run: None,
+        created_at: 0,
+    };
+    world.store.add_version(version, None).await.unwrap();
+    let later = fresh(world.store.clone());
+    let error = later.go_on(&tiny(), &later.cancel).await.unwrap_err().to_string();
+    assert!(error.contains("was changed since") && error.contains("without --resume"), "{error}");
+    assert!(later.environment.begun.lock().unwrap().is_empty(), "nothing was played");
 }

@@ -44,6 +44,8 @@ pub(crate) struct Lights {
     pub(crate) wanted: fn(&str, &str) -> &'static str,
     /// Whether an episode fails in its step.
     pub(crate) fails: Fails,
+    /// Whether it fails at this answer, by split.
+    pub(crate) breaks: fn(&str, &str) -> bool,
     /// Whether it does not even begin.
     pub(crate) refuses: Fails,
     /// When so many have begun, the run is stopped.
@@ -62,6 +64,7 @@ impl Lights {
             colour: |_, position| COLOURS[position as usize % COLOURS.len()],
             wanted: |_, colour| right(colour),
             fails: Box::new(|_, _| false),
+            breaks: |_, _| false,
             refuses: Box::new(|_, _| false),
             cancel_at: Mutex::default(),
             begun: Mutex::default(),
@@ -120,19 +123,23 @@ impl Environment for Lights {
             return Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "no light today"));
         }
         let observation = vec![Message::text(Role::User, Origin::Environment, task.input.clone())];
-        let live = Light((self.fails)(&task, seed));
+        let live = Light { fails: (self.fails)(&task, seed), breaks: self.breaks, split: task.split };
         Ok((Box::new(live), Opening { observation, tools: vec![], system_hint: self.hint.clone(), artefacts: vec![] }))
     }
 }
 
-struct Light(bool);
+struct Light {
+    fails: bool,
+    breaks: fn(&str, &str) -> bool,
+    split: String,
+}
 
 #[async_trait]
 impl LiveEpisode for Light {
-    async fn step(&mut self, _: &Message, _: &[Message]) -> Result<StepResult, Failure> {
+    async fn step(&mut self, action: &Message, _: &[Message]) -> Result<StepResult, Failure> {
         // Others play meanwhile: what comes first must not matter.
         tokio::task::yield_now().await;
-        if self.0 {
+        if self.fails || (self.breaks)(&self.split, &action.plain_text()) {
             return Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "the bulb broke"));
         }
         Ok(StepResult { observation: vec![], status: Status::Terminated, signals: vec![], artefacts: vec![] })

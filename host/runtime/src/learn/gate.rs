@@ -117,6 +117,8 @@ impl Conductor<'_> {
                 paired: true,
                 branch_at: None,
                 split: Some(self.splits.val.split.clone()),
+                // A candidate may fail wherever it plays, which is half: that is for the gate to judge. Beyond that the budget holds.
+                failure_budget: 0.5 + self.plan.play.failure_budget / 2.0,
                 ..self.plan.play.clone()
             };
             let phase = match self.phase(&name, plan, guidance.clone(), self.val.clone()).await? {

@@ -208,3 +208,49 @@ impl LearnReport {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(before: u64, after: u64) -> Missing {
+        Missing { before, after, both: 50 }
+    }
+
+    #[test]
+    fn three_standard_errors_tell_chance_from_failing_more_often() {
+        for (before, after, lopsided) in [(0, 0, false), (0, 9, false), (0, 10, true), (10, 0, true), (40, 60, false)] {
+            assert_eq!(missing(before, after).is_lopsided(), lopsided, "{before} {after}");
+            assert_eq!(missing(before, after).second_fails_more(), lopsided && after > before);
+        }
+    }
+
+    #[test]
+    fn tasks_are_the_unit_and_differences_that_are_all_alike_make_nobody_sure() {
+        let alike = |tasks: u64, times: usize| {
+            Mean::of((0..tasks).map(|task| (task.to_string(), vec![f64::from((task % 2) as u32); times])).collect())
+        };
+        assert_eq!(alike(1, 100), None, "one task tells nothing about others");
+        let width = |mean: Option<Mean>| mean.map_or(f64::NAN, |mean| mean.high - mean.low);
+        assert!((width(alike(8, 1)) - width(alike(8, 50))).abs() < 1e-12, "playing them again adds no certainty");
+        let sure = Mean { mean: 1.0, low: 1.0, high: 1.0 };
+        assert!(sure.widened(3).low < 0.0, "three pairs show nothing");
+        assert!(sure.widened(200).low > 0.9);
+    }
+
+    #[test]
+    fn lopsided_failures_measure_nothing() {
+        let mean = Some(Mean { mean: 0.5, low: 0.4, high: 0.6 });
+        let found = |missing| Evaluation {
+            split: "test".into(),
+            pairs: 100,
+            tasks: 100,
+            missing,
+            before: mean,
+            after: mean,
+            lift: mean,
+        };
+        assert_eq!(found(missing(1, 2)).outcome(), Outcome::Improved);
+        assert_eq!(found(missing(0, 30)).outcome(), Outcome::NotMeasured);
+    }
+}
