@@ -38,6 +38,13 @@ impl Bench {
         stdout(&output)
     }
 
+    /// Stopped, as when too much fails, with these words in its summary.
+    fn stops(&self, words: &[String], says: &[&str]) {
+        let output = self.run(&self.learning(words, &[]));
+        assert_eq!(output.status.code(), Some(4), "{words:?}: {}", stderr(&output));
+        says.iter().for_each(|part| assert!(stdout(&output).contains(part), "{part}: {}", stdout(&output)));
+    }
+
     /// Refused with these words, as a wrong use.
     fn refused(&self, arguments: &[&str], says: &[&str]) {
         let output = self.run(arguments);
@@ -235,7 +242,7 @@ fn a_run_that_is_written_down_is_the_run_on_the_command_line() {
     let Some(bench) = Bench::new("a_run_that_is_written_down") else { return };
     let file = bench.guests.join(format!("run-{}.toml", std::process::id()));
     let text = "plugin = \"env_shop.wasm\"\nrewards = [\"reward_state.wasm\"]\nseed = 4\n\n[learn]\niterations = 3\n\n\
-                [harness]\nreflector = \"reflector_rules.wasm\"\n\n[gate]\nevery = 3\npairs = 16\n\n[eval]\nepisodes = 10\n";
+                [harness]\nreflector = \"reflector_rules.wasm\"\n\n[gate]\nevery = 3\npairs = 16\n\n[eval]\npairs = 10\n";
     std::fs::write(&file, text).unwrap();
     let written = bench.learned(&["run".to_owned(), file.display().to_string(), "-q".to_owned()], &[]);
     let elsewhere = Bench { guests: bench.guests.clone(), data: tempfile::tempdir().unwrap() };
@@ -253,7 +260,7 @@ fn a_run_that_is_written_down_is_the_run_on_the_command_line() {
 }
 
 #[test]
-fn a_reflector_without_its_model_is_a_counted_failure_and_the_batches_are_learned() {
+fn a_reflector_without_its_model_stops_the_run_before_it_costs_more() {
     let Some(bench) = Bench::new("a_reflector_without_its_model") else { return };
     let words = bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]);
     let lessons = bench.guest("reflector_lessons");
@@ -261,12 +268,20 @@ fn a_reflector_without_its_model_is_a_counted_failure_and_the_batches_are_learne
         .into_iter()
         .map(|word| if word.ends_with("reflector_rules.wasm") { lessons.clone() } else { word })
         .collect();
-    let document = bench.learned(&words, &[]);
-    let learn = &document["learn"];
-    assert_eq!(learn["learned"], 2);
-    assert_eq!(learn["proposals"]["proposed"], 0);
-    let failed = learn["reflections"]["failed"].as_object().unwrap();
-    assert!(!failed.is_empty() && failed.keys().all(|why| why.contains("reflector-lessons")), "{failed:?}");
+    bench.stops(
+        &words,
+        &["verdict     none: all", "calls of reflectors failed", "model", "--resume goes on from iteration 1"],
+    );
+}
+
+#[test]
+fn a_reward_with_nothing_to_say_stops_the_run_before_it_costs_more() {
+    let Some(bench) = Bench::new("a_reward_with_nothing_to_say") else { return };
+    let words = bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]);
+    let exact = bench.guest("reward_exact");
+    let words: Vec<String> =
+        words.into_iter().map(|word| if word.ends_with("reward_state.wasm") { exact.clone() } else { word }).collect();
+    bench.stops(&words, &["nothing of the first iteration was scored", "reward-exact has nothing to say: "]);
 }
 
 #[test]

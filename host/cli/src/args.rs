@@ -60,7 +60,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = crate::exit::HELP)]
+#[command(after_help = crate::exit::HELP, after_long_help = run_help())]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) play: PlayOptions,
@@ -515,4 +515,10 @@ mod tests {
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
     }
+}
+
+/// What `run --help` says at its end: exit codes, and how a run is written down.
+fn run_help() -> String {
+    let sample: String = clawhost_package::sample().lines().map(|line| format!("  {line}\n")).collect();
+    format!("{}\n\nA run as a file, with every key:\n\n{sample}", crate::exit::HELP)
 }

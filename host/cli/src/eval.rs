@@ -85,9 +85,11 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
             out,
             "playbook    {name}, version {} against {}",
             after.number,
-            before.map_or("none".to_owned(), |version| format!("version {}", version.number))
+            before.as_ref().map_or("none".to_owned(), |version| format!("version {}", version.number))
         )?;
-        learn_summary::proof(&mut out, &evaluation)?;
+        let first =
+            before.map_or("without a playbook".to_owned(), |version| format!("with version {}", version.number));
+        learn_summary::proof(&mut out, &evaluation, [&first, &format!("with version {}", after.number)])?;
         summary::failures(&mut out, &report)?;
         match &report.stopped {
             None => writeln!(out, "verdict     {}", outcome.words())?,

@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A plugin was refused.
     PluginRefused = 3,
-    /// More episodes failed than allowed.
+    /// More failed than allowed: episodes, or all that a learning run needs at first.
     FailureBudget = 4,
     /// The data folder cannot be used.
     Store = 5,
@@ -51,7 +51,9 @@ impl Exit {
         match stopped {
             None => Self::Ok,
             Some(StopReason::ModelBudget) => Self::ModelBudget,
-            Some(StopReason::FailureBudget { .. }) => Self::FailureBudget,
+            Some(StopReason::FailureBudget { .. } | StopReason::Unscored { .. } | StopReason::Reflectors { .. }) => {
+                Self::FailureBudget
+            }
             Some(StopReason::Cancelled) => Self::Interrupted,
         }
     }

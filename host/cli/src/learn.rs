@@ -152,6 +152,10 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
         }
     };
     let config = config(&setup, &plan, &ports, &name);
+    let began_with = began_with(folder, &name, is_resumed.then_some(&run))?;
+    if !options.play.quiet {
+        progress.say(&header(&setup, &plan, &name, began_with, is_resumed.then_some(&run)));
+    }
     let cancel = Cancel::default();
     let began = std::time::Instant::now();
     let started = setup.clock.now_ms();
@@ -171,6 +175,7 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     let facts = learn_summary::Facts {
         run,
         playbook: name,
+        began_with,
         config,
         spent,
         priced: options.play.models.price.is_some(),
@@ -184,6 +189,32 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
         learn_summary::text(&facts, &report)?;
     }
     Ok(Exit::of_stop(report.stopped.as_ref()))
+}
+
+/// The version that a run begins with: the newest that is not its own.
+fn began_with(folder: &Path, name: &str, resumed: Option<&RunId>) -> anyhow::Result<Option<u64>> {
+    let versions = Reader::open(folder)?.versions(name)?;
+    Ok(versions.into_iter().find(|version| version.run.as_ref() != resumed || resumed.is_none()).map(|one| one.number))
+}
+
+/// What is played, for whoever waits.
+fn header(setup: &Setup<'_>, plan: &LearnPlan, name: &str, began_with: Option<u64>, resumed: Option<&RunId>) -> String {
+    let (environment, model) = (setup.environment.identity(), setup.model.identity());
+    let playbook = match began_with {
+        Some(number) => format!("goes on from version {number}"),
+        None => "begins empty".to_owned(),
+    };
+    let again = resumed.map_or(String::new(), |run| format!("{run} is taken up again: "));
+    format!(
+        "{again}{} {} with {}:{}, seed {}; playbook {name} {playbook}; {} iterations of {} episodes",
+        environment.name,
+        environment.version,
+        model.provider,
+        model.model,
+        plan.play.seed,
+        plan.iterations,
+        plan.play.episodes
+    )
 }
 
 /// Everything that was asked for, with every plugin's digest.

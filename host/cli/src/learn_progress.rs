@@ -85,7 +85,10 @@ impl LearnObserver for LearnProgress {
         if self.quiet {
             return;
         }
-        let has_news = report.gate.is_some() || report.learned.is_err() || report.iteration == of;
+        let has_news = report.gate.is_some()
+            || report.learned.is_err()
+            || report.reflections.failures() > 0
+            || report.iteration == of;
         let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
         if self.bar.is_none() && !has_news && last.is_some_and(|last| last.elapsed() < PATIENCE) {
             return;
@@ -104,6 +107,10 @@ impl LearnObserver for LearnProgress {
         );
         if report.removed > 0 {
             text.push_str(&format!("  ({} episodes failed or were not scored)", report.removed));
+        }
+        let (calls, failed) = (report.reflections.calls, report.reflections.failures());
+        if failed > 0 {
+            text.push_str(&format!("  (reflectors: {failed} of {calls} calls failed)"));
         }
         if let Err(why) = &report.learned {
             text.push_str(&format!("  NOT LEARNED: {}", clawhost_core::escaped(why, 300)));

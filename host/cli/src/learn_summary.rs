@@ -4,21 +4,28 @@ use crate::args::{self, Common};
 use crate::exit::Exit;
 use crate::plot;
 use crate::setup::Setup;
-use clawhost_core::{Digest, Environment as _, RunId};
+use clawhost_core::{Digest, Environment as _, RunId, escaped};
 use clawhost_learn::evolve::{Point, Report, Why};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::EntryRow;
 use clawhost_providers::Spending;
-use clawhost_runtime::StopReason;
 use clawhost_runtime::learn::{Evaluation, EvolutionReport, GateReport, LearnPlan, LearnReport, Mean};
+use clawhost_runtime::{FailureCount, StopReason};
 use comfy_table::Table;
 use std::io::Write as _;
 use std::time::Duration;
+
+/// Characters of a reason.
+const REASON: usize = 500;
+/// Different failures that are told.
+const SHOWN_FAILURES: usize = 5;
 
 /// What was learned, by whom, and what it cost.
 pub(crate) struct Facts {
     pub(crate) run: RunId,
     pub(crate) playbook: String,
+    /// The version of the playbook that it began with.
+    pub(crate) began_with: Option<u64>,
     pub(crate) config: serde_json::Value,
     pub(crate) spent: Spending,
     pub(crate) priced: bool,
@@ -30,12 +37,16 @@ pub(crate) struct Facts {
 /// A gate session in one line.
 pub(crate) fn gate(report: &GateReport) -> String {
     let evidence = &report.evidence;
+    let odds = format!("evidence {} to 1 of {} needed", readable(evidence.martingale), readable(evidence.threshold));
     let decision = match report.decision {
-        Decision::Promote => "passed".to_owned(),
+        Decision::Promote => format!("passed, {odds}"),
         Decision::Futile => "turned down".to_owned(),
         Decision::Undecided | Decision::Continue => match evidence.smallest_lift {
-            Some(lift) => format!("cannot tell (so many pairs find a lift of {:.2} or more)", lift * report.scale),
-            None => "cannot tell".to_owned(),
+            Some(lift) => format!(
+                "cannot tell, {odds} (so many pairs find a lift of {:.2} or more; --gate-pairs gives more)",
+                lift * report.scale
+            ),
+            None => format!("cannot tell, {odds}"),
         },
     };
     let missing = match report.missing.all() {
@@ -67,11 +78,20 @@ fn mean(value: Option<&Mean>) -> String {
 }
 
 /// Why there is no verdict.
-pub(crate) fn stopped(reason: &StopReason) -> &'static str {
+pub(crate) fn stopped(reason: &StopReason) -> String {
     match reason {
-        StopReason::Cancelled => "stopped",
-        StopReason::ModelBudget => "the token or cost budget is spent",
-        StopReason::FailureBudget { .. } => "too many episodes failed; see `clawhost episodes list`",
+        StopReason::Cancelled => "stopped".to_owned(),
+        StopReason::ModelBudget => "the token or cost budget is spent".to_owned(),
+        StopReason::FailureBudget { failed, allowed } => {
+            format!("{failed} episodes failed where {allowed} may; see `clawhost episodes list`")
+        }
+        StopReason::Unscored { why } => format!(
+            "nothing of the first iteration was scored, so there is nothing to learn from: {}",
+            escaped(why, REASON)
+        ),
+        StopReason::Reflectors { failed, why } => {
+            format!("all {failed} calls of reflectors failed: {}", escaped(why, REASON))
+        }
     }
 }
 
@@ -98,16 +118,20 @@ pub(crate) fn evolution(report: &EvolutionReport) -> [String; 2] {
 }
 
 /// Before, after and the difference.
-pub(crate) fn proof(out: &mut impl std::io::Write, evaluation: &Evaluation) -> std::io::Result<()> {
+pub(crate) fn proof(
+    out: &mut impl std::io::Write,
+    evaluation: &Evaluation,
+    [first, second]: [&str; 2],
+) -> std::io::Result<()> {
     let Evaluation { split, pairs, tasks, missing, before, after, lift } = evaluation;
     let lost = match missing.all() {
         0 => String::new(),
         all => format!(", {all} without a score ({} before, {} after)", missing.before, missing.after),
     };
     let about = if tasks == pairs { String::new() } else { format!(" about {tasks} tasks, which are the unit") };
-    writeln!(out, "test        {split}, {pairs} pairs{about}{lost}: with and without, same tasks, same seeds")?;
-    writeln!(out, "  before    {}", mean(before.as_ref()))?;
-    writeln!(out, "  after     {}", mean(after.as_ref()))?;
+    writeln!(out, "test        {split}, {pairs} pairs{about}{lost}: both on the same tasks with the same seeds")?;
+    writeln!(out, "  before    {}, {first}", mean(before.as_ref()))?;
+    writeln!(out, "  after     {}, {second}", mean(after.as_ref()))?;
     let lift = lift.as_ref().map_or("not measured".to_owned(), |lift| {
         format!("{:+.3} ({:+.3} to {:+.3}, 95 %)", lift.mean, lift.low, lift.high)
     });
@@ -149,7 +173,7 @@ pub(crate) fn entries(rows: &[EntryRow]) -> Table {
             row.tokens.to_string(),
             // What was planted was proposed by nobody.
             if row.created_by == "planted" { "planted".to_owned() } else { row.support.to_string() },
-            clawhost_core::escaped(&row.lesson, LESSON),
+            escaped(&row.lesson, LESSON),
         ]);
     }
     table
@@ -188,10 +212,27 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         counts.proposed, counts.merged, counts.known, counts.dropped
     )?;
     for (why, times) in &counts.refused {
-        writeln!(out, "            refused {times} times: {}", clawhost_core::escaped(why, 200))?;
+        writeln!(out, "            refused {times} times: {}", escaped(why, 200))?;
     }
-    for (why, times) in &report.reflections.failed {
-        writeln!(out, "            a reflector failed {times} times: {}", clawhost_core::escaped(why, 300))?;
+    let reflections = &report.reflections;
+    if reflections.calls > 0 && counts.proposed == 0 && reflections.failures() == 0 {
+        writeln!(
+            out,
+            "            in {} groups no reflector found anything to say: does the environment's feedback tell what was wrong?",
+            reflections.asked
+        )?;
+        writeln!(out, "            `clawhost inspect REFLECTOR.wasm` says what it reads")?;
+    }
+    for (why, times) in &reflections.failed {
+        let red = if reflections.failures() * 2 > reflections.calls { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+        writeln!(
+            out,
+            "            {}{times} of {} calls of reflectors failed{}: {}",
+            red.0,
+            reflections.calls,
+            red.1,
+            escaped(why, 300)
+        )?;
     }
     if let Some(report) = &report.evolution {
         let [cost, found] = evolution(report);
@@ -212,8 +253,16 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             facts.spent.calls, usage.prompt_tokens, usage.completion_tokens
         )?;
     }
+    for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
+        writeln!(out, "\x1b[31mfailed\x1b[0m      {}: {episodes} x {}", escaped(who, 80), escaped(message, 1000))?;
+        writeln!(out, "            see `clawhost episodes show {example}`")?;
+    }
     if let Some(evaluation) = &report.evaluation {
-        proof(&mut out, evaluation)?;
+        let first = match facts.began_with {
+            Some(number) => format!("with version {number} of the playbook, as the run began"),
+            None => "without a playbook".to_owned(),
+        };
+        proof(&mut out, evaluation, [&first, "with the playbook as it is now"])?;
     }
     match &report.stopped {
         None => {
@@ -222,7 +271,12 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         }
         Some(reason) => {
             let why = stopped(reason);
-            writeln!(out, "verdict     none: {why}; the same command with --resume goes on from here")?;
+            writeln!(out, "verdict     none: {why}")?;
+            writeln!(
+                out,
+                "            the same command with --resume goes on from iteration {}",
+                report.iterations.len() + 1
+            )?;
         }
     }
     writeln!(out, "playbook    {}: see `clawhost playbook show {}`", facts.playbook, facts.playbook)?;

@@ -126,7 +126,7 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
                 evolve_section: learn.evolve.section,
                 evolve_minibatch: u64::from(learn.evolve.minibatch),
                 evolve_reflector,
-                test_pairs: learn.eval.episodes,
+                test_pairs: learn.eval.pairs,
                 forbid: learn.harness.forbid,
                 dry_run: given.learning.dry_run,
             };

@@ -115,6 +115,8 @@ fn text(run: &RunRow, report: &ScoreReport) -> anyhow::Result<()> {
         Some(StopReason::ModelBudget) => {
             writeln!(out, "{}", stopped("the token or cost budget is spent (--max-tokens-total, --max-cost)"))?;
         }
+        // Of learning runs, which judge as they play.
+        Some(StopReason::Unscored { why } | StopReason::Reflectors { why, .. }) => writeln!(out, "{}", stopped(why))?,
         Some(StopReason::FailureBudget { failed, allowed }) => {
             let why = format!("{failed} failed, {allowed} may; mend the cause above, or raise --failure-budget");
             writeln!(out, "{}", stopped(&why))?;

@@ -219,6 +219,10 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
             out,
             "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above, or raise --failure-budget and go on with --resume"
         )?,
+        // Of learning runs, which have a summary of their own.
+        Some(StopReason::Unscored { why } | StopReason::Reflectors { why, .. }) => {
+            writeln!(out, "stopped: {}", escaped(why, 500))?
+        }
         Some(StopReason::ModelBudget) => writeln!(
             out,
             "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost and go on with --resume"

@@ -114,16 +114,16 @@ fn writing_sections(reflector: &str) -> String {
     format!("{path}?{}", pairs.join("&"))
 }
 
-/// `[eval]`: the test split is played before and after, and teaches nothing.
+/// `[eval]`: tasks of the test split are played with the playbook of before and with that of after; they teach nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluation {
-    /// Episodes each time, at most 10 000 000; 0: nothing is measured. Default: 200.
-    pub episodes: u64,
+    /// Pairs of episodes, at most 10 000 000; 0: nothing is measured. Default: 200.
+    pub pairs: u64,
 }
 
 impl Default for Evaluation {
     fn default() -> Self {
-        Self { episodes: 200 }
+        Self { pairs: 200 }
     }
 }
 

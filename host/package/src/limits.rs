@@ -43,7 +43,7 @@ pub const ALPHA: RangeInclusive<f64> = 1e-6..=0.5;
 pub const EVOLVE_BUDGET: RangeInclusive<u64> = 0..=1_000_000;
 /// Episodes by which a section is judged at first; as many as a credit group may have.
 pub const MINIBATCH: RangeInclusive<u32> = 1..=64;
-/// Episodes of the test split, before and after; 0: no evaluation.
-pub const EVALUATION_EPISODES: RangeInclusive<u64> = 0..=10_000_000;
+/// Pairs of episodes of the test split; 0: no evaluation.
+pub const EVALUATION_PAIRS: RangeInclusive<u64> = 0..=10_000_000;
 /// Bytes of a name, as of every name that plugins give.
 pub const NAME_BYTES: usize = 128;

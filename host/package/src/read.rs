@@ -135,7 +135,7 @@ impl<'a, 't> Sections<'a, 't> {
             gate: read_gate(&mut self.gate, &default.gate),
             evolve: read_evolve(&mut self.evolve, default.evolve),
             eval: Evaluation {
-                episodes: self.eval.whole("episodes", &limits::EVALUATION_EPISODES).unwrap_or(default.eval.episodes),
+                pairs: self.eval.whole("pairs", &limits::EVALUATION_PAIRS).unwrap_or(default.eval.pairs),
             },
         }
     }

@@ -74,7 +74,7 @@ impl Writer {
         self.text("reflector", &learn.evolve.reflector);
 
         self.section("eval");
-        self.value("episodes", learn.eval.episodes);
+        self.value("pairs", learn.eval.pairs);
     }
 
     fn line(&mut self, parts: &[&str]) {

@@ -82,7 +82,7 @@ fn numbers_of_learning_are_taken_up_to_their_edges() {
     check("gate", "alpha", ["1e-6", "0.5"], &["0", "0.51", "nan"]);
     check("evolve", "budget", ["0", "1000000"], &["-1", "1000001"]);
     check("evolve", "minibatch", ["1", "64"], &["0", "65"]);
-    check("eval", "episodes", ["0", "10000000"], &["-1", "10000001"]);
+    check("eval", "pairs", ["0", "10000000"], &["-1", "10000001"]);
 }
 
 #[test]

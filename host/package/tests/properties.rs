@@ -40,7 +40,7 @@ fn learn() -> impl Strategy<Value = Work> {
     let evolve = (limits::EVOLVE_BUDGET, limits::MINIBATCH, name(), text());
     let evolve =
         evolve.prop_map(|(budget, minibatch, section, reflector)| Evolve { budget, minibatch, section, reflector });
-    let eval = limits::EVALUATION_EPISODES.prop_map(|episodes| Evaluation { episodes });
+    let eval = limits::EVALUATION_PAIRS.prop_map(|pairs| Evaluation { pairs });
     (limits::ITERATIONS, groups, harness(), gate, evolve, eval).prop_map(
         |(iterations, (group, episodes), harness, gate, evolve, eval)| {
             Work::Learn(Learn { iterations, episodes, group, harness, gate, evolve, eval })

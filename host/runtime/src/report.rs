@@ -121,6 +121,18 @@ pub enum StopReason {
         /// How many may.
         allowed: u64,
     },
+    /// A learning run: nothing of what it played first was scored, so there is nothing to learn from.
+    Unscored {
+        /// The most frequent reason, in words.
+        why: String,
+    },
+    /// A learning run: no reflector has answered yet, and all of an iteration's calls failed.
+    Reflectors {
+        /// Calls that failed.
+        failed: u64,
+        /// The most frequent failure, in words.
+        why: String,
+    },
     /// The operator's token or cost budget is spent.
     ModelBudget,
     /// The operator stopped it.

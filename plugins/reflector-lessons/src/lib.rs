@@ -16,7 +16,7 @@
 //! What is proposed is checked one by one. A kind of change that is none of `add`, `update` and `retire`, an entry that the
 //! playbook does not have, a lesson without anything to do, one that is known, and a text that is too long (1200 characters for
 //! a lesson) are refused; the log says why, and the rest counts. An answer that is no such document, or in which
-//! something was proposed and *nothing* can be used, is shown to the model with the complaint, and the model is asked again
+//! something was proposed and *nothing* can be used (but for what is known already), is shown to the model with the complaint, and the model is asked again
 //! (`retries`). If that does not help, or the model does not answer, the call fails with the error `model`: it is never an empty success. An
 //! empty list is an answer: there was nothing to learn.
 

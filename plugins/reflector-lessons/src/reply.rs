@@ -2,8 +2,8 @@
 //!
 //! An answer that is no JSON document of the right form is a [`Complaint`]. In one that is, every proposal stands for itself:
 //! one of an unknown kind, about an unknown entry, without anything to do, over-long, or of what is known already, is refused
-//! with the reason. An answer of which nothing can be used although something was proposed is a complaint too; an empty
-//! list is an answer.
+//! with the reason. An answer of which nothing can be used is a complaint too, unless all that it proposes is known
+//! already; an empty list is an answer.
 
 use clawhost_sdk::{Entry, Playbook, Proposal};
 use serde::Deserialize;
@@ -16,6 +16,8 @@ const LONGEST_LESSON: usize = 1200;
 const LONGEST_REASON: usize = 600;
 /// Characters of a name.
 const LONGEST_NAME: usize = 120;
+/// Why a lesson is left out that the playbook, or the same answer, holds already.
+const KNOWN: &str = "it is known already";
 /// Bytes of a tag: the host takes 128.
 const LONGEST_TAG: usize = 128;
 /// Tags of a lesson.
@@ -178,6 +180,8 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
     let mut texts: BTreeSet<String> = subject.playbook.entries.iter().map(|entry| plain(&entry.text)).collect();
     let mut ids: BTreeSet<String> = BTreeSet::new();
     let mut reply = Reply { proposals: Vec::new(), refused: Vec::new() };
+    // Whoever proposes what the playbook says has nothing new to say: that is no mistake.
+    let mut useless = 0;
     for (number, draft) in (1..).zip(document.proposals) {
         let draft: Result<Draft, _> = serde_json::from_value(draft);
         let read = draft.map_err(|error| error.to_string()).and_then(|draft| draft.proposal(subject));
@@ -187,7 +191,7 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
                 return Err(format!("at most {most} proposals are taken"));
             }
             if text.is_some_and(|text| !texts.insert(text)) {
-                return Err("it is known already".to_owned());
+                return Err(KNOWN.to_owned());
             }
             match id.is_some_and(|id| !ids.insert(id.to_owned())) {
                 true => Err("another proposal changes the same entry".to_owned()),
@@ -196,10 +200,13 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
         });
         match fresh {
             Ok(proposal) => reply.proposals.push(proposal),
-            Err(why) => reply.refused.push(format!("proposal {number}: {why}")),
+            Err(why) => {
+                useless += u32::from(why != KNOWN);
+                reply.refused.push(format!("proposal {number}: {why}"));
+            }
         }
     }
-    if reply.proposals.is_empty() && !reply.refused.is_empty() {
+    if reply.proposals.is_empty() && useless > 0 {
         return Err(Complaint(format!("nothing that it proposes can be used: {}", reply.refused.join("; "))));
     }
     Ok(reply)

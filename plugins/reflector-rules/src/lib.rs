@@ -146,7 +146,7 @@ fn grown(
 
 impl Reflector for Rules {
     const NAME: &'static str = "reflector-rules";
-    const SUMMARY: &'static str = "rules out of an environment's feedback, without a model";
+    const SUMMARY: &'static str = "rules out of the lines `expected: DEED` and `because: FACT is VALUE` of an environment's feedback, without a model";
 
     fn options() -> Vec<OptionSpec> {
         vec![

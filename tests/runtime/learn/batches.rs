@@ -89,23 +89,47 @@ async fn what_reflectors_are_shown_is_what_was_recorded_in_training() {
     assert!(known.contains(&RED.to_owned()), "they see what is open, so that they need not propose it again");
 }
 
+/// Whether it is shown something of this iteration.
+fn in_phase(shown: &Shown, iteration: u64) -> bool {
+    shown.group[0].run.0.ends_with(&format!("i{iteration:05}-train"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reflector_that_always_fails_is_counted_and_holds_nothing_up() {
-    let broken = Proposer::by(|_| Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "fell over")));
-    let world = World::new(broken);
+async fn a_reflector_that_fails_is_counted_and_holds_nothing_up() {
+    let broken = || Failure::new(FailureKind::Trap, code::UNREACHABLE, "fell over");
+    // It has answered once: what follows may be an outage, which passes.
+    let world = World::new(Proposer::by(move |one| if in_phase(one, 1) { Ok(vec![]) } else { Err(broken()) }));
     let report = world.learn(&small()).await;
     let (message, count) = report.reflections.failed.first_key_value().unwrap();
     assert!(message.contains("fell over"), "{message}");
-    assert_eq!((*count, report.reflections.failed.len()), (report.reflections.asked, 1));
+    let failures: Vec<u64> = report.iterations.iter().map(|one| one.reflections.failures()).collect();
+    assert_eq!((failures[0], failures.iter().sum::<u64>(), report.reflections.failed.len()), (0, *count, 1));
+    assert!(failures[1..].iter().all(|count| *count > 0), "{failures:?}");
     assert_eq!((report.learned, report.entries.len(), report.proposals.proposed), (4, 0, 0));
 
     let world = World {
-        reflectors: vec![world.reflectors[0].clone(), Proposer::of(&[RED, GREEN])],
+        reflectors: vec![Proposer::by(move |_| Err(broken())), Proposer::of(&[RED, GREEN])],
         ..World::new(Proposer::of(&[]))
     };
     let report = world.learn(&small()).await;
     assert_eq!(world.deployed(), [GREEN, RED], "another is heard all the same");
     assert_eq!(report.reflections.failed.values().sum::<u64>(), report.reflections.asked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_reflectors_never_answer_stops_and_says_why() {
+    let broken = Proposer::by(|_| Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "no model is granted")));
+    let world = World::new(broken);
+    let report = world.learn(&small()).await;
+    let Some(StopReason::Reflectors { failed, why }) = &report.stopped else { panic!("{:?}", report.stopped) };
+    assert!(*failed > 0 && why.contains("no model is granted"), "{failed} {why}");
+    assert_eq!((report.learned, report.iterations.len()), (0, 0));
+    assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is paid for");
+    // Granted what it lacked, it is asked about the same groups.
+    let mended = World { store: world.store.clone(), ..World::usual() };
+    let report = mended.go_on(&small(), &mended.cancel).await.unwrap();
+    assert_eq!((report.stopped, report.learned), (None, 4));
+    assert!(mended.reflectors[0].groups().starts_with(&world.reflectors[0].groups()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

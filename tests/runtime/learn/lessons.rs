@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::Plan;
 use clawhost_learn::gate::Decision;
+use clawhost_runtime::StopReason;
 use clawhost_runtime::learn::{LearnPlan, LearnReport, Verdict as Outcome};
 use std::sync::Arc;
 
@@ -99,18 +100,29 @@ async fn where_all_rewards_are_equal_nothing_is_admitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_is_scored_nothing_is_measured_and_that_is_what_is_said() {
+async fn where_nothing_is_scored_at_first_the_run_stops_and_says_why() {
     let world = World { marks: Arc::new(Marks::by(|_| None)), ..World::usual() };
     let report = world.learn(&small()).await;
+    let why = "marks has nothing to say: no opinion".to_owned();
+    assert_eq!(report.stopped, Some(StopReason::Unscored { why }));
+    assert_eq!((report.outcome, report.evaluation, report.iterations.len()), (Outcome::NotMeasured, None, 0));
+    assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is paid for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_iteration_in_which_nothing_is_scored_teaches_nothing_and_the_run_goes_on() {
+    let unscored = |phase: &str| ["i00002-train", "test"].iter().any(|name| phase.ends_with(name));
+    let marks = Marks::by(move |one| (!unscored(&one.run.0)).then(|| f64::from(u8::from(is_right(one)))));
+    let world = World { marks: Arc::new(marks), ..World::usual() };
+    let report = world.learn(&small()).await;
+    let second = &report.iterations[1];
+    assert_eq!((second.reward, second.episodes, second.removed), (None, 0, 64));
+    assert_eq!(second.learned, Ok(()), "a batch of nothing is learned from too");
     let evaluation = report.evaluation.as_ref().unwrap();
     assert_eq!((report.outcome, evaluation.pairs, evaluation.missing.all()), (Outcome::NotMeasured, 0, 32));
     assert_eq!((evaluation.before, evaluation.lift), (None, None), "never 0");
-    for iteration in &report.iterations {
-        assert_eq!((iteration.reward, iteration.episodes, iteration.removed), (None, 0, 64));
-        assert_eq!(iteration.learned, Ok(()), "a batch of nothing is learned from too");
-    }
     let unasked = world.learn_with(&LearnPlan { test_pairs: 0, ..small() }).await;
-    assert_eq!((unasked.outcome, unasked.evaluation), (Outcome::NotMeasured, None));
+    assert_eq!((unasked.outcome, unasked.evaluation, unasked.stopped), (Outcome::NotMeasured, None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

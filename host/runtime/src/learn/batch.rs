@@ -1,9 +1,12 @@
 //! From recorded episodes to a batch: groups, rewards, draws. What failed or was not scored is removed and counted.
 
-use clawhost_core::{Episode, Proposal, StateId};
+use clawhost_core::{Ending, Episode, Proposal, StateId, Verdict, escaped};
 use clawhost_learn::{Batch, EntryId, Group, Member, Removed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Characters of a reason that are told.
+const REASON: usize = 500;
 
 /// The episodes of a phase by group, in order.
 pub(crate) fn by_group(episodes: &[Arc<Episode>]) -> BTreeMap<u64, Vec<Arc<Episode>>> {
@@ -74,6 +77,26 @@ pub(crate) fn batch(
     let mut removed = Removed::default();
     let groups = groups.values().filter_map(|episodes| group(episodes, &mut removed)).collect();
     Batch { number, state_id, groups, proposals, removed }
+}
+
+/// Why nothing of it was scored: the most frequent reason, with whoever gave it.
+pub(crate) fn why_unscored(episodes: &[Arc<Episode>]) -> String {
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    for episode in episodes {
+        let mut note = |reason: String| *reasons.entry(escaped(&reason, REASON)).or_default() += 1;
+        if let Ending::Failed(failure) = &episode.ending {
+            note(failure.to_string());
+        }
+        for record in &episode.verdicts {
+            match &record.verdict {
+                Verdict::Scored(_) => {}
+                Verdict::NotApplicable(why) => note(format!("{} has nothing to say: {why}", record.reward.name)),
+                Verdict::Failed(failure) => note(format!("{} failed: {failure}", record.reward.name)),
+            }
+        }
+    }
+    let most = reasons.into_iter().max_by_key(|(_, times)| *times);
+    most.map_or_else(|| "no reward judged it".to_owned(), |(why, _)| why)
 }
 
 #[cfg(test)]

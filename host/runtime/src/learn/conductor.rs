@@ -11,7 +11,7 @@
 //! Everything that decides is a function of the plan, the seed and the models' answers. An iteration is checkpointed as a
 //! whole; its phases have names, so whoever takes the run up again finds what was played of it.
 
-use super::batch::{batch, by_group};
+use super::batch::{batch, by_group, why_unscored};
 use super::evaluate::{compare, test_plan};
 use super::evolve::{EvolutionReport, Stage};
 use super::gate::GateState;
@@ -25,7 +25,7 @@ use super::values::Values;
 use crate::RuntimeError;
 use crate::guidance::Guidance;
 use crate::plan::{Cancel, Plan};
-use crate::report::StopReason;
+use crate::report::{FailureCount, StopReason};
 use crate::run::{Observer, Tasks};
 use clawhost_core::{Checkpoint, Context, PlaybookLedger, PlaybookVersion, RunId, RunRecord};
 use clawhost_learn::gate::Decision;
@@ -47,7 +47,17 @@ pub trait LearnObserver: Observer {
 }
 
 /// Why a phase did not come to its end.
-pub(crate) struct Stopped(pub(crate) StopReason);
+pub(crate) struct Stopped {
+    pub(crate) reason: StopReason,
+    /// What failed in it.
+    pub(crate) failures: Vec<FailureCount>,
+}
+
+impl From<StopReason> for Stopped {
+    fn from(reason: StopReason) -> Self {
+        Self { reason, failures: Vec::new() }
+    }
+}
 
 /// All that the next iteration needs.
 #[derive(Clone, Serialize, Deserialize)]
@@ -184,7 +194,7 @@ impl<'a> Conductor<'a> {
         tasks: Tasks,
     ) -> Result<Result<Phase, Stopped>, RuntimeError> {
         if self.cancel.is_requested() {
-            return Ok(Err(Stopped(StopReason::Cancelled)));
+            return Ok(Err(StopReason::Cancelled.into()));
         }
         self.observer.phase(name, plan.episodes);
         let mut ports = self.ports.play.clone();
@@ -192,22 +202,23 @@ impl<'a> Conductor<'a> {
         let learning = self.ports.learning.as_ref();
         let watched: &dyn Observer = self.observer;
         let phase = play_phase((&self.run, name), plan, ports, tasks, learning, (self.cancel, watched)).await?;
-        match phase.report.as_ref().and_then(|report| report.stopped.clone()) {
-            Some(reason) => Ok(Err(Stopped(reason))),
+        let ended = phase.report.as_ref().and_then(|report| Some((report.stopped.clone()?, report.failures.clone())));
+        match ended {
+            Some((reason, failures)) => Ok(Err(Stopped { reason, failures })),
             None => Ok(Ok(phase)),
         }
     }
 
     async fn conduct(mut self) -> Result<LearnReport, RuntimeError> {
-        let mut stopped = self.evolve().await?.err().map(|Stopped(reason)| reason);
+        let mut stopped = self.evolve().await?.err();
         while self.state.iteration < self.plan.iterations && stopped.is_none() {
             let before = self.state.clone();
             match self.iterate().await? {
                 Ok(report) => self.observer.iteration(&report, self.plan.iterations),
-                Err(Stopped(reason)) => {
+                Err(why) => {
                     // An iteration counts as a whole: what is told is where the run goes on from.
                     self.state = before;
-                    stopped = Some(reason);
+                    stopped = Some(why);
                 }
             }
         }
@@ -216,7 +227,7 @@ impl<'a> Conductor<'a> {
             let playbooks = [self.state.before.clone(), self.state.harness.deployed()];
             match self.evaluate(playbooks).await? {
                 Ok(found) => evaluation = Some(found),
-                Err(Stopped(reason)) => stopped = Some(reason),
+                Err(why) => stopped = Some(why),
             }
         }
         let report = self.report(evaluation, stopped).await?;
@@ -249,21 +260,32 @@ impl<'a> Conductor<'a> {
         }
         self.state.waiting.add(&phase.id, &groups, self.best);
         let taught = batch(number, state_id, &groups, Vec::new());
+        if number == 0 && taught.mean().is_none() {
+            // It would play to the end, and pay for it, to find that nothing was measured.
+            return Ok(Err(StopReason::Unscored { why: why_unscored(&phase.episodes) }.into()));
+        }
         let mut proposals = Vec::new();
+        let earlier = self.state.reflections.clone();
         if self.state.intensity.ask(taught.mean()) {
             let asked = self.ask(seed).await?;
             if asked.out_of_budget {
-                return Ok(Err(Stopped(StopReason::ModelBudget)));
+                return Ok(Err(StopReason::ModelBudget.into()));
             }
             proposals = asked.proposals;
         }
         self.state.reflections.given_up += self.state.waiting.shorten();
         if self.cancel.is_requested() {
-            return Ok(Err(Stopped(StopReason::Cancelled)));
+            return Ok(Err(StopReason::Cancelled.into()));
         }
         self.state.reflections.waiting = self.state.waiting.len();
+        let reflections = self.state.reflections.since(&earlier);
+        // None has answered yet: a grant that is missing, an address with a typo. Later it may be an outage, which passes.
+        if earlier.calls == earlier.failures() && reflections.calls > 0 && reflections.calls == reflections.failures() {
+            let why = reflections.usual_failure().unwrap_or_default().to_owned();
+            return Ok(Err(StopReason::Reflectors { failed: reflections.calls, why }.into()));
+        }
         let taught = clawhost_learn::Batch { proposals, ..taught };
-        let mut report = self.learn(&taught)?;
+        let mut report = IterationReport { reflections, ..self.learn(&taught)? };
         if (number + 1).is_multiple_of(self.plan.gate.every.max(1)) || number + 1 == self.plan.iterations {
             match self.judge_candidate(&format!("i{:05}", number + 1)).await? {
                 Ok(gate) => report.gate = gate,
@@ -294,6 +316,7 @@ impl<'a> Conductor<'a> {
             removed: taught.removed.failed + taught.removed.unscored,
             learned: Ok(()),
             proposals: taught.proposals.len() as u64,
+            reflections: Reflections::default(),
             metrics: BTreeMap::new(),
             events: Vec::new(),
             gate: None,
@@ -392,13 +415,15 @@ impl<'a> Conductor<'a> {
     async fn report(
         &self,
         evaluation: Option<Evaluation>,
-        stopped: Option<StopReason>,
+        stopped: Option<Stopped>,
     ) -> Result<LearnReport, RuntimeError> {
         let iterations = self.ports.learning.iterations(&self.run).await?;
         let damaged = |error: serde_json::Error| RuntimeError::Checkpoint(self.run.clone(), error.to_string());
         let iterations =
             iterations.into_iter().map(serde_json::from_value).collect::<Result<_, _>>().map_err(damaged)?;
         let evolution = self.state.evolution.as_ref().map(Stage::report);
+        let (stopped, failures) =
+            stopped.map_or((None, Vec::new()), |stopped| (Some(stopped.reason), stopped.failures));
         Ok(LearnReport {
             outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
             evaluation,
@@ -411,6 +436,7 @@ impl<'a> Conductor<'a> {
             evolution,
             playbook: self.state.harness.deployed().digest(),
             stopped,
+            failures,
             usage: self.ports.play.meter.spent(),
         })
     }

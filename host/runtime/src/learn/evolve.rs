@@ -355,7 +355,7 @@ impl Conductor<'_> {
         let failed = failures.transient + failures.permanent;
         let allowed = Plan { episodes: plan.budget, ..self.plan.play.clone() }.failures_allowed();
         if failed > allowed {
-            return Ok(Err(Stopped(StopReason::FailureBudget { failed, allowed })));
+            return Ok(Err(StopReason::FailureBudget { failed, allowed }.into()));
         }
         Ok(Ok(()))
     }
@@ -377,18 +377,18 @@ impl Conductor<'_> {
         let context = Context { seed, options: evolver.options.clone() };
         let answer = tokio::select! {
             biased;
-            () = self.cancel.requested() => return Ok(Err(Stopped(StopReason::Cancelled))),
+            () = self.cancel.requested() => return Ok(Err(StopReason::Cancelled.into())),
             answer = evolver.reflector.reflect(&context, &playbook, &episodes) => answer,
         };
         // Stopped while it waited for a model, it has said nothing.
         if self.cancel.is_requested() {
-            return Ok(Err(Stopped(StopReason::Cancelled)));
+            return Ok(Err(StopReason::Cancelled.into()));
         }
         if let Err(failure) = &answer
             && failure.kind == FailureKind::Llm
             && failure.code == code::BUDGET
         {
-            return Ok(Err(Stopped(StopReason::ModelBudget)));
+            return Ok(Err(StopReason::ModelBudget.into()));
         }
         let settings = &self.plan.harness;
         let bytes = usize::try_from(settings.token_budget.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);

@@ -35,12 +35,42 @@ pub(crate) struct GroupName {
 pub struct Reflections {
     /// Groups that reflectors were shown.
     pub asked: u64,
+    /// Calls: every reflector is shown every group.
+    #[serde(default)]
+    pub calls: u64,
     /// Calls that failed, by how.
     pub failed: BTreeMap<String, u64>,
     /// Groups that wait.
     pub waiting: u64,
     /// Groups that waited too long, or are not kept any more.
     pub given_up: u64,
+}
+
+impl Reflections {
+    /// The most frequent failure.
+    pub(crate) fn usual_failure(&self) -> Option<&str> {
+        self.failed.iter().max_by_key(|(_, times)| **times).map(|(why, _)| why.as_str())
+    }
+
+    /// What was added since.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let more = |(why, times): (&String, &u64)| {
+            let more = times.saturating_sub(earlier.failed.get(why).copied().unwrap_or(0));
+            (more > 0).then(|| (why.clone(), more))
+        };
+        Self {
+            asked: self.asked.saturating_sub(earlier.asked),
+            calls: self.calls.saturating_sub(earlier.calls),
+            failed: self.failed.iter().filter_map(more).collect(),
+            waiting: self.waiting,
+            given_up: self.given_up.saturating_sub(earlier.given_up),
+        }
+    }
+
+    /// Calls that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
 }
 
 /// Groups that reflectors have not been shown.
@@ -168,6 +198,7 @@ pub(crate) async fn reflect(
             None => break,
         }
     }
+    counts.calls += answers.len() as u64;
     let mut asked = Asked { proposals: Vec::new(), out_of_budget: false };
     for (name, answer) in answers.into_values() {
         match answer {

@@ -4,7 +4,7 @@ use super::evolve::EvolutionReport;
 use super::gate::GateReport;
 use super::reflect::Reflections;
 use crate::interval::Interval;
-use crate::report::StopReason;
+use crate::report::{FailureCount, StopReason};
 use clawhost_core::{Digest, Usage};
 use clawhost_learn::harness::{Counts, EntryRow};
 use serde::{Deserialize, Serialize};
@@ -98,6 +98,8 @@ pub struct IterationReport {
     pub learned: Result<(), String>,
     /// Proposals of reflectors.
     pub proposals: u64,
+    /// What reflectors were asked for it.
+    pub reflections: Reflections,
     /// Numbers of the layers: `LAYER.NAME`.
     pub metrics: BTreeMap<String, f64>,
     /// What happened, in words.
@@ -193,6 +195,8 @@ pub struct LearnReport {
     pub playbook: Digest,
     /// Why it ended early.
     pub stopped: Option<StopReason>,
+    /// What failed in the phase that ended it.
+    pub failures: Vec<FailureCount>,
     /// What models have cost.
     pub usage: Usage,
 }

@@ -80,7 +80,6 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
         (r#"{"change": "update", "id": "e-9", "do": "x"}"#, "no entry with the id `e-9`"),
         (r#"{"change": "retire"}"#, "no entry with the id ``"),
         (r#"{"change": "update", "id": "e-1"}"#, "`do` is empty"),
-        (r#"{"change": "add", "when": "A is B", "do": "wait"}"#, "known already"),
         (&format!(r#"{{"change": "add", "do": "{long}{long}"}}"#), "the lesson has 1202 characters"),
         (&format!(r#"{{"change": "add", "do": "x", "because": "{long}"}}"#), "`because` has 601 characters"),
         (&format!(r#"{{"change": "add", "do": "x", "name": "{long}"}}"#), "`name` has 601 characters"),
@@ -91,6 +90,14 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
     ] {
         check(&one(draft), Err(why));
     }
+}
+
+#[test]
+fn an_answer_that_repeats_what_is_known_says_nothing_new_and_is_no_complaint() {
+    let known = r#"{"change": "add", "when": "A is B", "do": "wait"}"#;
+    let reply = reading(&one(known), 8).unwrap();
+    assert_eq!((reply.proposals.len(), reply.refused), (0, vec!["proposal 1: it is known already".to_owned()]));
+    check(&one(&format!(r#"{known}, {{"change": "burn"}}"#)), Err("`change` is `burn`"));
 }
 
 #[test]
