@@ -6,7 +6,7 @@ use crate::args::{Common, DemoHarness};
 use crate::data::{self, SystemClock};
 use crate::exit::{Exit, UsageError};
 use crate::learn_progress::LearnProgress;
-use crate::run::watch_signals;
+use crate::run::{Stopping, watch_signals};
 use crate::{hosting, learn_summary, plot};
 use clawhost_core::{Attributes, RunId, Sampling, Usage};
 use clawhost_engine::{Host, ModelGrants};
@@ -213,7 +213,7 @@ pub(crate) async fn run(common: &Common, options: &DemoHarness) -> anyhow::Resul
     let progress = LearnProgress::new(options.quiet);
     let stage = stage(common, options, &progress).await?;
     let started = stage.ports.clock.now_ms();
-    let stop_on_signal = tokio::spawn(watch_signals(stage.cancel.clone()));
+    let stop_on_signal = tokio::spawn(watch_signals(stage.cancel.clone(), Stopping::Demo));
     let plant = stage.scout().await?;
     let planted: Vec<Lesson> = plant.iter().map(|plant| plant.lesson.clone()).collect();
     let arm = |name, mode, admission, planted: &[Lesson]| Arm { name, mode, admission, planted: planted.to_vec() };
