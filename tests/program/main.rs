@@ -16,6 +16,7 @@ mod stub;
 
 mod compile;
 mod crash;
+mod demo;
 mod doctor;
 mod endpoint;
 mod evolve;

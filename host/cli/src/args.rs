@@ -286,6 +286,7 @@ pub(crate) enum Demo {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = crate::exit::DEMO_HELP)]
 pub(crate) struct DemoHarness {
     /// Where all chance comes from: house, tasks, draws
     #[arg(long, value_name = "S", default_value_t = crate::demo::SEED, value_parser = clap::value_parser!(u64).range(..1 << 53))]
@@ -296,7 +297,7 @@ pub(crate) struct DemoHarness {
     /// Folder with env_shop.wasm, reward_state.wasm and reflector_rules.wasm [default: CLAWHOST_GUESTS, or target/guests]
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
-    /// Where the curve goes
+    /// Where the curve goes: a file that ends in .svg; a drawing that is there is overwritten
     #[arg(long, value_name = "FILE", default_value = "clawhost-harness.svg")]
     pub(crate) svg: PathBuf,
     /// Episodes at once; never changes a result

@@ -4,7 +4,7 @@ use crate::args::{self, Common};
 use crate::data;
 use crate::exit::{Exit, UsageError};
 use crate::progress::Progress;
-use crate::run::watch_signals;
+use crate::run::{Stopping, watch_signals};
 use crate::setup::Setup;
 use crate::{learn_summary, playbook, summary};
 use anyhow::Context as _;
@@ -55,7 +55,7 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
     let cancel = Cancel::default();
     let began = std::time::Instant::now();
     let started = setup.clock.now_ms();
-    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
+    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Run));
     let ports = setup.ports();
     let done =
         evaluate(run.clone(), &plan, options.pairs, ports, playbooks, config.clone(), (&cancel, &progress)).await;

@@ -33,6 +33,10 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other trouble, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
 5 data folder unusable, 6 token or cost budget spent, 7 a replay differs or could not be made, 130 interrupted (everything played is recorded).";
 
+/// What `demo harness --help` says about exit codes.
+pub(crate) const DEMO_HELP: &str = "Nothing is recorded: no episode, no playbook. Exit codes: 0 the proof is given, 1 the proof \
+failed (standard error says why), 2 usage, 3 plugin refused, 4 an episode failed, 5 data folder unusable, 130 interrupted.";
+
 /// The command line asks for something that cannot be.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);

@@ -4,7 +4,7 @@ use crate::args::{self, Common};
 use crate::data;
 use crate::exit::{Exit, UsageError};
 use crate::learn_progress::LearnProgress;
-use crate::run::{unfinished, watch_signals};
+use crate::run::{Stopping, unfinished, watch_signals};
 use crate::setup::Setup;
 use crate::{learn_summary, summary};
 use anyhow::Context as _;
@@ -159,7 +159,7 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     let cancel = Cancel::default();
     let began = std::time::Instant::now();
     let started = setup.clock.now_ms();
-    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
+    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Run));
     let report = if is_resumed {
         resume_learning(run.clone(), plan.clone(), ports, &cancel, &progress).await
     } else {

@@ -15,6 +15,8 @@ pub(crate) struct LearnProgress {
     bar: Option<ProgressBar>,
     quiet: bool,
     last_line: Mutex<Option<Instant>>,
+    /// What the run under way is a part of, with a comma behind it; empty: it is all there is.
+    whole: Mutex<String>,
 }
 
 impl LearnProgress {
@@ -26,7 +28,7 @@ impl LearnProgress {
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, quiet, last_line: Mutex::default() }
+        Self { bar, quiet, last_line: Mutex::default(), whole: Mutex::default() }
     }
 
     /// Says something without breaking the bar.
@@ -42,6 +44,15 @@ impl LearnProgress {
         if !self.quiet {
             self.say(text);
         }
+    }
+
+    /// What comes from now on is a part of something larger, which is named in front.
+    pub(crate) fn within(&self, whole: &str) {
+        *self.whole.lock().unwrap_or_else(PoisonError::into_inner) = format!("{whole}, ");
+    }
+
+    fn whole(&self) -> String {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn finish(&self) {
@@ -69,7 +80,7 @@ impl LearnObserver for LearnProgress {
         if let Some(bar) = &self.bar {
             bar.set_length(episodes);
             bar.set_position(0);
-            bar.set_message(name.to_owned());
+            bar.set_message(format!("{}{name}", self.whole()));
         }
     }
 
@@ -97,7 +108,8 @@ impl LearnObserver for LearnProgress {
         let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
         let number = |name: &str| report.metrics.get(&format!("harness.{name}")).copied().unwrap_or(0.0);
         let mut text = format!(
-            "iteration {}/{of}  {reward}  lessons: {} on trial, {} admitted, {} deployed, {} harmful, {} expired",
+            "{}iteration {}/{of}  {reward}  lessons: {} on trial, {} admitted, {} deployed, {} harmful, {} expired",
+            self.whole(),
             report.iteration,
             number("on_trial"),
             number("admitted"),

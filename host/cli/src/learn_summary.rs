@@ -188,6 +188,24 @@ pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
     plot::smoothed(&rewards, (rewards.len() / SMOOTHING).max(1))
 }
 
+/// What is different after the run, and what is not.
+fn changed(lessons: bool, prompt: bool) -> &'static str {
+    match (lessons, prompt) {
+        (false, false) => "nothing changed: no candidate passed the gate",
+        (true, false) => "the playbook alone changed: model and prompt are the same",
+        (false, true) => "the evolved prompt alone changed: the model is the same",
+        (true, true) => "the playbook and the evolved prompt changed: the model is the same",
+    }
+}
+
+/// The outcome, and what it can have come from.
+pub(crate) fn verdict(report: &LearnReport) -> String {
+    let mut gates = report.iterations.iter().filter_map(|iteration| iteration.gate.as_ref());
+    let lessons = gates.any(|gate| gate.decision == Decision::Promote);
+    let prompt = report.layers.iter().any(|layer| layer == "evolution");
+    format!("{} ({})", report.outcome.words(), changed(lessons, prompt))
+}
+
 /// For people.
 pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
@@ -266,8 +284,7 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     }
     match &report.stopped {
         None => {
-            let by = report.layers.join(", ");
-            writeln!(out, "verdict     {} (by {by} alone)", report.outcome.words())?;
+            writeln!(out, "verdict     {}", verdict(report))?;
         }
         Some(reason) => {
             let why = stopped(reason);
@@ -389,4 +406,18 @@ pub(crate) fn dry_run(
     writeln!(out, "digest      {digest}")?;
     writeln!(out, "nothing was played: leave --dry-run out")?;
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_names_what_changed_and_what_did_not() {
+        let check = |lessons, prompt, expect: &str| assert_eq!(changed(lessons, prompt), expect);
+        check(false, false, "nothing changed: no candidate passed the gate");
+        check(true, false, "the playbook alone changed: model and prompt are the same");
+        check(false, true, "the evolved prompt alone changed: the model is the same");
+        check(true, true, "the playbook and the evolved prompt changed: the model is the same");
+    }
 }

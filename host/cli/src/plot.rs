@@ -56,21 +56,56 @@ pub(crate) fn text(points: &[(f64, f64)], low: f64, high: f64) -> Option<String>
     Some(chart.to_string())
 }
 
-/// Refuses a file that a drawing must not take the place of, before anything is played.
+/// The ending of a drawing's name.
+const ENDING: &str = "svg";
+/// What a drawing begins with.
+const BEGINS: &[u8] = b"<svg";
+
+/// Refuses a file that a drawing must not take the place of, or cannot, before anything is played.
 ///
 /// # Errors
-/// It is there and holds something else, or its folder is not there.
+/// It is no file with a drawing's name; it is there and holds something else; it, or its folder, cannot be written.
 pub(crate) fn check(path: &Path) -> Result<(), UsageError> {
+    let shown = path.display();
+    if path == Path::new("-") {
+        return Err(UsageError(
+            "--svg -: the drawing is a file beside what is printed; name one that ends in .svg".into(),
+        ));
+    }
+    if path.is_dir() {
+        let inside = path.join("curve").with_extension(ENDING);
+        return Err(UsageError(format!("{shown} is a folder; name a file in it: --svg {}", inside.display())));
+    }
+    if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(ENDING)) {
+        let named = if path.file_name().is_some() { path } else { Path::new("curve") }.with_extension(ENDING);
+        return Err(UsageError(format!("{shown} is no name of an SVG drawing; say --svg {}", named.display())));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        return Err(UsageError(format!("{}: there is no such folder", folder.display())));
+        return Err(UsageError(format!(
+            "{}: there is no such folder; make it, or name another file with --svg",
+            folder.display()
+        )));
     }
-    match std::fs::read(path) {
-        Ok(bytes) if !bytes.starts_with(b"<svg") => {
-            Err(UsageError(format!("{} is there and no drawing; name another file with --svg", path.display())))
-        }
-        _ => Ok(()),
+    let tried = if path.exists() { holds_a_drawing(path) } else { tempfile::tempfile_in(folder).map(|_| true) };
+    match tried {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(UsageError(format!("{shown} is there and no drawing; name another file with --svg"))),
+        Err(error) => Err(UsageError(format!("{shown} cannot be written: {error}; name another file with --svg"))),
     }
+}
+
+/// Whether a file may be written, and holds a drawing, or nothing as after an interrupted write.
+fn holds_a_drawing(path: &Path) -> std::io::Result<bool> {
+    use std::io::Read as _;
+    // A pipe would wait for its other end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let mut begins = Vec::new();
+    let file = std::fs::OpenOptions::new().read(true).append(true).open(path)?;
+    file.take(BEGINS.len() as u64).read_to_end(&mut begins)?;
+    Ok(begins.is_empty() || begins == BEGINS)
 }
 
 /// Writes curves into an SVG file. `levels` are horizontal lines with names.
@@ -143,6 +178,53 @@ fn draw(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn refused(path: &Path, says: Option<&str>) {
+        let why = check(path).err().map(|why| why.to_string());
+        match says {
+            Some(part) => assert!(why.as_ref().is_some_and(|why| why.contains(part)), "{part}: {why:?}"),
+            None => assert_eq!(why, None, "{}", path.display()),
+        }
+    }
+
+    #[test]
+    fn a_drawing_takes_the_place_of_a_drawing_and_of_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, old, other, empty) = (
+            folder.path().join("new.svg"),
+            folder.path().join("old.SVG"),
+            folder.path().join("other.svg"),
+            folder.path().join("empty.svg"),
+        );
+        std::fs::write(&old, "<svg/>").unwrap();
+        std::fs::write(&other, "a text").unwrap();
+        std::fs::write(&empty, "").unwrap();
+        refused(&new, None);
+        assert!(!new.exists(), "asking leaves no trace");
+        refused(&old, None);
+        assert_eq!(std::fs::read(&old).unwrap(), b"<svg/>", "asking changes nothing");
+        refused(&empty, None);
+        refused(&other, Some("is there and no drawing; name another file with --svg"));
+    }
+
+    #[test]
+    fn what_cannot_become_a_drawing_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        refused(Path::new("-"), Some("name one that ends in .svg"));
+        refused(folder.path(), Some("is a folder; name a file in it: --svg "));
+        refused(Path::new(""), Some("is no name of an SVG drawing; say --svg curve.svg"));
+        refused(&folder.path().join("a.png"), Some("a.svg"));
+        refused(&folder.path().join("plain"), Some("plain.svg"));
+        refused(&folder.path().join("nowhere/a.svg"), Some("there is no such folder; make it"));
+        let named_like_a_drawing = folder.path().join("folder.svg");
+        std::fs::create_dir(&named_like_a_drawing).unwrap();
+        refused(&named_like_a_drawing, Some("is a folder"));
+        // Not even root writes there.
+        #[cfg(target_os = "linux")]
+        refused(Path::new("/proc/a.svg"), Some("cannot be written"));
+        #[cfg(target_os = "linux")]
+        refused(Path::new("/proc/self/status.svg"), Some("cannot be written"));
+    }
 
     #[test]
     fn a_curve_can_be_read_in_a_terminal_and_in_a_browser() {

@@ -112,7 +112,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     let cancel = Cancel::default();
     let started = clock.now_ms();
     let began = std::time::Instant::now();
-    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone()));
+    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Run));
     let report = match earlier {
         None => play_run(run, plan, ports, config, &cancel, &progress).await,
         Some(earlier) => resume_run(run, plan, ports, earlier, &cancel, &progress).await,
@@ -167,13 +167,33 @@ fn earlier(folder: &Path, run: &RunId) -> anyhow::Result<Vec<EpisodeSummary>> {
     Ok(earlier)
 }
 
+/// What is stopped: it says what becomes of what was done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stopping {
+    /// Episodes are played and recorded.
+    Run,
+    /// Recorded episodes are judged.
+    Scoring,
+    /// Nothing is recorded.
+    Demo,
+}
+
+impl Stopping {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Run => "stopping: what was played is being recorded (press Ctrl-C again to leave at once)",
+            Self::Scoring => "stopping: what was judged is being recorded (press Ctrl-C again to leave at once)",
+            Self::Demo => "stopping (the demo records nothing)",
+        }
+    }
+}
+
 /// The first Ctrl-C (or SIGTERM) ends the run in order; the second ends the process.
-pub(crate) async fn watch_signals(cancel: Cancel) {
+pub(crate) async fn watch_signals(cancel: Cancel, what: Stopping) {
     use std::io::Write as _;
     wait_for_signal().await;
     cancel.request();
-    let message = "stopping: what was played is being recorded (press Ctrl-C again to leave at once)";
-    let _ = writeln!(anstream::stderr(), "{message}");
+    let _ = writeln!(anstream::stderr(), "{}", what.words());
     wait_for_signal().await;
     #[allow(clippy::disallowed_methods, reason = "asked for twice; every finished transaction is on disk")]
     std::process::exit(Exit::Interrupted as i32);

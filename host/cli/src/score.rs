@@ -7,6 +7,7 @@ use crate::hosting;
 use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use crate::progress::Count;
+use crate::run::{Stopping, watch_signals};
 use crate::stored::{Stored, choose};
 use clawhost_core::{RunId, escaped};
 use clawhost_runtime::{Cancel, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
@@ -41,7 +42,7 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     let rules = crate::setup::load_rewards(&host, &store, &specs, &grants, &say).await?;
 
     let cancel = Cancel::default();
-    let stop_on_signal = tokio::spawn(crate::run::watch_signals(cancel.clone()));
+    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Scoring));
     let verdicts = source.len() as f64 * rules.len() as f64;
     let how = Rescoring {
         concurrency: usize::from(options.concurrency),

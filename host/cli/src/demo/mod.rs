@@ -1,7 +1,11 @@
 //! `clawhost demo`: proofs that run anywhere, without a key, a server or a GPU.
 
+mod commands;
 mod harness;
 mod plant;
+mod proof;
+mod stage;
+mod summary;
 
 use crate::args::{Common, Demo};
 use crate::exit::Exit;

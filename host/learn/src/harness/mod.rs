@@ -35,6 +35,14 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Support of what is planted: more than any reflector reaches, so that it is tried first. It is told to nobody.
+const PLANTED: u64 = 1 << 40;
+
+/// How often an entry was proposed. Planting is no proposal.
+fn times_proposed(entry: &Entry) -> u64 {
+    entry.support.checked_sub(PLANTED).unwrap_or(entry.support)
+}
+
 /// An entry with what was decided about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -201,7 +209,7 @@ pub struct EntryRow {
     pub harms: Option<f64>,
     /// Tokens in a prompt, about.
     pub tokens: u64,
-    /// How often it was proposed.
+    /// How often it was proposed; 0: it was planted, and nobody has proposed it since.
     pub support: u64,
     /// Who proposed it first.
     pub created_by: String,
@@ -220,7 +228,7 @@ impl EntryRow {
             helps: None,
             harms: None,
             tokens: entry.lesson.tokens(),
-            support: entry.support,
+            support: times_proposed(entry),
             created_by: entry.created_by.clone(),
         }
     }
@@ -291,9 +299,7 @@ impl Harness {
 
     /// Puts a lesson on the way that every proposal goes, before any other.
     pub fn plant(&mut self, lesson: Lesson, by: &str) {
-        /// More than any reflector reaches, so that it is tried first.
-        const FIRST: u64 = 1 << 40;
-        let mut entry = Entry { support: FIRST, ..Entry::new(lesson, by) };
+        let mut entry = Entry { support: PLANTED, ..Entry::new(lesson, by) };
         if self.records.contains_key(&entry.id) {
             return;
         }
@@ -490,7 +496,7 @@ impl Harness {
                 helps: record.evidence.and_then(|evidence| evidence.helps),
                 harms: record.evidence.map(|evidence| evidence.harms),
                 tokens: record.entry.lesson.tokens(),
-                support: record.entry.support,
+                support: times_proposed(&record.entry),
                 created_by: record.entry.created_by.clone(),
             }
         };

@@ -276,6 +276,12 @@ fn a_planted_lesson_is_tried_first_and_like_any_other() {
     world.harness.plant(lesson(&rule(3)), "operator");
     world.harness.plant(lesson(&rule(3)), "operator");
     world.check(&[(&rule(1), "on trial"), (&rule(2), "queued"), (&rule(3), "queued")]);
+    let support = |world: &World| world.harness.rows().iter().map(|row| row.support).collect::<Vec<_>>();
+    assert_eq!(support(&world), [1, 1, 0], "nobody has proposed it");
+    let planted = world.harness.known().entries.pop().unwrap();
+    assert_eq!(EntryRow::unmeasured(&planted).support, 0, "wherever a row comes from");
+    world.add(&[&rule(3)]);
+    assert_eq!(support(&world), [1, 1, 1], "now somebody has");
     world.play(EXPIRE_AFTER as usize);
     world.check(&[(&rule(1), "expired"), (&rule(2), "queued"), (&rule(3), "on trial")]);
 }

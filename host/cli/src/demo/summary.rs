@@ -1,0 +1,306 @@
+//! What the demo found, for people and for machines.
+
+use super::commands::Commands;
+use super::harness::Found;
+use super::proof;
+use super::stage::{EPISODES, TEST_PAIRS};
+use crate::args::DemoHarness;
+use crate::{data, learn_summary, plot};
+use clawhost_core::Condition;
+use clawhost_learn::harness::EntryRow;
+use clawhost_learn::playbook::Playbook;
+use clawhost_learn::{Lesson, Status};
+use clawhost_runtime::learn::{LearnReport, Mean};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// What the policy is, in the demo's own words.
+const POLICY: &str = "this policy is a rule follower, not a language model: what is shown is that the loop finds, measures \
+and keeps rules from experience";
+/// What is done with lessons that contradict each other: all are rendered, in playbook order, and of rules that are equally specific the
+/// follower does what the last one says.
+const DISAGREEMENT: &str = "where lessons with the same condition disagree, none is left out: the prompt has them in this \
+order, and the rule follower does what the last one says";
+
+fn before(report: &LearnReport) -> Option<Mean> {
+    report.evaluation.as_ref().and_then(|evaluation| evaluation.before)
+}
+
+fn after(report: &LearnReport) -> Option<Mean> {
+    report.evaluation.as_ref().and_then(|evaluation| evaluation.after)
+}
+
+pub(super) fn draw(path: &Path, found: &Found) -> anyhow::Result<()> {
+    let curve = |name: &str, report| plot::Curve { name: name.to_owned(), points: learn_summary::curve(report) };
+    let curves = [
+        curve("learning", &found.full),
+        curve("silent reflector", &found.silent),
+        curve("shuffled proposals", &found.shuffled),
+        curve("everything admitted", &found.everything),
+    ];
+    let levels: Vec<(String, f64)> =
+        found.oracle.iter().map(|oracle| ("told everything".to_owned(), oracle.mean)).collect();
+    let axes = (format!("iteration ({EPISODES} episodes)"), "mean reward");
+    plot::svg(path, "Training reward, env-shop", (&axes.0, axes.1), &curves, &levels)
+}
+
+/// Largest resident memory of this process so far, where the system tells.
+fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+pub(super) fn json(options: &DemoHarness, found: &Found, started: u64, wall: Duration) -> anyhow::Result<()> {
+    let document = serde_json::json!({
+        "format": 1,
+        "harness": {
+            "heldout_before": before(&found.full),
+            "heldout_after": after(&found.full),
+            "lift": found.full.evaluation.as_ref().and_then(|evaluation| evaluation.lift),
+            "silent_after": after(&found.silent),
+            "shuffled_after": after(&found.shuffled),
+            "admit_all_after": after(&found.everything),
+            "oracle": found.oracle,
+            "outcome": found.full.outcome,
+            "planted_entry_retired": found.retired(),
+            "planted_entry": found.planted(),
+            "planted_made_of": found.plant.as_ref().map(|plant| serde_json::json!({
+                "usual_is_right": plant.without, "plant_is_right": plant.with, "share_of_cases": plant.common,
+            })),
+            "playbook": found.kept(),
+            "entries": found.full.entries,
+            "curve": found.full.iterations.iter().map(|iteration| iteration.reward).collect::<Vec<_>>(),
+            "gate": found.full.iterations.iter().filter_map(|iteration| iteration.gate.as_ref()).collect::<Vec<_>>(),
+            "learned": found.full.learned,
+            "iterations": options.iterations,
+            "episodes_per_iteration": EPISODES,
+            "seeds": [options.seed],
+            "policy": POLICY,
+        },
+        "timing": {
+            "started": data::time(started), "wall_seconds": wall.as_secs_f64(), "peak_memory_bytes": peak_memory_bytes(),
+            "concurrency": options.concurrency,
+        },
+    });
+    writeln!(anstream::stdout(), "{document:#}")?;
+    Ok(())
+}
+
+fn shown(mean: Option<&Mean>) -> String {
+    mean.map_or("not measured".to_owned(), |mean| format!("{:.3}  ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
+}
+
+/// What a status means to who sees it for the first time.
+fn meaning(status: &str) -> &str {
+    let is = |one: &Status| one.name() == status;
+    match status {
+        _ if is(&Status::Queued) => "waiting for a trial",
+        _ if is(&Status::Admitted) => "admitted (helped in the trial, not let through by the gate yet)",
+        _ if is(&Status::Expired) => "expired without evidence",
+        _ => status,
+    }
+}
+
+/// Every lesson once, by where it is in its life.
+fn lives(rows: &[EntryRow]) -> String {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    rows.iter().for_each(|row| *numbers.entry(&row.status).or_default() += 1);
+    let planted = rows.iter().filter(|row| row.created_by == "planted").count();
+    // What is served first, what waits last; a status that is not named here comes behind.
+    let order = [&Status::Deployed, &Status::Admitted, &Status::Harmful, &Status::Expired];
+    let mut parts: Vec<String> = Vec::new();
+    for status in order {
+        numbers.remove(status.name()).into_iter().for_each(|n| parts.push(format!("{n} {}", meaning(status.name()))));
+    }
+    parts.extend(numbers.iter().map(|(status, number)| format!("{number} {}", meaning(status))));
+    let whence = match planted {
+        0 => "proposed".to_owned(),
+        _ => format!("{} proposed, {planted} planted", rows.len() - planted),
+    };
+    let end = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    format!("{} lessons in all ({whence}){end}", rows.len())
+}
+
+/// Whether lessons with the same condition say different things.
+fn disagrees(playbook: &Playbook) -> bool {
+    let mut said: BTreeMap<Vec<Condition>, &str> = BTreeMap::new();
+    playbook.entries.iter().any(|entry| {
+        let (Lesson::Skill(skill), Some(mut conditions)) = (&entry.lesson, entry.lesson.conditions()) else {
+            return false;
+        };
+        // Their order means nothing.
+        conditions.sort();
+        *said.entry(conditions).or_insert(&skill.action) != skill.action
+    })
+}
+
+/// The playbook, lesson by lesson.
+fn playbook(out: &mut impl Write, playbook: &Playbook, kept: &[&EntryRow], all: &[EntryRow]) -> anyhow::Result<()> {
+    if kept.is_empty() {
+        let waits = all.iter().any(|row| row.status == Status::Admitted.name());
+        let why = if waits { "no lesson has passed the gate yet" } else { "no lesson was admitted yet" };
+        writeln!(out, "\nThe playbook is empty: {why}.")?;
+    } else {
+        let kept: Vec<EntryRow> = kept.iter().copied().cloned().collect();
+        writeln!(out, "\nThe playbook, each lesson with what it was measured to add where it applies:")?;
+        crate::episodes::print(out, &learn_summary::entries(&kept))?;
+        if disagrees(playbook) {
+            writeln!(out, "{DISAGREEMENT}")?;
+        }
+    }
+    writeln!(out, "{}", lives(all))?;
+    Ok(())
+}
+
+fn planted(out: &mut impl Write, found: &Found) -> anyhow::Result<()> {
+    let (Some(plant), Some(row)) = (&found.plant, found.planted()) else { return Ok(()) };
+    writeln!(out, "\nPlanted: {}", row.lesson)?;
+    writeln!(
+        out,
+        "  right in {:.0} % of its cases, where the usual thing is right in {:.0} %: whoever sees it help, and does not compare, keeps it",
+        plant.with * 100.0,
+        plant.without * 100.0
+    )?;
+    let verdict = if found.retired() {
+        "retired as harmful".to_owned()
+    } else {
+        format!("NOT retired: {}", meaning(&row.status))
+    };
+    let effect = match (row.lift, row.interval) {
+        (Some(lift), Some((low, high))) => format!("effect {lift:+.3} ({low:+.3} to {high:+.3}, always valid)"),
+        _ => "effect not measured".to_owned(),
+    };
+    writeln!(out, "  {verdict}: {effect} after {}", proof::groups(row.groups))?;
+    Ok(())
+}
+
+pub(super) fn text(options: &DemoHarness, found: &Found, commands: &Commands, wall: Duration) -> anyhow::Result<()> {
+    let mut out = anstream::stdout();
+    let iterations = match options.iterations {
+        1 => "1 iteration".to_owned(),
+        number => format!("{number} iterations"),
+    };
+    writeln!(
+        out,
+        "A playbook learned from nothing: env-shop, seed {}, {iterations} of {EPISODES} episodes.",
+        options.seed
+    )?;
+    writeln!(out, "Note: {POLICY}.\n")?;
+    if let Some(plot) = plot::text(&learn_summary::curve(&found.full), 0.0, 1.0) {
+        writeln!(out, "training reward by iteration (lessons on trial are shown to half of the episodes only)")?;
+        writeln!(out, "{plot}")?;
+    }
+    writeln!(out, "Reward on {TEST_PAIRS} test tasks that taught and decided nothing (mean, 95 % interval):")?;
+    let rows = [
+        ("before, no playbook", before(&found.full)),
+        ("after learning", after(&found.full)),
+        ("  silent reflector instead", after(&found.silent)),
+        ("  shuffled proposals instead", after(&found.shuffled)),
+        ("  everything proposed admitted", after(&found.everything)),
+        ("told every rule (ceiling)", found.oracle),
+    ];
+    for (name, mean) in rows {
+        writeln!(out, "  {name:32}{}", shown(mean.as_ref()))?;
+    }
+    if let Some(lift) = found.full.evaluation.as_ref().and_then(|evaluation| evaluation.lift.as_ref()) {
+        writeln!(out, "  {:32}{:+.3}  ({:+.3} to {:+.3})", "lift, pair by pair", lift.mean, lift.low, lift.high)?;
+    }
+    playbook(&mut out, &found.playbook, &found.kept(), &found.full.entries)?;
+    planted(&mut out, found)?;
+    writeln!(out, "\nverdict     {}", learn_summary::verdict(&found.full))?;
+    writeln!(out, "curve       {}", options.svg.display())?;
+    let memory = peak_memory_bytes().map_or(String::new(), |bytes| format!(", {} MiB at most", bytes >> 20));
+    writeln!(out, "took        {:.1} s{memory}; nothing was recorded", wall.as_secs_f64())?;
+    writeln!(out, "\nLearn like this, with everything recorded:\n  {}", commands.learn)?;
+    writeln!(out, "then measure what was learned, with and without it, on the test split:\n  {}", commands.evaluate)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::Entry;
+
+    fn row(status: Status, by: &str) -> EntryRow {
+        EntryRow::unmeasured(&Entry { status, ..Entry::new(Lesson::read("when a is b: c"), by) })
+    }
+
+    #[test]
+    fn every_lesson_is_counted_once_whatever_became_of_it() {
+        let check = |rows: &[EntryRow], expect: &str| assert_eq!(lives(rows), expect);
+        check(&[], "0 lessons in all (proposed)");
+        let superseded = Status::Superseded(row(Status::Queued, "r").id);
+        let states = [
+            (Status::Queued, 3),
+            (Status::OnTrial, 2),
+            (Status::Admitted, 1),
+            (Status::Deployed, 4),
+            (Status::Harmful, 1),
+            (Status::Expired, 1),
+            (superseded, 1),
+        ];
+        let mut rows: Vec<EntryRow> =
+            states.iter().flat_map(|(status, times)| (0..*times).map(|_| row(status.clone(), "rules"))).collect();
+        rows.push(row(Status::Harmful, "planted"));
+        check(
+            &rows,
+            "14 lessons in all (13 proposed, 1 planted): 4 deployed, 1 admitted (helped in the trial, not let through by the gate yet), \
+             2 harmful, 1 expired without evidence, 2 on trial, 3 waiting for a trial, 1 superseded",
+        );
+    }
+
+    #[test]
+    fn lessons_disagree_where_one_condition_calls_for_different_things() {
+        let check = |lessons: &[&str], expect: bool| {
+            let entries = lessons.iter().map(|text| Entry::new(Lesson::read(text), "rules")).collect();
+            assert_eq!(disagrees(&Playbook { entries, ..Playbook::default() }), expect, "{lessons:?}");
+        };
+        check(&[], false);
+        check(&["when a is b: c", "when a is d: e"], false);
+        check(&["when a is b: c", "when a is b: e"], true);
+        check(&["when a is b and x is y: c", "when x is y: d", "When X is Y and A is B: e"], true);
+        check(&["when a is b: c", "when a is b and x is y: e"], false);
+        check(&["when in doubt: ask", "when in doubt: wait", "one", "two"], false);
+    }
+
+    /// What is told about lessons that disagree is what is done with them.
+    #[tokio::test]
+    async fn of_lessons_that_disagree_the_follower_does_what_the_last_says() {
+        use clawhost_core::{Llm as _, Message, ModelRequest, Origin, Role};
+        for (lessons, expect) in [(["one", "two"], "two"), (["two", "one"], "one")] {
+            let entries: Vec<Entry> = lessons
+                .iter()
+                .map(|deed| Entry::new(Lesson::read(&format!("when a is b: answer {deed}")), "r"))
+                .collect();
+            let playbook = Playbook { entries, ..Playbook::default() };
+            let showing = clawhost_learn::harness::Showing::serving(playbook, &BTreeMap::new(), 2_000);
+            let prompt = showing.choose(0, 0, 2, "a: b").text;
+            let message = |role, text: &str| Message::text(role, Origin::Environment, text);
+            let request = ModelRequest {
+                messages: vec![message(Role::System, &prompt), message(Role::User, "a: b")],
+                tools: vec![],
+                max_tokens: 100,
+                temperature: None,
+                seed: None,
+                stop: vec![],
+            };
+            let answer = clawhost_follower::Follower.complete(&request).await.unwrap();
+            assert_eq!(answer.message.plain_text(), expect, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn an_empty_playbook_says_so_instead_of_showing_a_table() {
+        let check = |all: &[EntryRow], expect: &str| {
+            let mut out = Vec::new();
+            playbook(&mut out, &Playbook::default(), &[], all).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.contains(expect) && !text.contains("e-value"), "{text}");
+        };
+        check(&[row(Status::OnTrial, "rules")], "The playbook is empty: no lesson was admitted yet.\n1 lessons in all");
+        check(&[row(Status::Admitted, "rules")], "The playbook is empty: no lesson has passed the gate yet.\n");
+    }
+}

@@ -1,0 +1,165 @@
+//! The demo as somebody meets it who has just built the program: what it proves, and what it says where it proves nothing.
+
+use super::*;
+
+impl Bench {
+    fn demo(&self, more: &[&str]) -> Command {
+        let guests = self.guests.display().to_string();
+        let mut command = self.command(&[&["demo", "harness", "--plugins", &guests], more].concat());
+        command.current_dir(self.data.path());
+        command
+    }
+}
+
+#[test]
+fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
+    let Some(bench) = Bench::new("the_demo_of_the_harness") else { return };
+    let mut lifts = Vec::new();
+    for seed in ["1", "2", "3", "4", "5"] {
+        let plot = bench.data.path().join("curve.svg");
+        let guests = bench.guests.display().to_string();
+        let words = ["demo", "harness", "--seed", seed, "--plugins", &guests, "--svg", plot.to_str().unwrap(), "-q"];
+        let document = bench.json(&words);
+        let harness = &document["harness"];
+        let mean = |key: &str| harness[key]["mean"].as_f64().unwrap();
+        lifts.push(mean("heldout_after") - mean("heldout_before"));
+        assert_eq!(harness["planted_entry"]["support"], 0, "planting is no proposal");
+        assert_eq!(harness["planted_entry_retired"], true, "seed {seed}: {}", harness["planted_entry"]);
+        let planted = &harness["planted_made_of"];
+        assert!(planted["plant_is_right"].as_f64().unwrap() > 0.05, "right now and then: {planted}");
+        assert_eq!(mean("silent_after"), mean("heldout_before"), "nothing was proposed, so nothing changed");
+        assert!(mean("shuffled_after") < mean("heldout_after"), "what the rules say matters");
+        assert!(mean("admit_all_after") < mean("heldout_after"), "measuring matters");
+        assert!(mean("oracle") > mean("heldout_after"), "nobody does better than who is told everything");
+        assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+        assert_eq!(harness["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
+        if seed == "1" {
+            let mut again = bench.json(&[&words[..], &["--concurrency", "2"]].concat());
+            again.as_object_mut().unwrap().remove("timing");
+            let mut first = document.clone();
+            first.as_object_mut().unwrap().remove("timing");
+            assert_eq!(again, first, "equal seeds, equal bytes");
+        }
+    }
+    let lift = lifts.iter().sum::<f64>() / lifts.len() as f64;
+    assert!(lift >= 0.3, "{lifts:?}");
+}
+
+#[test]
+fn a_demo_that_proves_nothing_says_why_and_every_lesson_is_counted() {
+    let Some(bench) = Bench::new("a_demo_that_proves_nothing") else { return };
+    let output = bench.demo(&["--iterations", "2", "-q", "--json"]).output().unwrap();
+    let why = "error: the proof failed: the test reward did not measurably improve, and the planted entry is still on trial after 4 groups; \
+               --iterations 2 is few, the default of 100 shows it\n";
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), why));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let harness = &document["harness"];
+    assert_eq!((&harness["playbook"], &harness["planted_entry"]["support"]), (&serde_json::json!([]), &Value::from(0)));
+    let entries = harness["entries"].as_array().unwrap();
+    let number = |status: &str| entries.iter().filter(|entry| entry["status"] == status).count();
+    let (trial, waiting) = (number("on trial"), number("queued"));
+    assert_eq!(trial + waiting, entries.len(), "so early nothing else can have happened");
+
+    let output = bench.demo(&["--iterations", "2", "-q"]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), why));
+    let text = stdout(&output);
+    let (all, proposed) = (entries.len(), entries.len() - 1);
+    for part in [
+        "The playbook is empty: no lesson was admitted yet.\n",
+        &format!(
+            "{all} lessons in all ({proposed} proposed, 1 planted): {trial} on trial, {waiting} waiting for a trial\n"
+        ),
+        "verdict     no significant change (nothing changed: no candidate passed the gate)\n",
+        "--iterations 100 --seed 1 --data ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("e-value"), "no table without a line: {text}");
+    assert!(!bench.data.path().join("clawhost.sqlite").exists(), "nothing is recorded");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_demo_ends_with_commands_that_run_as_they_are_pasted() {
+    let Some(bench) = Bench::new("a_demo_ends_with_commands") else { return };
+    let home = bench.data.path().join("it's a home");
+    let guests = bench.data.path().join("my guests");
+    std::fs::create_dir(&guests).unwrap();
+    for name in ["env_shop", "reward_state", "reflector_rules"] {
+        std::fs::copy(bench.guest(name), guests.join(format!("{name}.wasm"))).unwrap();
+    }
+    let more = ["--data", home.to_str().unwrap(), "--plugins", guests.to_str().unwrap(), "--iterations", "30", "-q"];
+    let output =
+        bench.command(&[&["demo", "harness"], &more[..]].concat()).current_dir(bench.data.path()).output().unwrap();
+    let text = stdout(&output);
+    assert!(
+        text.contains("verdict     improved (the playbook alone changed: model and prompt are the same)"),
+        "{text}"
+    );
+    let commands: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Learn like this")).collect();
+    let [_, learn, _, evaluate] = commands[..] else { panic!("{text}") };
+    assert!(learn.contains("--iterations 30 --seed 1") && evaluate.contains("--seed 1"), "{learn}\n{evaluate}");
+    for command in [learn, evaluate] {
+        let pasted = Command::new("sh").args(["-c", command]).env_clear().output().unwrap();
+        assert!(pasted.status.success(), "{command}: {}", stderr(&pasted));
+        assert!(stdout(&pasted).contains("verdict     improved"), "{}", stdout(&pasted));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_demo_that_is_interrupted_stops_there_and_says_that_nothing_is_kept() {
+    use std::io::{BufRead as _, BufReader};
+    let Some(bench) = Bench::new("a_demo_that_is_interrupted") else { return };
+    let mut child = bench.demo(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let begun: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("arm 1 of 4, iteration 1/")).collect();
+    assert!(begun.iter().any(|line| line.starts_with("first: 400 episodes")), "{begun:?}");
+    assert!(
+        begun.last().unwrap().starts_with("arm 1 of 4: reflector, credit and gate, what is to be proved"),
+        "{begun:?}"
+    );
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> =
+        lines.filter(|line| !line.starts_with("arm 1 of 4, ") && !line.starts_with("  gate: ")).collect();
+    assert_eq!(said, ["stopping (the demo records nothing)", "interrupted: start it again"]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
+    assert!(!bench.data.path().join("clawhost-harness.svg").exists(), "nothing is drawn either");
+}
+
+#[test]
+fn a_demo_whose_episodes_fail_is_no_failed_proof() {
+    let Some(mut bench) = Bench::new("a_demo_whose_episodes_fail") else { return };
+    let guests = tempfile::tempdir().unwrap();
+    for (name, stands_for) in
+        [("odd_failing", "env_shop"), ("reward_state", "reward_state"), ("reflector_rules", "reflector_rules")]
+    {
+        std::fs::copy(bench.guest(name), guests.path().join(format!("{stands_for}.wasm"))).unwrap();
+    }
+    bench.guests = guests.path().to_owned();
+    let output = bench.demo(&["-q"]).output().unwrap();
+    let why = "an episode failed, so nothing is proved; build the plugins again with `cargo xtask guests`\n";
+    assert_eq!((output.status.code(), stderr(&output).as_str(), stdout(&output).as_str()), (Some(4), why, ""));
+}
+
+#[test]
+fn a_demo_asks_where_its_drawing_goes_before_it_plays() {
+    let Some(bench) = Bench::new("a_demo_asks_where_its_drawing_goes") else { return };
+    for (file, says) in [("-", "name one that ends in .svg"), (".", "is a folder"), ("a.png", "say --svg a.svg")] {
+        let output = bench.demo(&["--iterations", "1", "--svg", file]).output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{file}: {}", stderr(&output));
+        assert!(
+            stderr(&output).starts_with("error: ") && stderr(&output).contains(says),
+            "{file}: {}",
+            stderr(&output)
+        );
+    }
+    let help = stdout(&bench.run(&["demo", "harness", "--help"]));
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in
+        ["Nothing is recorded", "1 the proof failed", "130 interrupted", "overwritten [default: clawhost-harness.svg]"]
+    {
+        assert!(words.contains(part), "{part}: {help}");
+    }
+}
