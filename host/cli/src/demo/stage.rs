@@ -46,7 +46,7 @@ impl std::fmt::Display for Stopped {
         f.write_str(match self.0 {
             StopReason::Cancelled => "stopped",
             StopReason::ModelBudget => "the token or cost budget is spent",
-            StopReason::FailureBudget { .. } => {
+            StopReason::FailureBudget { .. } | StopReason::Unscored { .. } | StopReason::Reflectors { .. } => {
                 "an episode failed, so nothing is proved; build the plugins again with `cargo xtask guests`"
             }
         })
