@@ -32,14 +32,14 @@ impl Bench {
         document
     }
 
-    fn out(&self, arguments: &[&str]) -> String {
+    pub(crate) fn out(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         stdout(&output)
     }
 
     /// Refused with these words, as a wrong use.
-    fn refused(&self, arguments: &[&str], says: &[&str]) {
+    pub(crate) fn refused(&self, arguments: &[&str], says: &[&str]) {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         says.iter().for_each(|part| assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output)));
@@ -71,10 +71,20 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
         table.contains("env-shop, version") && table.contains("deployed") && table.contains("always valid"),
         "{table}"
     );
+    assert!(table.contains("e-value  evidence that it helps") && !table.contains('…'), "{table}");
+    let list = bench.json(&["playbook", "list"]);
+    let learned = serde_json::json!({ "environment": "env-shop", "seed": 4, "options": [] });
+    assert_eq!((&list[0]["learned"]["tasks"], &list[0]["entries"]), (&learned, &kept.len().into()), "{list}");
+    let list = bench.out(&["playbook", "list"]);
+    assert!(list.contains("env-shop with seed 4") && list.contains("run-"), "{list}");
+    assert!(bench.out(&["playbook", "log"]).starts_with("env-shop\n"));
     let log = bench.json(&["playbook", "log", "env-shop"]);
     let newest = log[0]["number"].as_u64().unwrap();
     assert!(log[0]["why"].as_str().unwrap().starts_with("passed the gate"), "{log}");
     assert!(bench.out(&["playbook", "diff", "env-shop"]).contains("+ e-"), "what came in is named");
+    let served = bench.out(&["playbook", "rollback", "env-shop", "--to", &newest.to_string()]);
+    assert!(served.contains(&format!("version {newest} is what is served already")), "{served}");
+    assert_eq!(bench.json(&["playbook", "log"])[0]["number"], newest, "nothing was added");
 
     // Served: the follower does better with it, and what it was told is recorded and replays.
     let reward = bench.guest("reward_state");
@@ -91,6 +101,25 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert_eq!((&episodes["exact"], &episodes["differ"]), (&60.into(), &0.into()), "{replayed}");
     let judged = bench.json(&["eval", &bench.guest("env_shop"), "--reward", &reward, "--seed", "4", "--pairs", "60"]);
     assert_eq!(judged["outcome"], "improved", "{judged}");
+    let shown = bench.run(&[&play[..], &["--playbook", "env-shop", "-q"]].concat());
+    let line = format!("playbook    env-shop, version {newest}, {} entries", kept.len());
+    assert!(stdout(&shown).contains(&line) && stderr(&shown).is_empty(), "{}{}", stdout(&shown), stderr(&shown));
+
+    // Elsewhere it may be of no use, and one that does not fit is of none: whoever plays is told.
+    let shop = bench.guest("env_shop");
+    let short = ["run", &shop, "--episodes", "1", "-q", "--playbook", "env-shop"];
+    let told = |more: &[&str]| stderr(&bench.run(&[&short[..], more].concat()));
+    let elsewhere_seed = "note: playbook env-shop was learned in env-shop with seed 4; this is env-shop with seed 0: \
+        where tasks come from the seed, say --seed 4";
+    assert!(told(&[]).contains(elsewhere_seed), "{}", told(&[]));
+    let budget = told(&["--seed", "4", "--token-budget", "10"]);
+    assert_eq!(budget.trim(), "note: no lesson of playbook env-shop fits into --token-budget 10");
+    let house = format!("{shop}?house=7");
+    let eval = bench.run(&["eval", &house, "--reward", &reward, "--seed", "4", "--pairs", "2", "-q"]);
+    assert!(stderr(&eval).contains("this is env-shop?house=7 with seed 4"), "{}", stderr(&eval));
+    let number = newest.to_string();
+    let same = ["eval", &shop, "--reward", &reward, "--version", &number, "--against", &number];
+    bench.refused(&same, &["says the same; name another version"]);
 
     // Rolled back and forth: versions are never lost.
     let taken = bench.data.path().join("taken.json");
@@ -100,7 +129,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert!(std::fs::read_dir(&skills).unwrap().count() >= kept.len(), "a folder for each");
     for path in [&taken, &skills] {
         assert!(
-            elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]).contains("are served from now on")
+            elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]).contains("is served from now on")
         );
         let copy = elsewhere.json(&["playbook", "show", "copy"]);
         assert_eq!(copy["deployed"]["entries"].as_array().unwrap().len(), kept.len());

@@ -337,7 +337,7 @@ fn text(options: &DemoHarness, found: &Found, wall: std::time::Duration) -> anyh
         .filter_map(|entry| found.full.entries.iter().find(|row| row.id == entry.id).cloned())
         .collect();
     writeln!(out, "\nThe playbook, each lesson with what it was measured to add where it applies:")?;
-    crate::episodes::print(&mut out, &learn_summary::entries(&kept))?;
+    crate::episodes::print(&mut out, &learn_summary::entries(&kept, learn_summary::terminal_columns()))?;
     let tried = found.full.entries.iter().filter(|row| row.groups > 0).count();
     let number = |status: &str| found.full.entries.iter().filter(|row| row.status == status).count();
     writeln!(

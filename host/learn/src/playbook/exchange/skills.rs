@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 /// The folder of a playbook's sections, a file each.
 pub const SECTIONS_FOLDER: &str = "playbook-sections";
 
-const SKILL_FILE: &str = "SKILL.md";
+/// The file of a skill, in a folder of its own.
+pub const SKILL_FILE: &str = "SKILL.md";
 
 /// Fields of a head.
 const NAME: &str = "name";
