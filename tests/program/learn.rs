@@ -127,10 +127,9 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     let skills = bench.data.path().join("skills");
     bench.out(&["playbook", "export", "env-shop", skills.to_str().unwrap()]);
     assert!(std::fs::read_dir(&skills).unwrap().count() >= kept.len(), "a folder for each");
-    for path in [&taken, &skills] {
-        assert!(
-            elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]).contains("is served from now on")
-        );
+    for (path, says) in [(&taken, "is served from now on"), (&skills, "is what is served already")] {
+        let told = elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]);
+        assert!(told.contains(says), "{told}");
         let copy = elsewhere.json(&["playbook", "show", "copy"]);
         assert_eq!(copy["deployed"]["entries"].as_array().unwrap().len(), kept.len());
     }
