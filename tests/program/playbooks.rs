@@ -70,6 +70,8 @@ fn what_was_imported_is_shown_as_it_is_served() {
 #[test]
 fn all_playbooks_are_listed_with_what_is_known_of_them() {
     let bench = bench();
+    assert_eq!(bench.json(&["playbook", "list"]), Value::Array(Vec::new()));
+    assert!(bench.out(&["playbook", "list"]).contains("none yet: learn one"));
     let file = bench.file("p.json", &document(&["a is b"]));
     bench.out(&["playbook", "import", "second", &file]);
     bench.out(&["playbook", "import", "first", &file]);

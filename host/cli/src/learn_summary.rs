@@ -48,8 +48,10 @@ pub(crate) fn gate(report: &GateReport) -> String {
     // In units of reward, as everywhere.
     let scaled = |value: f64| value * report.scale;
     let lift = match (evidence.lift.map(scaled), evidence.interval.map(|(low, high)| (scaled(low), scaled(high)))) {
-        (Some(lift), Some((low, high))) => format!("{lift:+.3} ({low:+.3} to {high:+.3})"),
-        (Some(lift), None) => format!("{lift:+.3}"),
+        (Some(lift), Some((low, high))) => {
+            format!("{} ({} to {})", signed(lift, 3), signed(low, 3), signed(high, 3))
+        }
+        (Some(lift), None) => signed(lift, 3),
         (None, _) => "unknown".to_owned(),
     };
     format!(
@@ -110,7 +112,7 @@ pub(crate) fn proof(out: &mut impl std::io::Write, evaluation: &Evaluation) -> s
     writeln!(out, "  before    {}", mean(before.as_ref()))?;
     writeln!(out, "  after     {}", mean(after.as_ref()))?;
     let lift = lift.as_ref().map_or("not measured".to_owned(), |lift| {
-        format!("{:+.3} ({:+.3} to {:+.3}, 95 %)", lift.mean, lift.low, lift.high)
+        format!("{} ({} to {}, 95 %)", signed(lift.mean, 3), signed(lift.low, 3), signed(lift.high, 3))
     });
     writeln!(out, "  lift      {lift}")
 }
@@ -121,9 +123,10 @@ fn readable(value: f64) -> String {
 }
 
 /// A difference with its sign. What is rounded to nothing has none.
-fn signed(value: f64) -> String {
-    let text = format!("{value:+.2}");
-    if text.bytes().any(|digit| (b'1'..=b'9').contains(&digit)) { text } else { "0.00".to_owned() }
+fn signed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    let is_nothing = text.bytes().all(|byte| b"+-0.".contains(&byte));
+    if is_nothing { format!("{:.decimals$}", 0.0) } else { text }
 }
 
 /// What is said of what is not known.
@@ -163,8 +166,8 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
             row.id.to_string(),
             row.status.clone(),
             row.groups.to_string(),
-            known(row.lift.map(signed)),
-            known(row.interval.map(|(low, high)| format!("{} to {}", signed(low), signed(high)))),
+            known(row.lift.map(|lift| signed(lift, 2))),
+            known(row.interval.map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2)))),
             known(e_value.map(readable)),
             row.tokens.to_string(),
             // What was planted or imported was proposed by nobody.
@@ -394,8 +397,9 @@ mod tests {
         for (value, text) in
             [(0.0, "0.00"), (-0.0, "0.00"), (-0.004, "0.00"), (0.004, "0.00"), (-0.2, "-0.20"), (1.0, "+1.00")]
         {
-            assert_eq!(signed(value), text, "{value}");
+            assert_eq!(signed(value, 2), text, "{value}");
         }
+        assert_eq!([signed(-0.0004, 3), signed(-0.004, 3)], ["0.000", "-0.004"]);
         for (value, text) in
             [(0.0, "0.00"), (0.0099, "1e-2"), (1e-300, "1e-300"), (0.01, "0.01"), (20.0, "20.00"), (2e9, "2e9")]
         {

@@ -28,7 +28,10 @@ fn check_target(path: &Path) -> Result<(), UsageError> {
     let text = path.to_string_lossy();
     let said = || escaped(&text, 200);
     if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('-')) {
-        return Err(UsageError(format!("`{}` is an option, or standard output, nowhere else: {possible}", said())));
+        return Err(UsageError(format!(
+            "`{}`: nothing is written to standard output, and no name begins with `-`; {possible}",
+            said()
+        )));
     }
     let names_folder = path.is_dir() || text.ends_with(std::path::is_separator);
     if path.extension().is_some() && !is_kind(path, "json") && !names_folder {
@@ -169,8 +172,8 @@ mod tests {
         check("skills", None);
         check("../a.b/skills/", None);
         check("skills.d/", None);
-        check("-", Some("is an option, or standard output"));
-        check("folder/-x.json", Some("is an option"));
+        check("-", Some("nothing is written to standard output"));
+        check("folder/-x.json", Some("no name begins with `-`"));
         check("p.yaml", Some("not written in this format"));
         check("SKILL.md", Some("not written in this format"));
         check(&std::env::temp_dir().display().to_string(), None);

@@ -5,7 +5,7 @@ use super::{document, print_json};
 use crate::args::Common;
 use crate::data;
 use crate::exit::Exit;
-use clawhost_store::Reader;
+use clawhost_store::{FILE, Reader};
 use std::io::Write as _;
 use std::path::Path;
 
@@ -13,16 +13,18 @@ use std::path::Path;
 const NONE: &str = "-";
 
 pub(super) fn list(common: &Common, folder: &Path) -> anyhow::Result<Exit> {
-    let reader = Reader::open(folder)?;
+    // A folder in which nothing was ever done holds no playbook, which is no error.
+    let reader = folder.join(FILE).exists().then(|| Reader::open(folder)).transpose()?;
+    let names = reader.as_ref().map(Reader::playbooks).transpose()?.unwrap_or_default();
     let mut table = crate::episodes::table(&["playbook", "version", "entries", "learned in", "run", "created"]);
     let mut documents = Vec::new();
-    for name in reader.playbooks()? {
-        let versions = reader.versions(&name)?;
+    for (reader, name) in reader.iter().flat_map(|reader| names.iter().map(move |name| (reader, name))) {
+        let versions = reader.versions(name)?;
         let newest = versions.first();
         // One that cannot be read is no reason not to list the others.
         let playbook = newest.and_then(|newest| document(newest).ok());
         let origin = match newest {
-            Some(newest) => Origin::of(&reader, &versions, newest)?,
+            Some(newest) => Origin::of(reader, &versions, newest)?,
             None => None,
         };
         let entries = match (newest, &playbook) {
