@@ -115,8 +115,14 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     let budget = told(&["--seed", "4", "--token-budget", "10"]);
     assert_eq!(budget.trim(), "note: no lesson of playbook env-shop fits into --token-budget 10");
     let house = format!("{shop}?house=7");
-    let eval = bench.run(&["eval", &house, "--reward", &reward, "--seed", "4", "--pairs", "2", "-q"]);
+    let eval = bench.run(&["eval", &house, "--reward", &reward, "--seed", "4", "--pairs", "4", "-q", "--json"]);
     assert!(stderr(&eval).contains("this is env-shop?house=7 with seed 4"), "{}", stderr(&eval));
+    let eval: Value = serde_json::from_slice(&eval.stdout).unwrap();
+    let ends = ["before", "after"].map(|side| {
+        let end = |end: &str| eval["evaluation"][side][end].as_f64().unwrap();
+        (end("low"), end("high"))
+    });
+    assert!(ends.iter().all(|(low, high)| *low >= 0.0 && *high <= 1.0), "rewards lie from 0 to 1: {ends:?}");
     let number = newest.to_string();
     let same = ["eval", &shop, "--reward", &reward, "--version", &number, "--against", &number];
     bench.refused(&same, &["says the same; name another version"]);
@@ -145,6 +151,12 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
         assert!(bench.out(&["playbook", "rollback", "env-shop"]).contains(&format!("version {}", newest + 1)));
         let log = bench.json(&["playbook", "log", "env-shop"]);
         assert_eq!(log[0]["digest"], log[2]["digest"], "it says what the version before said");
+        let list = bench.json(&["playbook", "list"]);
+        assert_eq!(
+            (&list[0]["learned"]["run"], log[0].get("run")),
+            (&log[2]["run"], None),
+            "whoever said it first: {list}"
+        );
     }
     // The next run begins with what is served, and remembers what was turned down.
     let next = bench.learned(&bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]), &[]);
