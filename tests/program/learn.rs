@@ -151,13 +151,16 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
         assert!(bench.out(&["playbook", "rollback", "env-shop"]).contains(&format!("version {}", newest + 1)));
         let log = bench.json(&["playbook", "log", "env-shop"]);
         assert_eq!(log[0]["digest"], log[2]["digest"], "it says what the version before said");
-        let list = bench.json(&["playbook", "list"]);
-        assert_eq!(
-            (&list[0]["learned"]["run"], log[0].get("run")),
-            (&log[2]["run"], None),
-            "whoever said it first: {list}"
-        );
     }
+    // What was rolled back to was learned by the run that said it first.
+    let learned = |bench: &Bench| bench.json(&["playbook", "list"])[0]["learned"]["run"].clone();
+    let run = learned(&bench);
+    let hand = bench.data.path().join("hand.md");
+    std::fs::write(&hand, "---\nname: hand\ndescription: Always.\n---\nbe kind\n").unwrap();
+    bench.out(&["playbook", "import", "env-shop", hand.to_str().unwrap()]);
+    assert_eq!(learned(&bench), Value::Null);
+    bench.out(&["playbook", "rollback", "env-shop"]);
+    assert!(run.as_str().is_some() && learned(&bench) == run, "{run}");
     // The next run begins with what is served, and remembers what was turned down.
     let next = bench.learned(&bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]), &[]);
     let entries = next["learn"]["entries"].as_array().unwrap();

@@ -70,7 +70,7 @@ impl Origin {
         version: &PlaybookVersion,
     ) -> anyhow::Result<Option<Self>> {
         let alike = versions.iter().filter(|other| other.digest == version.digest);
-        let Some(run) = alike.filter_map(|version| version.run.as_ref()).last() else { return Ok(None) };
+        let Some(run) = alike.filter_map(|version| version.run.as_ref()).next_back() else { return Ok(None) };
         let config = reader.config(&run.0)?;
         let tasks = config.as_ref().and_then(Tasks::of);
         Ok(tasks.map(|tasks| Self { run: run.0.clone(), tasks }))
