@@ -32,7 +32,7 @@ impl Bench {
         document
     }
 
-    fn out(&self, arguments: &[&str]) -> String {
+    pub(crate) fn out(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         stdout(&output)
@@ -46,7 +46,7 @@ impl Bench {
     }
 
     /// Refused with these words, as a wrong use.
-    fn refused(&self, arguments: &[&str], says: &[&str]) {
+    pub(crate) fn refused(&self, arguments: &[&str], says: &[&str]) {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         says.iter().for_each(|part| assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output)));
@@ -78,10 +78,20 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
         table.contains("env-shop, version") && table.contains("deployed") && table.contains("always valid"),
         "{table}"
     );
+    assert!(table.contains("e-value  evidence that it helps") && !table.contains('…'), "{table}");
+    let list = bench.json(&["playbook", "list"]);
+    let learned = serde_json::json!({ "environment": "env-shop", "seed": 4, "options": [] });
+    assert_eq!((&list[0]["learned"]["tasks"], &list[0]["entries"]), (&learned, &kept.len().into()), "{list}");
+    let list = bench.out(&["playbook", "list"]);
+    assert!(list.contains("env-shop with seed 4") && list.contains("run-"), "{list}");
+    assert!(bench.out(&["playbook", "log"]).starts_with("env-shop\n"));
     let log = bench.json(&["playbook", "log", "env-shop"]);
     let newest = log[0]["number"].as_u64().unwrap();
     assert!(log[0]["why"].as_str().unwrap().starts_with("passed the gate"), "{log}");
     assert!(bench.out(&["playbook", "diff", "env-shop"]).contains("+ e-"), "what came in is named");
+    let served = bench.out(&["playbook", "rollback", "env-shop", "--to", &newest.to_string()]);
+    assert!(served.contains(&format!("version {newest} is what is served already")), "{served}");
+    assert_eq!(bench.json(&["playbook", "log"])[0]["number"], newest, "nothing was added");
 
     // Served: the follower does better with it, and what it was told is recorded and replays.
     let reward = bench.guest("reward_state");
@@ -98,6 +108,31 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert_eq!((&episodes["exact"], &episodes["differ"]), (&60.into(), &0.into()), "{replayed}");
     let judged = bench.json(&["eval", &bench.guest("env_shop"), "--reward", &reward, "--seed", "4", "--pairs", "60"]);
     assert_eq!(judged["outcome"], "improved", "{judged}");
+    let shown = bench.run(&[&play[..], &["--playbook", "env-shop", "-q"]].concat());
+    let line = format!("playbook    env-shop, version {newest}, {} entries", kept.len());
+    assert!(stdout(&shown).contains(&line) && stderr(&shown).is_empty(), "{}{}", stdout(&shown), stderr(&shown));
+
+    // Elsewhere it may be of no use, and one that does not fit is of none: whoever plays is told.
+    let shop = bench.guest("env_shop");
+    let short = ["run", &shop, "--episodes", "1", "-q", "--playbook", "env-shop"];
+    let told = |more: &[&str]| stderr(&bench.run(&[&short[..], more].concat()));
+    let elsewhere_seed = "note: playbook env-shop was learned in env-shop with seed 4; this is env-shop with seed 0: \
+        where tasks come from the seed, say --seed 4";
+    assert!(told(&[]).contains(elsewhere_seed), "{}", told(&[]));
+    let budget = told(&["--seed", "4", "--token-budget", "10"]);
+    assert_eq!(budget.trim(), "note: no lesson of playbook env-shop fits into --token-budget 10");
+    let house = format!("{shop}?house=7");
+    let eval = bench.run(&["eval", &house, "--reward", &reward, "--seed", "4", "--pairs", "4", "-q", "--json"]);
+    assert!(stderr(&eval).contains("this is env-shop?house=7 with seed 4"), "{}", stderr(&eval));
+    let eval: Value = serde_json::from_slice(&eval.stdout).unwrap();
+    let ends = ["before", "after"].map(|side| {
+        let end = |end: &str| eval["evaluation"][side][end].as_f64().unwrap();
+        (end("low"), end("high"))
+    });
+    assert!(ends.iter().all(|(low, high)| *low >= 0.0 && *high <= 1.0), "rewards lie from 0 to 1: {ends:?}");
+    let number = newest.to_string();
+    let same = ["eval", &shop, "--reward", &reward, "--version", &number, "--against", &number];
+    bench.refused(&same, &["says the same; name another version"]);
 
     // Rolled back and forth: versions are never lost.
     let taken = bench.data.path().join("taken.json");
@@ -105,10 +140,9 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     let skills = bench.data.path().join("skills");
     bench.out(&["playbook", "export", "env-shop", skills.to_str().unwrap()]);
     assert!(std::fs::read_dir(&skills).unwrap().count() >= kept.len(), "a folder for each");
-    for path in [&taken, &skills] {
-        assert!(
-            elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]).contains("are served from now on")
-        );
+    for (path, says) in [(&taken, "is served from now on"), (&skills, "is what is served already")] {
+        let told = elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]);
+        assert!(told.contains(says), "{told}");
         let copy = elsewhere.json(&["playbook", "show", "copy"]);
         assert_eq!(copy["deployed"]["entries"].as_array().unwrap().len(), kept.len());
     }
@@ -125,6 +159,15 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
         let log = bench.json(&["playbook", "log", "env-shop"]);
         assert_eq!(log[0]["digest"], log[2]["digest"], "it says what the version before said");
     }
+    // What was rolled back to was learned by the run that said it first.
+    let learned = |bench: &Bench| bench.json(&["playbook", "list"])[0]["learned"]["run"].clone();
+    let run = learned(&bench);
+    let hand = bench.data.path().join("hand.md");
+    std::fs::write(&hand, "---\nname: hand\ndescription: Always.\n---\nbe kind\n").unwrap();
+    bench.out(&["playbook", "import", "env-shop", hand.to_str().unwrap()]);
+    assert_eq!(learned(&bench), Value::Null);
+    bench.out(&["playbook", "rollback", "env-shop"]);
+    assert!(run.as_str().is_some() && learned(&bench) == run, "{run}");
     // The next run begins with what is served, and remembers what was turned down.
     let next = bench.learned(&bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]), &[]);
     let entries = next["learn"]["entries"].as_array().unwrap();
@@ -145,14 +188,18 @@ fn killed_at_any_moment_learning_is_taken_up_again_and_comes_to_the_same() {
         let log = bench.json(&["playbook", "log", "env-shop"]);
         log.as_array().unwrap().iter().map(|version| version["digest"].clone()).collect()
     };
+    // A process that was killed before its run began left nothing to take up, perhaps not even a database that can be read.
+    let begun = |bench: &Bench| {
+        let runs = bench.run(&["episodes", "list", "--runs", "--json"]);
+        serde_json::from_slice::<Value>(&runs.stdout)
+            .is_ok_and(|runs| runs.as_array().is_some_and(|runs| !runs.is_empty()))
+    };
     let mut met = 0;
     for round in 0..2 {
         let bench = whole.warm();
         let mut finished = None;
         for kill in 0..KILLS / 2 {
-            let begun = bench.data.path().join("clawhost.sqlite").exists()
-                && !bench.json(&["episodes", "list", "--runs"]).as_array().unwrap().is_empty();
-            let arguments = bench.learning(&words, if begun { &["--resume", "--json"] } else { &["--json"] });
+            let arguments = bench.learning(&words, if begun(&bench) { &["--resume", "--json"] } else { &["--json"] });
             let printed = bench.data.path().join("printed");
             let out = std::fs::File::create(&printed).unwrap();
             let mut child = bench.command(&arguments).stdout(out).stderr(Stdio::null()).spawn().unwrap();
@@ -170,9 +217,8 @@ fn killed_at_any_moment_learning_is_taken_up_again_and_comes_to_the_same() {
                 break;
             }
         }
-        // A process that was killed before its run began left nothing to take up.
-        let begun = !bench.json(&["episodes", "list", "--runs"]).as_array().unwrap().is_empty();
-        let finished = finished.unwrap_or_else(|| bench.learned(&words, if begun { &["--resume"] } else { &[] }));
+        let finished =
+            finished.unwrap_or_else(|| bench.learned(&words, if begun(&bench) { &["--resume"] } else { &[] }));
         assert_eq!(finished, expected, "round {round}");
         assert_eq!(versions(&bench), versions(&whole), "versions are neither lost nor written twice");
         bench.refused(&bench.learning(&words, &["--resume"]), &["no run of this configuration was interrupted here"]);

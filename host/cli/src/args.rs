@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Judge a playbook on the test split, pair by pair against none or an older version
     Eval(Box<Eval>),
-    /// Look at playbooks: entries with what they are worth, versions, rollback, export and import
+    /// Look at playbooks: all there are, entries with what they are worth, versions, rollback, export and import
     #[command(subcommand)]
     Playbook(Playbook),
     /// Proofs that run anywhere: no key, no server
@@ -220,27 +220,32 @@ pub(crate) struct Eval {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Playbook {
+    /// Every playbook: its newest version, how many entries are served, and where they were learned
+    List,
     /// Every entry: status, groups, lift with its interval, e-value, tokens
     Show {
-        /// The playbook [default: the only one, or the newest]
+        /// The playbook [default: the only one]
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// What this version says, instead
         #[arg(long, value_name = "N")]
         version: Option<u64>,
+        /// Whole lessons, on a terminal too; elsewhere they are never cut
+        #[arg(long, conflicts_with = "version")]
+        full: bool,
     },
     /// Every version, and how it came about
     Log {
-        /// The playbook [default: the only one, or the newest]
+        /// The playbook [default: the only one]
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
     /// What changed between two versions
     Diff {
-        /// The playbook
+        /// The playbook [default: the only one]
         #[arg(value_name = "NAME")]
-        name: String,
-        /// From this version [default: the one before]
+        name: Option<String>,
+        /// From this version; before the first, as version 0, nothing is said [default: the one before]
         #[arg(value_name = "FROM")]
         from: Option<u64>,
         /// To this one [default: the newest]
@@ -261,19 +266,19 @@ pub(crate) enum Playbook {
         /// The playbook
         #[arg(value_name = "NAME")]
         name: String,
-        /// A file ending in .json, or a folder that is made
+        /// A file ending in .json, or a folder that is made (a name without an extension, or with a `/` behind it)
         #[arg(value_name = "PATH")]
         path: PathBuf,
         /// What this version says [default: the newest]
         #[arg(long, value_name = "N")]
         version: Option<u64>,
     },
-    /// Serve what a JSON file or a folder of skills says, as a new version. Evidence does not come with it: it is measured anew
+    /// Serve what a JSON file, a skill or a folder of skills says, as a new version. Evidence does not come with it: it is measured anew
     Import {
         /// The playbook
         #[arg(value_name = "NAME")]
         name: String,
-        /// A file ending in .json, or a folder with SKILL.md files
+        /// A file ending in .json, a folder with SKILL.md files, or one file of a skill, ending in .md
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
@@ -507,6 +512,12 @@ fn prices(text: &str) -> Result<(f64, f64), String> {
     Ok((money(input.trim())?, money(output.trim())?))
 }
 
+/// What `run --help` says at its end: exit codes, and how a run is written down.
+fn run_help() -> String {
+    let sample: String = clawhost_package::sample().lines().map(|line| format!("  {line}\n")).collect();
+    format!("{}\n\nA run as a file, with every key:\n\n{sample}", crate::exit::HELP)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -516,10 +527,4 @@ mod tests {
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
     }
-}
-
-/// What `run --help` says at its end: exit codes, and how a run is written down.
-fn run_help() -> String {
-    let sample: String = clawhost_package::sample().lines().map(|line| format!("  {line}\n")).collect();
-    format!("{}\n\nA run as a file, with every key:\n\n{sample}", crate::exit::HELP)
 }

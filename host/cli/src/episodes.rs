@@ -119,7 +119,7 @@ fn show(common: &Common, reader: &Reader, name: &str) -> anyhow::Result<Exit> {
 }
 
 /// Text from outside, safe to print: whatever could hide or move text is made visible; line ends stay.
-fn safe(text: &str) -> String {
+pub(crate) fn safe(text: &str) -> String {
     text.split('\n').map(|line| escaped(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 

@@ -34,6 +34,20 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
         Some(number) => Some(playbook::served(&setup, &name, Some(number)).await?),
         None => None,
     };
+    if let Some(before) = before.as_ref().filter(|before| before.digest == after.digest) {
+        return Err(UsageError(format!(
+            "--against {}: version {} says the same; name another version, or leave --against out to compare with none",
+            before.number, after.number
+        ))
+        .into());
+    }
+    let mut notes = Vec::new();
+    for version in before.iter().chain([&after]) {
+        notes.extend(playbook::notes(&setup, options.play.seed, version, options.token_budget)?);
+    }
+    // Both versions may have been learned in one place.
+    notes.dedup();
+    notes.iter().for_each(|note| progress.say(note));
     let worth = playbook::worth(&setup.folder, &name)?;
     let showing = |playbook: Playbook| Showing::serving(playbook, &worth, options.token_budget);
     let first = before.as_ref().map(playbook::document).transpose()?.unwrap_or_default();

@@ -8,10 +8,11 @@ use clawhost_core::{Digest, Environment as _, RunId, escaped};
 use clawhost_learn::evolve::{Point, Report, Why};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::EntryRow;
+use clawhost_learn::playbook::exchange::IMPORT;
 use clawhost_providers::Spending;
 use clawhost_runtime::learn::{Evaluation, EvolutionReport, GateReport, LearnPlan, LearnReport, Mean};
 use clawhost_runtime::{FailureCount, StopReason};
-use comfy_table::Table;
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -58,8 +59,10 @@ pub(crate) fn gate(report: &GateReport) -> String {
     // In units of reward, as everywhere.
     let scaled = |value: f64| value * report.scale;
     let lift = match (evidence.lift.map(scaled), evidence.interval.map(|(low, high)| (scaled(low), scaled(high)))) {
-        (Some(lift), Some((low, high))) => format!("{lift:+.3} ({low:+.3} to {high:+.3})"),
-        (Some(lift), None) => format!("{lift:+.3}"),
+        (Some(lift), Some((low, high))) => {
+            format!("{} ({} to {})", signed(lift, 3), signed(low, 3), signed(high, 3))
+        }
+        (Some(lift), None) => signed(lift, 3),
         (None, _) => "unknown".to_owned(),
     };
     format!(
@@ -133,7 +136,7 @@ pub(crate) fn proof(
     writeln!(out, "  before    {}, {first}", mean(before.as_ref()))?;
     writeln!(out, "  after     {}, {second}", mean(after.as_ref()))?;
     let lift = lift.as_ref().map_or("not measured".to_owned(), |lift| {
-        format!("{:+.3} ({:+.3} to {:+.3}, 95 %)", lift.mean, lift.low, lift.high)
+        format!("{} ({} to {}, 95 %)", signed(lift.mean, 3), signed(lift.low, 3), signed(lift.high, 3))
     });
     writeln!(out, "  lift      {lift}")
 }
@@ -143,11 +146,31 @@ fn readable(value: f64) -> String {
     if value == 0.0 || (0.01..10_000.0).contains(&value) { format!("{value:.2}") } else { format!("{value:.0e}") }
 }
 
-/// Widest lesson of a table.
-const LESSON: usize = 90;
+/// A difference with its sign. What is rounded to nothing has none.
+fn signed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    let is_nothing = text.bytes().all(|byte| b"+-0.".contains(&byte));
+    if is_nothing { format!("{:.decimals$}", 0.0) } else { text }
+}
 
-/// Every entry in one table.
-pub(crate) fn entries(rows: &[EntryRow]) -> Table {
+/// What is said of what is not known.
+const UNKNOWN: &str = "-";
+
+/// Least width of a lesson in a table: on a terminal that leaves less, lines are broken.
+const LESSON: u16 = 30;
+
+/// The width of the terminal that is printed on; none: it is none, so that nothing is cut.
+pub(crate) fn terminal_columns() -> Option<u16> {
+    use std::io::IsTerminal as _;
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let chosen = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    chosen.or_else(|| Table::new().width())
+}
+
+/// Every entry in one table. Lessons are cut to what so many columns leave them.
+pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
     let mut table = crate::episodes::table(&[
         "id",
         "status",
@@ -160,23 +183,49 @@ pub(crate) fn entries(rows: &[EntryRow]) -> Table {
         "lesson",
     ]);
     for row in rows {
-        let interval = row.interval.map_or(String::new(), |(low, high)| format!("{low:+.2} to {high:+.2}"));
+        let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
         // The evidence for what it was decided as.
         let e_value = if row.status == "harmful" { row.harms } else { row.helps };
-        table.add_row([
+        let mut line = Row::from([
             row.id.to_string(),
             row.status.clone(),
             row.groups.to_string(),
-            row.lift.map_or(String::new(), |lift| format!("{lift:+.3}")),
-            interval,
-            e_value.map_or(String::new(), readable),
+            known(row.lift.map(|lift| signed(lift, 2))),
+            known(row.interval.map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2)))),
+            known(e_value.map(readable)),
             row.tokens.to_string(),
-            // What was planted was proposed by nobody.
-            if row.created_by == "planted" { "planted".to_owned() } else { row.support.to_string() },
-            escaped(&row.lesson, LESSON),
+            // What was planted or imported was proposed by nobody.
+            if ["planted", IMPORT].contains(&row.created_by.as_str()) {
+                row.created_by.clone()
+            } else {
+                row.support.to_string()
+            },
+            escaped(&row.lesson, usize::MAX),
         ]);
+        if columns.is_some() {
+            line.max_height(1);
+        }
+        table.add_row(line);
+    }
+    if let Some(columns) = columns {
+        table.set_width(columns).set_content_arrangement(ContentArrangement::Dynamic);
+        let lessons = table.column_count().saturating_sub(1);
+        for (position, column) in table.column_iter_mut().enumerate() {
+            column.set_constraint(match position == lessons {
+                true => ColumnConstraint::LowerBoundary(Width::Fixed(LESSON)),
+                false => ColumnConstraint::ContentWidth,
+            });
+        }
     }
     table
+}
+
+/// What the columns of [`entries`] mean.
+pub(crate) fn legend() -> &'static str {
+    "lift     reward with the lesson less without it, inside groups; its interval holds however often one looks\n\
+     e-value  evidence that it helps (of harmful ones: that it harms); over 20 is strong. While on trial that of the last\n         \
+     batch, later that by which it was decided, whereas lift and interval go on being measured\n\
+     times    how often it was proposed"
 }
 
 /// Share of the iterations that one point of the curve is a mean of.
@@ -217,7 +266,8 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     let shown: Vec<EntryRow> = report.entries.iter().filter(|row| row.status != "queued").cloned().collect();
     let queued = report.entries.len() - shown.len();
     if !shown.is_empty() {
-        crate::episodes::print(&mut out, &entries(&shown))?;
+        crate::episodes::print(&mut out, &entries(&shown, terminal_columns()))?;
+        writeln!(out, "{}", legend())?;
     }
     if queued > 0 {
         writeln!(out, "and {queued} lessons that wait for a trial")?;
@@ -411,6 +461,7 @@ pub(crate) fn dry_run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_learn::{Entry, Lesson};
 
     #[test]
     fn a_verdict_names_what_changed_and_what_did_not() {
@@ -419,5 +470,64 @@ mod tests {
         check(true, false, "the playbook alone changed: model and prompt are the same");
         check(false, true, "the evolved prompt alone changed: the model is the same");
         check(true, true, "the playbook and the evolved prompt changed: the model is the same");
+    }
+
+    #[test]
+    fn nothing_has_no_sign_and_evidence_is_never_rounded_to_none() {
+        for (value, text) in
+            [(0.0, "0.00"), (-0.0, "0.00"), (-0.004, "0.00"), (0.004, "0.00"), (-0.2, "-0.20"), (1.0, "+1.00")]
+        {
+            assert_eq!(signed(value, 2), text, "{value}");
+        }
+        assert_eq!([signed(-0.0004, 3), signed(-0.004, 3)], ["0.000", "-0.004"]);
+        for (value, text) in
+            [(0.0, "0.00"), (0.0099, "1e-2"), (1e-300, "1e-300"), (0.01, "0.01"), (20.0, "20.00"), (2e9, "2e9")]
+        {
+            assert_eq!(readable(value), text, "{value}");
+        }
+    }
+
+    fn told(rows: &[EntryRow], columns: Option<u16>) -> String {
+        let mut out = Vec::new();
+        crate::episodes::print(&mut out, &entries(rows, columns)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lessons_are_whole_or_cut_to_what_a_terminal_leaves() {
+        let lesson = format!("when tier is gold: {}\u{1b}[31m end", "wait ".repeat(60));
+        let row = EntryRow::unmeasured(&Entry::new(Lesson::read(&lesson), IMPORT));
+        let whole = told(std::slice::from_ref(&row), None);
+        assert!(whole.contains("\\u{1b}[31m end") && whole.lines().count() == 2, "{whole}");
+        for columns in [10, 120, 160, 200] {
+            let cut = told(std::slice::from_ref(&row), Some(columns));
+            let widest = cut.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(cut.lines().count() == 2 && cut.contains("when tier is gold: wait") && cut.contains('…'), "{cut}");
+            assert!(
+                widest <= usize::from(columns).max(130) && widest + 10 > usize::from(columns),
+                "{columns}: {widest}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told_as_a_number() {
+        let unknown = EntryRow::unmeasured(&Entry::new(Lesson::read("wait"), IMPORT));
+        let cells = |row: &EntryRow| -> Vec<String> {
+            let text = told(std::slice::from_ref(row), None);
+            text.lines().last().unwrap().split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(cells(&unknown)[2..], ["0", "-", "-", "-", "2", "import", "wait"]);
+        let harmful = EntryRow {
+            status: "harmful".into(),
+            lift: Some(-0.001),
+            interval: Some((-0.5, 0.001)),
+            helps: Some(3.0),
+            harms: Some(40.0),
+            created_by: "rules".into(),
+            groups: 9,
+            ..unknown
+        };
+        assert_eq!(cells(&harmful)[1..], ["harmful", "9", "0.00", "-0.50", "to", "0.00", "40.00", "2", "1", "wait"]);
     }
 }

@@ -69,6 +69,8 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         None => None,
     };
     if let Some(served) = &served {
+        let notes = crate::playbook::notes(&setup, options.play.seed, served, options.learning.token_budget)?;
+        notes.iter().for_each(|note| progress.say(note));
         ports.policy = crate::playbook::guided(&setup, &ports.policy, served, options.learning.token_budget)?;
     }
     let Setup { folder, models, store, clock, rewards, .. } = &setup;
@@ -91,6 +93,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         environment: setup.environment.identity().clone(),
         rewards: rewards.clone(),
         policy: setup.model.identity(),
+        playbook: served.as_ref().map(crate::playbook::told).transpose()?,
         plan: plan.clone(),
         run: run.clone(),
         database: store.path().to_owned(),

@@ -13,6 +13,8 @@ pub(crate) struct Facts {
     pub(crate) environment: PluginIdentity,
     pub(crate) rewards: Vec<ScoringRule>,
     pub(crate) policy: LlmIdentity,
+    /// The playbook that was served, in words.
+    pub(crate) playbook: Option<String>,
     pub(crate) plan: Plan,
     pub(crate) run: RunId,
     pub(crate) database: PathBuf,
@@ -146,6 +148,9 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     let LlmIdentity { provider, model, version } = &facts.policy;
     let policy = if provider == model { provider.clone() } else { format!("{provider} {model} at {version}") };
     writeln!(out, "{}{policy}", row("policy"))?;
+    if let Some(playbook) = &facts.playbook {
+        writeln!(out, "{}{playbook}", row("playbook"))?;
+    }
     for (position, rule) in facts.rewards.iter().enumerate() {
         let mean = report.by_reward.get(position).and_then(|reward| reward.mean);
         let mean = mean.map_or_else(|| ": no value".to_owned(), |mean| format!(": {mean:.3}"));

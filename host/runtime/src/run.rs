@@ -233,7 +233,7 @@ pub(crate) async fn play_rest(
 }
 
 /// Least and greatest value that a mean over these rewards can take.
-fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
+pub(crate) fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
     let descriptions = || rewards.iter().map(|rule| rule.reward.description());
     let least = descriptions().map(|description| description.minimum).reduce(f64::min)?;
     let most = descriptions().map(|description| description.maximum).reduce(f64::max)?;

@@ -169,6 +169,19 @@ impl Reader {
             .map_err(|error| self.fail(&error))
     }
 
+    /// What a run was asked to do; none: there is no such run.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn config(&self, run: &str) -> Result<Option<serde_json::Value>, StoreError> {
+        let text: Option<String> = self
+            .connection
+            .prepare_cached("SELECT config FROM runs WHERE id = ?")
+            .and_then(|mut statement| statement.query_row([run], |row| row.get(0)).optional())
+            .map_err(|error| self.fail(&error))?;
+        text.map(|text| serde_json::from_str(&text).map_err(|error| document(&self.path, "a run", &error))).transpose()
+    }
+
     /// Runs, newest first; those that a learning run is made of are no runs of their own.
     ///
     /// # Errors

@@ -146,7 +146,8 @@ fn playbook(out: &mut impl Write, playbook: &Playbook, kept: &[&EntryRow], all: 
     } else {
         let kept: Vec<EntryRow> = kept.iter().copied().cloned().collect();
         writeln!(out, "\nThe playbook, each lesson with what it was measured to add where it applies:")?;
-        crate::episodes::print(out, &learn_summary::entries(&kept))?;
+        crate::episodes::print(out, &learn_summary::entries(&kept, learn_summary::terminal_columns()))?;
+        writeln!(out, "{}", learn_summary::legend())?;
         if disagrees(playbook) {
             writeln!(out, "{DISAGREEMENT}")?;
         }

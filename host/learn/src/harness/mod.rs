@@ -201,11 +201,12 @@ pub struct EntryRow {
     pub groups: u64,
     /// Mean difference in reward between those who were shown it and those who were not; none: nothing is known.
     pub lift: Option<f64>,
-    /// Always-valid 95 % interval of it.
+    /// Always-valid 95 % interval of it; none: nothing is known.
     pub interval: Option<(f64, f64)>,
-    /// Evidence that it helps, as an e-value; above 1 / 0.05 is strong.
+    /// Evidence that it helps, as an e-value; above 1 / 0.05 is strong. While it is on trial that of the last batch, later that by which
+    /// it was decided. None: nothing is known, or nobody asks, because it was deployed from the beginning.
     pub helps: Option<f64>,
-    /// Evidence that it harms.
+    /// Evidence that it harms, in the same way; of what is deployed that of the last batch. None: nothing is known.
     pub harms: Option<f64>,
     /// Tokens in a prompt, about.
     pub tokens: u64,
@@ -486,6 +487,9 @@ impl Harness {
                 (Some(decided), Some(current)) if current.groups < decided.groups => Some(decided),
                 (decided, current) => current.or(decided),
             };
+            // Before it was relevant anywhere the numbers are those that computing begins with: they say nothing.
+            let estimate = estimate.filter(|estimate| estimate.groups > 0);
+            let evidence = record.evidence.filter(|_| estimate.is_some());
             EntryRow {
                 id: record.entry.id.clone(),
                 status: record.entry.status.name().to_owned(),
@@ -493,8 +497,8 @@ impl Harness {
                 groups: estimate.map_or(0, |estimate| estimate.groups),
                 lift: estimate.map(|estimate| estimate.effect),
                 interval: estimate.map(|estimate| estimate.interval),
-                helps: record.evidence.and_then(|evidence| evidence.helps),
-                harms: record.evidence.map(|evidence| evidence.harms),
+                helps: evidence.and_then(|evidence| evidence.helps),
+                harms: evidence.map(|evidence| evidence.harms),
                 tokens: record.entry.lesson.tokens(),
                 support: times_proposed(&record.entry),
                 created_by: record.entry.created_by.clone(),

@@ -409,7 +409,7 @@ impl<'a> Conductor<'a> {
             Ok(phase) => phase,
             Err(stopped) => return Ok(Err(stopped)),
         };
-        Ok(Ok(compare(&self.splits, &phase.episodes)))
+        Ok(Ok(compare(&self.splits, &phase.episodes, &self.ports.play.rewards)))
     }
 
     async fn report(

@@ -7,7 +7,7 @@ use super::splits::Splits;
 use crate::RuntimeError;
 use crate::plan::{Cancel, Plan};
 use crate::report::RunReport;
-use crate::run::{Earlier, Observer, Ports, Tasks, begin, play_rest, prepare};
+use crate::run::{Earlier, Observer, Ports, ScoringRule, Tasks, begin, play_rest, prepare, range};
 use clawhost_core::{Context, Episode, RunId};
 use clawhost_learn::harness::Showing;
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ pub(crate) fn test_plan(play: &Plan, splits: &Splits, pairs: u64) -> Plan {
 /// Values of every task.
 type ByTask = BTreeMap<String, Vec<f64>>;
 
-/// Compares the members of every group: the first is as it was, the second as it is.
-pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>]) -> Evaluation {
+/// Compares the members of every group: the first is as it was, the second as it is. These rewards judged them.
+pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>], rewards: &[ScoringRule]) -> Evaluation {
     // Where there are more pairs than tasks, tasks come again: they are the unit.
     let (mut before, mut after, mut lift) = (ByTask::new(), ByTask::new(), ByTask::new());
     let mut missing = Missing::default();
@@ -56,13 +56,15 @@ pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>]) -> Evaluation 
         Some(_) => format!("half of {}", splits.test.split),
         None => splits.test.split.clone(),
     };
+    let range = range(rewards);
+    let mean = |values: ByTask| Mean::of(values).map(|mean| mean.within(range));
     Evaluation {
         split,
         pairs,
         tasks: lift.len() as u64,
         missing,
-        before: Mean::of(before),
-        after: Mean::of(after),
+        before: mean(before),
+        after: mean(after),
         lift: Mean::of(lift).map(|lift| lift.widened(pairs)),
     }
 }
@@ -83,10 +85,11 @@ pub async fn evaluate(
     let splits = Splits::of(ports.environment.as_ref(), None)?;
     let context = Context { seed: play.seed, options: play.options.clone() };
     let tasks = splits.test.fetch(ports.environment.as_ref(), &context, pairs).await?;
+    let rewards = ports.rewards.clone();
     ports.policy = ports.policy.guided(Arc::new(Arms(vec![Arc::new(before), Arc::new(after)])));
     let plan = test_plan(play, &splits, pairs);
     let (report, episodes) = play_and_keep(run, plan, ports, Some(tasks), config, (cancel, observer)).await?;
-    Ok((compare(&splits, &episodes), report))
+    Ok((compare(&splits, &episodes, &rewards), report))
 }
 
 /// Plays a plan to its end, and gives its episodes too. Tasks are those of the plan's split, unless they are given.

@@ -31,6 +31,12 @@ impl Mean {
         }
     }
 
+    /// With an interval that ends where rewards do: no mean lies beyond.
+    pub(crate) fn within(self, range: Option<(f64, f64)>) -> Self {
+        let Some((least, most)) = range else { return self };
+        Self { low: self.low.max(least), high: self.high.min(most), ..self }
+    }
+
     /// Never surer than to within one pair that falls out the other way: differences that happen to be all alike have no variance.
     pub(crate) fn widened(self, pairs: u64) -> Self {
         /// Of a normal distribution: 97.5 %.
@@ -240,6 +246,14 @@ mod tests {
         let sure = Mean { mean: 1.0, low: 1.0, high: 1.0 };
         assert!(sure.widened(3).low < 0.0, "three pairs show nothing");
         assert!(sure.widened(200).low > 0.9);
+    }
+
+    #[test]
+    fn a_mean_lies_where_rewards_do() {
+        let mean = Mean { mean: 0.9, low: 0.75, high: 1.05 };
+        assert_eq!(mean.within(Some((0.0, 1.0))), Mean { high: 1.0, ..mean });
+        assert_eq!(mean.within(Some((0.8, 2.0))), Mean { low: 0.8, ..mean });
+        assert_eq!(mean.within(None), mean);
     }
 
     #[test]

@@ -295,6 +295,18 @@ fn no_more_are_on_trial_than_can_be_measured() {
 }
 
 #[test]
+fn of_what_was_relevant_nowhere_nothing_is_known() {
+    let mut world = World::new(settings(), &[&rule(1)]);
+    world.add(&[&rule(2)]);
+    let known = |row: EntryRow| (row.groups, row.lift, row.interval, row.helps, row.harms);
+    for row in world.harness.rows() {
+        assert_eq!(known(row.clone()), (0, None, None, None, None), "{row:?}");
+    }
+    (0..10).for_each(|_| world.play(5));
+    assert!(world.harness.rows().into_iter().all(|row| row.groups > 0 && row.lift.is_some() && row.harms.is_some()));
+}
+
+#[test]
 fn what_was_deployed_from_the_beginning_makes_no_admission_harder() {
     let many: Vec<String> = (100..200).map(rule).collect();
     let mut world = World::new(settings(), &many.iter().map(String::as_str).collect::<Vec<_>>());

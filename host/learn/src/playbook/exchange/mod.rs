@@ -11,7 +11,7 @@ mod json;
 mod skills;
 
 pub use json::{FORMAT, VERSION, from_json, to_json};
-pub use skills::{SECTIONS_FOLDER, from_skills, to_skills};
+pub use skills::{SECTIONS_FOLDER, SKILL_FILE, from_skills, to_skills};
 
 use super::Playbook;
 use super::safety::{TextLimits, check, check_section, escape};

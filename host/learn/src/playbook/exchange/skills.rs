@@ -1,6 +1,7 @@
 //! A folder per skill, with a `SKILL.md`: a head with name and description, then what to do in Markdown.
 //!
-//! The description says when a skill matters, so it is the lesson's condition; the body is what to do; a part under the heading
+//! The description says when a skill matters, so it is the lesson's condition: `When tier is silver.` is the condition `tier is silver`, and
+//! `Always.` is none ([`condition`]); the body is what to do; a part under the heading
 //! "Avoid" or "Anti-patterns" is what not to do. Files of our own say in their metadata what else is needed to bring every entry back
 //! exactly. Sections lie in a folder of their own ([`SECTIONS_FOLDER`]), which readers of skills pass over.
 
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 /// The folder of a playbook's sections, a file each.
 pub const SECTIONS_FOLDER: &str = "playbook-sections";
 
-const SKILL_FILE: &str = "SKILL.md";
+/// The file of a skill, in a folder of its own.
+pub const SKILL_FILE: &str = "SKILL.md";
 
 /// Fields of a head.
 const NAME: &str = "name";
@@ -39,6 +41,9 @@ const CONDITIONAL: &str = "conditional";
 
 /// Where a description can only repeat a text, so many characters of it tell what it is about.
 const DESCRIPTION_CHARACTERS: usize = 200;
+
+/// The description of a skill without a condition.
+const ALWAYS_DESCRIPTION: &str = "Always.";
 
 const AVOID_HEADING: &str = "## Avoid";
 
@@ -85,7 +90,7 @@ fn skill_file(position: usize, entry: &Entry, names: &mut Names) -> (String, Str
                 avoid => format!("{}\n\n{AVOID_HEADING}\n\n{}", guarded(action), guarded(avoid)),
             };
             if when.is_empty() {
-                (folder, ALWAYS, "Always.".to_owned(), body)
+                (folder, ALWAYS, ALWAYS_DESCRIPTION.to_owned(), body)
             } else {
                 (folder, CONDITIONAL, when.clone(), body)
             }
@@ -180,7 +185,8 @@ fn own_body(body: &str) -> &str {
 fn own_lesson(kind: &str, name: String, description: String, body: &str) -> Result<Lesson, String> {
     let when = match kind {
         TEXT => return Ok(Lesson::Text(body.to_owned())),
-        ALWAYS => String::new(),
+        // Somebody may have written a condition in its place.
+        ALWAYS => condition(&description),
         CONDITIONAL => description,
         other => return Err(format!("`{OWN_KIND}` is `{other}`, not `{TEXT}`, `{ALWAYS}` or `{CONDITIONAL}`")),
     };
@@ -193,6 +199,21 @@ fn own_lesson(kind: &str, name: String, description: String, body: &str) -> Resu
         None => (action.as_str(), ""),
     };
     Ok(Lesson::Skill(Skill { name, when, action: unguarded(action), avoid: unguarded(avoid) }))
+}
+
+/// The condition that a description in people's words states, without the word that every condition is shown with and without the
+/// full stop, which no value ends in; `always` is none.
+fn condition(description: &str) -> String {
+    let text = description.trim();
+    let text = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text).trim_end();
+    if text.eq_ignore_ascii_case(ALWAYS) {
+        return String::new();
+    }
+    match text.split_once(char::is_whitespace) {
+        _ if text.is_empty() => description.to_owned(),
+        Some((first, rest)) if first.eq_ignore_ascii_case("when") => rest.trim_start().to_owned(),
+        _ => text.to_owned(),
+    }
 }
 
 /// A skill that somebody else wrote. Tabs become blanks, and the mark that asks for a coloured symbol goes: both are harmless, and
@@ -220,7 +241,7 @@ fn foreign_lesson(name: String, description: String, body: &str) -> Result<Lesso
     if action.is_empty() && avoid.is_empty() {
         return Err("the skill has no body; say below the head what to do".to_owned());
     }
-    Ok(Lesson::Skill(Skill { name, when: description.replace('\u{fe0f}', ""), action, avoid }))
+    Ok(Lesson::Skill(Skill { name, when: condition(&description.replace('\u{fe0f}', "")), action, avoid }))
 }
 
 /// A Markdown heading: its level and title.
@@ -322,6 +343,39 @@ mod tests {
     }
 
     #[test]
+    fn a_description_in_words_of_people_is_a_condition_or_none() {
+        let check = |description: &str, shown: &str| {
+            let text = format!("---\nname: n\ndescription: {description}\n---\nwait\n");
+            let playbook = from_skills(&files(&[("n/SKILL.md", &text)])).unwrap();
+            assert_eq!(playbook.entries[0].lesson.prompt(), shown, "{description}");
+            assert_eq!(from_skills(&to_skills(&playbook)), Ok(playbook), "{description}");
+        };
+        check("tier is silver", "- when tier is silver: wait");
+        check("when tier is silver", "- when tier is silver: wait");
+        check("When tier is silver.", "- when tier is silver: wait");
+        check("WHEN  tier is silver .", "- when tier is silver: wait");
+        check("tier is silver.", "- when tier is silver: wait");
+        check("whenever it rains", "- when whenever it rains: wait");
+        check("Fills forms. Use when asked...", "- when Fills forms. Use when asked...: wait");
+        ["always", "Always", "ALWAYS.", "always.", "' Always . '"]
+            .iter()
+            .for_each(|text| check(text, "- always: wait"));
+        check("always in May", "- when always in May: wait");
+        // What would say nothing is not cut down to it.
+        check("when", "- when when: wait");
+        check("'.'", "- when .: wait");
+    }
+
+    #[test]
+    fn conditions_of_our_own_that_look_like_words_of_people_come_back() {
+        for when in ["when tier is silver", "When x.", "always", "Always.", "always."] {
+            let entries = vec![Entry::new(skill("n", when, "wait", ""), "import")];
+            let playbook = Playbook { entries, ..Playbook::default() };
+            assert_eq!(from_skills(&to_skills(&playbook)), Ok(playbook), "{when}");
+        }
+    }
+
+    #[test]
     fn edits_in_our_own_files_count() {
         let playbook =
             Playbook { entries: vec![Entry::new(skill("n", "a", "b", ""), "import")], ..Playbook::default() };
@@ -330,6 +384,12 @@ mod tests {
             .map(|(path, text)| (path, text.replace("\nb\n", "\nc\n\n## Anti-patterns\n\nd")))
             .collect();
         assert_eq!(from_skills(&edited).unwrap().entries[0].lesson, skill("n", "a", "c", "d"));
+        let always = Playbook { entries: vec![Entry::new(skill("n", "", "b", ""), "import")], ..Playbook::default() };
+        let edited: BTreeMap<_, _> = to_skills(&always)
+            .into_iter()
+            .map(|(path, text)| (path, text.replace("Always.", "When a is b.")))
+            .collect();
+        assert_eq!(from_skills(&edited).unwrap().entries[0].lesson, skill("n", "a is b", "b", ""));
     }
 
     #[test]
