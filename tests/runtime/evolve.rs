@@ -41,7 +41,7 @@ impl Llm for Echo {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let told = request.messages.iter().find(|message| message.role == Role::System).unwrap().plain_text();
         let message = Message::text(Role::Assistant, Origin::Policy, told);
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into() })
+        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into(), tokens: None })
     }
 }
 
@@ -249,6 +249,10 @@ impl LearningStore for Shelf {
         Ok(self.kept.lock().unwrap().state.clone())
     }
 
+    async fn weights(&self, _: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(None)
+    }
+
     async fn iterations(&self, _: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {
         Ok(self.kept.lock().unwrap().reports.clone())
     }
@@ -328,6 +332,8 @@ fn world_of(manner: Manner, environment: Counting, reward: Arc<dyn Reward>) -> W
         play,
         reflectors: vec![],
         embedder: None,
+        weights: None,
+        demonstrator: None,
         evolver: Some(Reflecting { reflector: scribe.clone(), options: vec![] }),
         learning: shelf.clone(),
         playbook: "book".into(),
@@ -339,6 +345,7 @@ fn world_of(manner: Manner, environment: Counting, reward: Arc<dyn Reward>) -> W
         harness: HarnessSettings::default(),
         reflect_every: 1,
         gate: GatePlan { every: 1, pairs: 96, alpha: 0.05 },
+        weights: None,
         evolve: Some(EvolvePlan { budget: BUDGET, minibatch: 3, pareto: 16, section: "rules".into() }),
         test_pairs: 8,
         planted: vec![],

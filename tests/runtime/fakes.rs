@@ -264,7 +264,7 @@ impl Llm for Caller {
         let turn = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
         self.asked.lock().unwrap().push(request.clone());
         let message = self.says[turn.min(self.says.len() - 1)].clone();
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "tool_calls".into() })
+        Ok(ModelResponse { message, usage: Usage::default(), finish: "tool_calls".into(), tokens: None })
     }
 }
 
@@ -289,7 +289,12 @@ impl Llm for Parrot {
         tokio::task::yield_now().await;
         let text = format!("seed {:?}", request.seed);
         let message = Message::text(Role::Assistant, Origin::Policy, text);
-        Ok(ModelResponse { message, usage: Usage { prompt_tokens: 3, ..Usage::default() }, finish: "stop".into() })
+        Ok(ModelResponse {
+            message,
+            usage: Usage { prompt_tokens: 3, ..Usage::default() },
+            finish: "stop".into(),
+            tokens: None,
+        })
     }
 }
 

@@ -7,4 +7,5 @@ mod replay;
 mod resume;
 mod shelf;
 mod splits;
+mod weights;
 mod world;

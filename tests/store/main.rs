@@ -139,7 +139,7 @@ async fn a_run_that_did_not_end_is_found_by_its_digest_and_taken_up_again() {
 fn made_by_version_1(folder: &Path) {
     drop(Store::open(folder, StoreOptions::default()).unwrap());
     let old = rusqlite::Connection::open(folder.join(FILE)).unwrap();
-    let back = "DROP TABLE checkpoints; DROP TABLE iterations; DROP TABLE playbooks; DROP TABLE ledgers;
+    let back = "DROP TABLE weights; DROP TABLE checkpoints; DROP TABLE iterations; DROP TABLE playbooks; DROP TABLE ledgers;
         DROP INDEX runs_by_parent; ALTER TABLE runs DROP COLUMN parent; DROP TABLE episode_notes; ALTER TABLE runs DROP COLUMN digest; ALTER TABLE runs DROP COLUMN spent;
         INSERT INTO runs (id, state_id, config, created_at) VALUES ('run-old', 'x', '{}', 1); PRAGMA user_version = 1;";
     old.execute_batch(back).unwrap();

@@ -288,6 +288,8 @@ pub(crate) enum Playbook {
 pub(crate) enum Demo {
     /// A playbook learned from nothing, measured against placebos: no key, no server
     Harness(DemoHarness),
+    /// A tiny model taught by demonstrations, then by rewards alone, on this processor
+    Weights(DemoWeights),
 }
 
 #[derive(Debug, Args)]
@@ -308,6 +310,27 @@ pub(crate) struct DemoHarness {
     /// Episodes at once; never changes a result
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: u16,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::DEMO_HELP)]
+pub(crate) struct DemoWeights {
+    /// Where all chance comes from: weights, numbers, draws
+    #[arg(long, value_name = "S", default_value_t = crate::demo::SEED, value_parser = clap::value_parser!(u64).range(..1 << 53))]
+    pub(crate) seed: u64,
+    /// Fewer iterations, and no controls: whether it works at all
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Folder with env_guess.wasm, env_math.wasm, reward_signal.wasm and reward_exact.wasm [default: CLAWHOST_GUESTS, or
+    /// target/guests]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plugins: Option<PathBuf>,
+    /// Where the curves go: a file that ends in .svg; a drawing that is there is overwritten
+    #[arg(long, value_name = "FILE", default_value = "clawhost-weights.svg")]
+    pub(crate) svg: PathBuf,
     /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -79,6 +79,7 @@ fn plan(setup: &Setup<'_>, options: &args::Run) -> Result<LearnPlan, UsageError>
         reflect_every: learning.reflect_every,
         gate: GatePlan { every: learning.gate_every, pairs: learning.gate_pairs, alpha: learning.alpha },
         evolve: evolve(learning),
+        weights: None,
         test_pairs: learning.test_pairs,
         planted: Vec::new(),
     })
@@ -115,6 +116,8 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
         play: setup.ports(),
         reflectors,
         evolver,
+        weights: None,
+        demonstrator: None,
         // This program brings no model of that kind.
         embedder: None,
         learning: setup.store.clone(),

@@ -1,6 +1,6 @@
 //! Progress of learning: a line for every iteration, and on a terminal a bar for the phase under way.
 
-use clawhost_runtime::learn::{EvolutionReport, IterationReport, LearnObserver};
+use clawhost_runtime::learn::{EvolutionReport, IterationReport, LearnObserver, WarmStart, WarmStartReport};
 use clawhost_runtime::{EpisodeSummary, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
@@ -92,6 +92,16 @@ impl LearnObserver for LearnProgress {
         }
     }
 
+    fn warmed(&self, report: &WarmStartReport, warm: &WarmStart) {
+        if let (false, Some((steps, reward))) = (self.quiet, report.looks.last()) {
+            let (loss, target) = (report.loss, warm.target);
+            self.say(&format!(
+                "{}demonstrations: {steps} steps, loss {loss:.3}, sampled reward {reward:.3} of {target:.2}",
+                self.whole()
+            ));
+        }
+    }
+
     fn iteration(&self, report: &IterationReport, of: u64) {
         if self.quiet {
             return;
@@ -107,6 +117,10 @@ impl LearnObserver for LearnProgress {
         *last = Some(Instant::now());
         let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
         let number = |name: &str| report.metrics.get(&format!("harness.{name}")).copied().unwrap_or(0.0);
+        if let Some(text) = crate::learn_summary::weights(report) {
+            self.say(&format!("{}iteration {}/{of}  {reward}  {text}", self.whole(), report.iteration));
+            return;
+        }
         let mut text = format!(
             "{}iteration {}/{of}  {reward}  lessons: {} on trial, {} admitted, {} deployed, {} harmful, {} expired",
             self.whole(),

@@ -10,7 +10,7 @@ use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::exchange::IMPORT;
 use clawhost_providers::Spending;
-use clawhost_runtime::learn::{Evaluation, EvolutionReport, GateReport, LearnPlan, LearnReport, Mean};
+use clawhost_runtime::learn::{Evaluation, EvolutionReport, GateReport, IterationReport, LearnPlan, LearnReport, Mean};
 use clawhost_runtime::{FailureCount, StopReason};
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 use std::io::Write as _;
@@ -118,6 +118,20 @@ pub(crate) fn evolution(report: &EvolutionReport) -> [String; 2] {
     let (first, last) = (mean(curve.first()), mean(curve.last()));
     let judged = report.gate.as_ref().map_or("no candidate for the gate".to_owned(), gate);
     [cost, format!("{first} to {last} on the tasks that chose it; {judged}")]
+}
+
+/// What the weights did in an iteration; none: they are not what learns.
+pub(crate) fn weights(report: &IterationReport) -> Option<String> {
+    let metric = |name: &str| report.metrics.get(&format!("weights.{name}")).copied();
+    let loss = metric("loss")?;
+    let number = |name: &str| metric(name).unwrap_or(0.0);
+    Some(format!(
+        "loss {loss:+.4}  entropy {:.3}  clipped {:.1} %  gradient {:.2}  groups without variance {:.0} %",
+        number("entropy"),
+        100.0 * number("clip_fraction"),
+        number("gradient_norm"),
+        100.0 * number("zero_variance_share"),
+    ))
 }
 
 /// Before, after and the difference.

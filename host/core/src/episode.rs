@@ -2,7 +2,7 @@
 
 use crate::{
     Attributes, Digest, EpisodeId, Failure, Grants, LlmIdentity, Message, PluginIdentity, RewardRecord, RunId,
-    Sampling, StateId, Task, ToolSpec, Usage,
+    Sampling, StateId, Task, TokenRecord, ToolSpec, Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -118,6 +118,9 @@ pub struct Turn {
     pub signals: Vec<Signal>,
     /// What the model call cost.
     pub usage: Usage,
+    /// The answer's tokens, where the model is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Box<TokenRecord>>,
     /// Fuel the environment's step used; unknown after a cancelled call.
     pub fuel: Option<u64>,
     /// Rolling digest of the environment's calls to the host up to the end of this turn.

@@ -49,6 +49,8 @@ pub struct Checkpoint {
     pub versions: Vec<PlaybookVersion>,
     /// Takes the place of the one before.
     pub ledger: Option<PlaybookLedger>,
+    /// The weights of a model that learns, with all that its next step needs; those of earlier iterations are forgotten.
+    pub weights: Option<Vec<u8>>,
     /// What models have cost so far.
     pub spent: Usage,
 }
@@ -71,6 +73,8 @@ pub trait LearningStore: EpisodeStore {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError>;
     /// The last one of a run: iterations that are over, and the state.
     async fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError>;
+    /// The weights of the last checkpoint that had some.
+    async fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError>;
     /// What every iteration of a run came to, in order.
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError>;
     /// How far a phase has come.

@@ -22,6 +22,7 @@ mod seeds;
 mod snapshot;
 mod state_id;
 mod task;
+mod tokens;
 mod verdict;
 
 pub use digest::{Digest, ParseDigestError, canonical_json};
@@ -47,4 +48,5 @@ pub use seeds::derive_seed;
 pub use snapshot::{HostState, LogState, Snapshot};
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
+pub use tokens::TokenRecord;
 pub use verdict::{EXECUTION_CONFIDENCE, Question, RewardRecord, ScoreCard, Verdict, effective_reward};

@@ -2,8 +2,8 @@
 
 use crate::{
     About, Artefact, Attributes, Context, Digest, Episode, EpisodeId, Failure, FailureKind, Grants, JournalEntry,
-    Message, Origin, PluginIdentity, RewardRecord, Role, RunId, Signal, Snapshot, Split, StateId, Task, ToolSpec,
-    Usage, Verdict,
+    Message, Origin, PluginIdentity, RewardRecord, Role, RunId, Signal, Snapshot, Split, StateId, Task, TokenRecord,
+    ToolSpec, Usage, Verdict,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,9 @@ pub struct ModelResponse {
     pub usage: Usage,
     /// Why it stopped: `stop`, `length`, `tool_calls`, or the model's own word.
     pub finish: String,
+    /// Its tokens, where the model is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Box<TokenRecord>>,
 }
 
 /// Why a model gave no answer. No variant holds a secret.

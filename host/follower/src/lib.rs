@@ -89,7 +89,7 @@ impl Llm for Follower {
             }
         };
         let usage = Usage { prompt_tokens: read, completion_tokens: words(&message.plain_text()), cached_tokens: 0 };
-        Ok(ModelResponse { message, usage, finish: finish.to_owned() })
+        Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: None })
     }
 }
 

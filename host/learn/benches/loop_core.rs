@@ -39,7 +39,12 @@ fn groups(harness: &Harness, first: u64, count: u64) -> Vec<Group> {
                 (0_u32..).zip(&chosen.drawn).fold(0, |mask, (bit, (_, shown))| mask | (u64::from(*shown) << bit));
             drawn = chosen.drawn.into_iter().map(|(id, _)| id).collect();
             let reward = (derive_seed(number, "reward", u64::from(member)) % 2) as f64;
-            Member { episode: EpisodeId::new(&Digest::of(b""), number * 4 + u64::from(member)), reward, shown }
+            Member {
+                episode: EpisodeId::new(&Digest::of(b""), number * 4 + u64::from(member)),
+                reward,
+                shown,
+                generated: None,
+            }
         });
         let members = members.collect();
         Group { task: format!("task-{number}"), seed: number, drawn, propensity: 0.5, members }

@@ -1,7 +1,9 @@
 //! What every layer is handed: the scored groups of one iteration, and what reflectors proposed about them.
 
+use crate::policy::Generated;
 use crate::{EntryId, LearnError};
 use clawhost_core::{EpisodeId, Proposal, StateId};
+use std::sync::Arc;
 
 /// Most entries whose showing is drawn in one group: one bit each.
 pub const DRAWN_ENTRIES: usize = 64;
@@ -15,6 +17,8 @@ pub struct Member {
     pub reward: f64,
     /// Which of the group's drawn entries it was shown: bit n stands for the n-th.
     pub shown: u64,
+    /// What a local model wrote in it, token by token; none: the model is somebody else's.
+    pub generated: Option<Arc<Generated>>,
 }
 
 /// Episodes with equal task and environment seed. Those that failed or were not scored are not in it: a failure is no number.

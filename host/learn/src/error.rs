@@ -38,4 +38,57 @@ pub enum LearnError {
     /// A document that is no playbook, or one of another version.
     #[error("{0}")]
     Document(String),
+    /// Columns of a sequence that do not fit together.
+    #[error("sequence {sequence}: {what}; nothing was computed")]
+    Sequence {
+        /// Its name, or its number in the step.
+        sequence: String,
+        /// What differs from what.
+        what: String,
+    },
+    /// A log-prob that is none.
+    #[error(
+        "sequence {sequence}, token {position}: the {column} log-prob is {value}; log-probs are finite and at most 0: look for an overflow or a wrong sign where it was computed"
+    )]
+    LogProb {
+        /// Its name, or its number in the step.
+        sequence: String,
+        /// From 0.
+        position: usize,
+        /// Which of its log-probs.
+        column: &'static str,
+        /// What stands there.
+        value: f64,
+    },
+    /// Rollout and trainer give the same tokens different log-probs.
+    #[error(
+        "rollout and trainer disagree: {found}, largest in sequence {sequence} at token {position} ({rollout} against {trainer}); {allowed} is allowed: compare positions, temperature, masks and weights of both"
+    )]
+    Mismatch {
+        /// The difference that is too large.
+        found: String,
+        /// Where it is largest.
+        sequence: String,
+        /// From 0.
+        position: usize,
+        /// The log-prob when it was sampled.
+        rollout: f64,
+        /// The log-prob that the trainer computes.
+        trainer: f64,
+        /// The largest difference allowed.
+        allowed: String,
+    },
+    /// A name that no objective has.
+    #[error("no objective is called `{name}`{hint}; there are {known}")]
+    UnknownObjective {
+        /// What was written.
+        name: String,
+        /// The nearest name, if one is near.
+        hint: String,
+        /// All names.
+        known: String,
+    },
+    /// Settings of an objective that make no sense, or data that it cannot be computed from.
+    #[error("objective: {0}")]
+    Objective(String),
 }

@@ -1,8 +1,10 @@
 //! What a layer is.
 
+use crate::policy::Generated;
 use crate::{Batch, LearnError};
 use clawhost_core::Digest;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a forward pass found.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -57,4 +59,20 @@ pub trait Layer: Send {
 
     /// Names everything that [`Layer::restore`] brings back.
     fn digest(&self) -> Digest;
+}
+
+/// The layer that holds a model's weights: it also learns from demonstrations, before it learns from rewards.
+pub trait Weights: Layer {
+    /// Takes one step towards what was demonstrated, at this rate; what answers stays as it is until [`Weights::publish`].
+    /// Gives the mean loss per token, in nats, from before the step.
+    ///
+    /// # Errors
+    /// The demonstrations cannot be learned from; the weights are as before.
+    fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError>;
+
+    /// Lets the present weights answer from the next request on.
+    ///
+    /// # Errors
+    /// They cannot be read from where they are.
+    fn publish(&mut self) -> Result<(), LearnError>;
 }

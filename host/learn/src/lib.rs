@@ -4,6 +4,7 @@
 //! layer keeps a [`playbook`] of lessons. What a lesson is worth is *measured*: inside a group of episodes with equal
 //! task and seed half of the members see it, and [`credit`] compares them. What credit admits goes into a candidate, and
 //! the [`gate`] lets a candidate through when it does better than what is deployed, on tasks that taught nothing.
+//! Weights learn too: [`policy`] is the arithmetic of their losses, on log-probs that a model computed.
 //!
 //! Invariants: pure arithmetic on plain numbers. No clock, no file, no thread, no tensor. Equal inputs, equal bytes. A failed or
 //! unscored episode is no number and never reaches an estimate.
@@ -20,6 +21,7 @@ mod layer;
 mod lesson;
 mod normal;
 pub mod playbook;
+pub mod policy;
 #[cfg(test)]
 mod random;
 mod transaction;
@@ -28,6 +30,6 @@ pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
 pub use entry::{Entry, EntryId, Status};
 pub use error::LearnError;
 pub use intensity::Intensity;
-pub use layer::{Forward, Layer, Step};
+pub use layer::{Forward, Layer, Step, Weights};
 pub use lesson::{Lesson, Skill, estimated_tokens};
 pub use transaction::{Applied, LayerOutcome, learn};

@@ -117,7 +117,8 @@ impl Layer for Counting {
 }
 
 fn batch(rewards: &[f64]) -> Batch {
-    let member = |reward: &f64| Member { episode: EpisodeId("ep-1".into()), reward: *reward, shown: 0 };
+    let member =
+        |reward: &f64| Member { episode: EpisodeId("ep-1".into()), reward: *reward, shown: 0, generated: None };
     let members = rewards.iter().map(member).collect();
     Batch {
         number: 0,

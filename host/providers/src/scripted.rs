@@ -45,6 +45,7 @@ impl Llm for Scripted {
             message: Message::text(Role::Assistant, Origin::Policy, text),
             usage: Usage::default(),
             finish: "stop".into(),
+            tokens: None,
         })
     }
 }

@@ -215,7 +215,7 @@ impl Stage<'_> {
         let result = match step {
             Ok(result) => result,
             Err(failure) => {
-                let ModelResponse { message, usage, finish } = response;
+                let ModelResponse { message, usage, finish, .. } = response;
                 recording.untaken = Some(Untaken { request, action: message, finish, usage });
                 return Err(failure);
             }
@@ -227,7 +227,7 @@ impl Stage<'_> {
         recording.bytes = recording.bytes.saturating_add(size(said, &result.signals, &result.artefacts));
         if recording.bytes > episode_bytes {
             let message = format!("the episode is longer than the {episode_bytes} bytes that are recorded");
-            let ModelResponse { message: action, usage, finish } = response;
+            let ModelResponse { message: action, usage, finish, .. } = response;
             recording.untaken = Some(Untaken { request, action, finish, usage });
             return Err(Failure::new(FailureKind::Limit, code::LENGTH, message));
         }
@@ -254,6 +254,7 @@ impl Stage<'_> {
             tool_results: results,
             signals: result.signals,
             usage: response.usage,
+            tokens: response.tokens,
             fuel: live.last_fuel(),
             host_calls: live.host_calls(),
             extra: Vec::new(),

@@ -35,6 +35,11 @@ impl ChatPolicy {
         Self { guidance: Some(guidance), ..self.clone() }
     }
 
+    /// The same policy with another model.
+    pub(crate) fn with_model(&self, model: Arc<dyn Llm>) -> Self {
+        Self { model, ..self.clone() }
+    }
+
     /// Which model acts.
     pub fn identity(&self) -> LlmIdentity {
         self.model.identity()
@@ -79,7 +84,7 @@ impl ChatPolicy {
 
     /// The same policy, with the answers of these turns in place of its model's, and none after that.
     pub(crate) fn saying(&self, turns: &[Turn]) -> Self {
-        let answers = turns.iter().map(|turn| answer(&turn.action, turn.usage, &turn.finish)).collect();
+        let answers = turns.iter().map(again).collect();
         let model = Recorded { identity: self.model.identity(), answers: Mutex::new(answers) };
         Self { model: Arc::new(model), ..self.clone() }
     }
@@ -87,7 +92,7 @@ impl ChatPolicy {
     /// The policy of a recorded episode: it says again what was said, and nothing after that. Without `untaken` only what led to
     /// a turn.
     pub(crate) fn replaying(episode: &Episode, untaken: bool) -> Self {
-        let turns = episode.turns.iter().map(|turn| answer(&turn.action, turn.usage, &turn.finish));
+        let turns = episode.turns.iter().map(again);
         let last =
             episode.untaken.iter().filter(|_| untaken).map(|last| answer(&last.action, last.usage, &last.finish));
         let record = &episode.policy;
@@ -179,8 +184,13 @@ fn shown(opening: &Opening) -> String {
     opening.observation.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
 }
 
+/// What was answered in a turn.
+fn again(turn: &Turn) -> ModelResponse {
+    ModelResponse { tokens: turn.tokens.clone(), ..answer(&turn.action, turn.usage, &turn.finish) }
+}
+
 fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {
-    ModelResponse { message: message.clone(), usage, finish: finish.to_owned() }
+    ModelResponse { message: message.clone(), usage, finish: finish.to_owned(), tokens: None }
 }
 
 /// A model that says again what was recorded.

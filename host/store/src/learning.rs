@@ -21,12 +21,17 @@ fn unsigned(number: i64) -> u64 {
 
 /// Writes the end of an iteration.
 pub(crate) fn checkpoint(transaction: &Transaction<'_>, checkpoint: &Checkpoint) -> rusqlite::Result<()> {
-    let Checkpoint { run, iteration, state, report, versions, ledger, spent } = checkpoint;
+    let Checkpoint { run, iteration, state, report, versions, ledger, weights, spent } = checkpoint;
     let spent = serde_json::json!(spent).to_string();
     transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
     transaction
         .prepare_cached("INSERT OR REPLACE INTO checkpoints (run, iteration, state) VALUES (?, ?, ?)")?
         .execute(params![run.0, signed(*iteration), state.to_string()])?;
+    if let Some(weights) = weights {
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO weights (run, bytes) VALUES (?, ?)")?
+            .execute(params![run.0, weights])?;
+    }
     if !report.is_null() {
         transaction
             .prepare_cached("INSERT OR REPLACE INTO iterations (run, number, report) VALUES (?, ?, ?)")?
@@ -156,6 +161,17 @@ impl Reader {
         .transpose()
     }
 
+    /// The weights of the last checkpoint of a learning run that had some.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
+        self.connection()
+            .prepare_cached("SELECT bytes FROM weights WHERE run = ?")
+            .and_then(|mut statement| statement.query_row([&run.0], |row| row.get(0)).optional())
+            .map_err(|error| explain(self.path(), &error))
+    }
+
     /// What every iteration of a learning run came to.
     ///
     /// # Errors
@@ -215,6 +231,11 @@ impl LearningStore for Store {
     async fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError> {
         let run = run.clone();
         self.read(move |reader| reader.checkpoint(&run)).await
+    }
+
+    async fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
+        let run = run.clone();
+        self.read(move |reader| reader.weights(&run)).await
     }
 
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {

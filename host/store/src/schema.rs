@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Schema version of this program.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// How long to wait for another process before saying so.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -111,6 +111,13 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
     CREATE TABLE ledgers (
         name TEXT PRIMARY KEY NOT NULL,
         document TEXT NOT NULL
+    ) WITHOUT ROWID;
+",
+    "
+    -- Weights that learn, of the last checkpoint alone: they are large.
+    CREATE TABLE weights (
+        run TEXT PRIMARY KEY NOT NULL,
+        bytes BLOB NOT NULL
     ) WITHOUT ROWID;
 ",
 ];

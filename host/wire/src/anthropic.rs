@@ -275,7 +275,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
     };
     let (role, origin) = (Role::Assistant, Origin::Policy);
     let message = Message { role, parts, tool_calls, tool_call_id: None, origin, extra: Vec::new() };
-    Ok(ModelResponse { message, usage, finish })
+    Ok(ModelResponse { message, usage, finish, tokens: None })
 }
 
 #[cfg(test)]

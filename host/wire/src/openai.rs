@@ -265,7 +265,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
         origin: Origin::Policy,
         extra: Vec::new(),
     };
-    Ok(ModelResponse { message, usage, finish })
+    Ok(ModelResponse { message, usage, finish, tokens: None })
 }
 
 #[cfg(test)]

@@ -3,21 +3,43 @@
 //! The number follows from the seed. The observation names the range that is left, in the policy's own words of an
 //! order ("a whole number between 0 and 99"), so that a policy that only follows orders makes legal guesses, and one that
 //! thinks halves the range each time.
+//!
+//! With `talk=terse` it speaks in single characters, for models whose vocabulary holds little more than digits: `?` invites a
+//! guess, `<` and `>` say that the number is smaller or larger than the guess, `=` that it was right. What is no number
+//! costs a guess there.
+//!
+//! With `demonstrate=clumsy` every observation carries, as the attribute `demonstration`, what a clumsy player would guess now: any
+//! number that is still possible, and one time in twenty any number at all. Whoever learns to play by imitation learns from these.
 
 use clawhost_sdk::{
-    Action, Context, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
-    Task, export_environment,
+    Action, Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status,
+    Step, Task, export_environment,
 };
 
 /// One episode.
 #[derive(Debug)]
 pub struct Guess {
+    settings: Settings,
+    seed: u64,
     secret: i64,
     low: i64,
     high: i64,
     guesses: u32,
-    most_guesses: u32,
 }
+
+/// How it is played.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    size: i64,
+    most_guesses: u32,
+    terse: bool,
+    demonstrates: bool,
+}
+
+/// The attribute of an observation that says what a demonstrator would answer.
+const DEMONSTRATION: &str = "demonstration";
+/// One in so many guesses of the clumsy player is made without thinking.
+const CLUMSY: i64 = 20;
 
 /// Numbers go from 0 to one below this.
 const DEFAULT_SIZE: i64 = 100;
@@ -25,6 +47,26 @@ const DEFAULT_SIZE: i64 = 100;
 const DEFAULT_GUESSES: u32 = 20;
 /// Larger ranges add turns, not difficulty.
 const LARGEST_SIZE: i64 = 1_000_000;
+
+impl Guess {
+    /// What is observed, with what a demonstrator would answer.
+    fn say(&self, terse: &str, words: String) -> Message {
+        let message = Message::user(if self.settings.terse { terse.to_owned() } else { words });
+        if !self.settings.demonstrates {
+            return message;
+        }
+        // Of the position alone, so that a restored episode demonstrates the same.
+        let mut random = Random::new(self.seed ^ (u64::from(self.guesses) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let careless = random.between(0, CLUMSY - 1) == 0 || self.low > self.high;
+        let (low, high) = if careless { (0, self.settings.size - 1) } else { (self.low, self.high) };
+        let (guess, digits) = (random.between(low, high), (self.settings.size - 1).to_string().len());
+        Message { extra: vec![(DEMONSTRATION.to_owned(), format!("{guess:0digits$}"))], ..message }
+    }
+
+    fn goes_on(&self, terse: &str, words: String) -> Step {
+        Step { observation: vec![self.say(terse, words)], ..Step::silent() }
+    }
+}
 
 fn ask(low: i64, high: i64) -> String {
     format!("Reply with a whole number between {low} and {high}.")
@@ -65,6 +107,8 @@ impl MessageEnvironment for Guess {
         vec![
             OptionSpec::new("size", DEFAULT_SIZE.to_string(), "how many numbers there are, 2 to 1000000"),
             OptionSpec::new("guesses", DEFAULT_GUESSES.to_string(), "guesses before it is cut short, 1 to 1000"),
+            OptionSpec::new("talk", "words", "words, or terse: single characters, for models that know few"),
+            OptionSpec::new("demonstrate", "no", "no, or clumsy: observations say what a clumsy player would guess"),
         ]
     }
 
@@ -77,7 +121,7 @@ impl MessageEnvironment for Guess {
     }
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
-        let (size, _) = settings(context)?;
+        let size = settings(context)?.size;
         let count = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
         let end = count.min(offset.saturating_add(u64::from(limit)));
         let task = |position| Task::new(split, format!("{split}-{position}"), "").with_tag(format!("size-{size}"));
@@ -85,59 +129,83 @@ impl MessageEnvironment for Guess {
     }
 
     fn start(params: &Params) -> Result<(Self, Opening)> {
-        let (size, most_guesses) = settings(&params.context)?;
-        let secret = Random::new(params.context.seed).between(0, size - 1);
-        let episode = Self { secret, low: 0, high: size - 1, guesses: 0, most_guesses };
-        let text = format!("I picked a number. {}", ask(episode.low, episode.high));
+        let settings = settings(&params.context)?;
+        let seed = params.context.seed;
+        let secret = Random::new(seed).between(0, settings.size - 1);
+        let episode = Self { settings, seed, secret, low: 0, high: settings.size - 1, guesses: 0 };
+        let said = episode.say("?", format!("I picked a number. {}", ask(episode.low, episode.high)));
         let hint = "You play a guessing game. Answer every message with one whole number and nothing else.";
-        Ok((episode, Opening { system_hint: Some(hint.to_owned()), ..Opening::text(text) }))
+        let system_hint = (!settings.terse).then(|| hint.to_owned());
+        Ok((episode, Opening { system_hint, observation: vec![said], ..Opening::default() }))
     }
 
     fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step> {
         let range = ask(self.low, self.high);
-        let guess = last_number(&action.plain_text()).ok_or_else(|| format!("I see no number. {range}"))?;
+        let Some(guess) = last_number(&action.plain_text()) else {
+            if !self.settings.terse {
+                return Err(format!("I see no number. {range}").into());
+            }
+            self.guesses += 1;
+            return Ok(self.or_over("?", "That was no number".to_owned(), ""));
+        };
         self.guesses += 1;
         signals.set("guesses", f64::from(self.guesses));
         signals.set("distance", guess.abs_diff(self.secret) as f64);
         if guess == self.secret {
-            return Ok(Step::done(format!("Correct: it was {}.", self.secret)));
+            let words = format!("Correct: it was {}.", self.secret);
+            return Ok(Step::done(if self.settings.terse { "=".to_owned() } else { words }));
         }
-        let word = if guess < self.secret { "higher" } else { "lower" };
+        let (word, sign) = if guess < self.secret { ("higher", ">") } else { ("lower", "<") };
         if guess < self.secret {
             self.low = self.low.max(guess.saturating_add(1));
         } else {
             self.high = self.high.min(guess.saturating_sub(1));
         }
-        if self.guesses >= self.most_guesses {
-            let step = Step::running(format!("It is {word} than {guess}, and you have no guess left."));
-            return Ok(Step { status: Status::Truncated(format!("{} guesses", self.most_guesses)), ..step });
-        }
-        Ok(Step::running(format!("It is {word} than {guess}. {}", ask(self.low, self.high))))
+        let range = ask(self.low, self.high);
+        Ok(self.or_over(sign, format!("It is {word} than {guess}"), &range))
     }
 
     fn snapshot(&self) -> Result<Vec<u8>> {
-        let Self { secret, low, high, guesses, most_guesses } = self;
-        Ok(format!("{secret} {low} {high} {guesses} {most_guesses}").into_bytes())
+        let Self { secret, low, high, guesses, .. } = self;
+        Ok(format!("{secret} {low} {high} {guesses}").into_bytes())
     }
 
-    fn restore(_: &Params, state: &[u8]) -> Result<Self> {
+    fn restore(params: &Params, state: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(state)?;
         let numbers: Vec<i64> = text.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let [secret, low, high, guesses, most_guesses] = numbers.as_slice() else {
-            return Err("a state has five numbers".into());
+        let [secret, low, high, guesses] = numbers.as_slice() else {
+            return Err("a state has four numbers".into());
         };
-        let (guesses, most_guesses) = (u32::try_from(*guesses)?, u32::try_from(*most_guesses)?);
-        Ok(Self { secret: *secret, low: *low, high: *high, guesses, most_guesses })
+        let (settings, seed) = (settings(&params.context)?, params.context.seed);
+        Ok(Self { settings, seed, secret: *secret, low: *low, high: *high, guesses: u32::try_from(*guesses)? })
     }
 }
 
-fn settings(context: &Context) -> Result<(i64, u32)> {
+impl Guess {
+    /// What follows a wrong guess, or the end where it was the last.
+    fn or_over(&self, terse: &str, words: String, range: &str) -> Step {
+        let most = self.settings.most_guesses;
+        if self.guesses < most {
+            return self.goes_on(terse, format!("{words}. {range}"));
+        }
+        let said = if self.settings.terse { terse.to_owned() } else { format!("{words}, and you have no guess left.") };
+        Step { status: Status::Truncated(format!("{most} guesses")), ..Step::running(said) }
+    }
+}
+
+fn settings(context: &Context) -> Result<Settings> {
     let size = context.option_or("size", DEFAULT_SIZE)?;
-    let guesses = context.option_or("guesses", DEFAULT_GUESSES)?;
-    if !(2..=LARGEST_SIZE).contains(&size) || !(1..=1000).contains(&guesses) {
+    let most_guesses = context.option_or("guesses", DEFAULT_GUESSES)?;
+    if !(2..=LARGEST_SIZE).contains(&size) || !(1..=1000).contains(&most_guesses) {
         return Err("size must be 2 to 1000000, and guesses 1 to 1000".into());
     }
-    Ok((size, guesses))
+    let choice = |name: &str, [usual, other]: [&str; 2]| match context.option(name).unwrap_or(usual) {
+        word if word == usual => Ok(false),
+        word if word == other => Ok(true),
+        word => Err(format!("{name}={word}: choose {usual} or {other}")),
+    };
+    let (terse, demonstrates) = (choice("talk", ["words", "terse"])?, choice("demonstrate", ["no", "clumsy"])?);
+    Ok(Settings { size, most_guesses, terse, demonstrates })
 }
 
 export_environment!(Guess);
@@ -145,7 +213,6 @@ export_environment!(Guess);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_sdk::Message;
     use clawhost_sdk::testing::{play, play_task};
 
     fn params(seed: u64, options: &[(&str, &str)]) -> Params {

@@ -3,12 +3,16 @@
 //! Every problem belongs to exactly one split, chosen by a hash of its content, whatever the seed: what is tested was
 //! never trained on. The hash mixes all bits (SplitMix64): a linear one would hide whole residues, and with them digit
 //! pairs, from training. The answer goes into the task's `reference`, which only rewards see.
+//!
+//! With `talk=terse` arithmetic is asked as `17+35=` and nothing else is said, for models whose vocabulary holds little more than
+//! digits. With `demonstrate=answers` the question carries, as the attribute `demonstration`, what to answer: sums only,
+//! for whoever learns by imitation first.
 
 mod problem;
 
 use clawhost_sdk::{
-    Action, Context, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Step, Task,
-    export_environment,
+    Action, Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Step,
+    Task, export_environment,
 };
 use problem::{Kind, Problem};
 
@@ -58,6 +62,30 @@ fn kinds(context: &Context) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
+/// The attribute of an observation that says what a demonstrator would answer.
+const DEMONSTRATION: &str = "demonstration";
+
+/// Whether an option has its second value.
+fn chosen(context: &Context, name: &str, [usual, other]: [&str; 2]) -> Result<bool> {
+    match context.option(name).unwrap_or(usual) {
+        word if word == usual => Ok(false),
+        word if word == other => Ok(true),
+        word => Err(format!("{name}={word}: choose {usual} or {other}").into()),
+    }
+}
+
+/// `Calculate 17 + 35.` as `17+35=`.
+fn short(text: &str) -> String {
+    let plain = text.strip_prefix("Calculate ").unwrap_or(text).trim_end_matches('.');
+    format!("{}=", plain.replace(' ', ""))
+}
+
+/// The answer to `17+35=`.
+fn sum(question: &str) -> Option<i64> {
+    let (one, other) = question.strip_suffix('=')?.split_once('+')?;
+    one.parse::<i64>().ok()?.checked_add(other.parse().ok()?)
+}
+
 impl MessageEnvironment for Math {
     const NAME: &'static str = "env-math";
     const SUMMARY: &'static str = "Arithmetic and word problems generated from the seed";
@@ -65,7 +93,11 @@ impl MessageEnvironment for Math {
 
     fn options() -> Vec<OptionSpec> {
         let summary = format!("all, arithmetic, words, or one of {}", Kind::names());
-        vec![OptionSpec::new("kind", "all", summary)]
+        vec![
+            OptionSpec::new("kind", "all", summary),
+            OptionSpec::new("talk", "words", "words, or terse: `17+35=`, for models that know few characters"),
+            OptionSpec::new("demonstrate", "no", "no, or answers: the question says what to answer (kind=addition)"),
+        ]
     }
 
     fn splits() -> Vec<Split> {
@@ -73,16 +105,26 @@ impl MessageEnvironment for Math {
     }
 
     fn check(context: &Context) -> Result<()> {
-        kinds(context).map(|_| ())
+        let kinds = kinds(context)?;
+        let terse = chosen(context, "talk", ["words", "terse"])?;
+        if terse && !kinds.iter().all(|kind| kind.is("arithmetic")) {
+            return Err("talk=terse has no words for word problems: say kind=arithmetic, or one of its kinds".into());
+        }
+        if chosen(context, "demonstrate", ["no", "answers"])? && kinds != [Kind::Addition] {
+            return Err("demonstrate=answers knows sums only: say kind=addition".into());
+        }
+        Ok(())
     }
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let kinds = kinds(context)?;
+        let terse = chosen(context, "talk", ["words", "terse"])?;
         let size = SPLITS.into_iter().find(|(name, _)| *name == split).map_or(0, |(_, size)| size);
         let end = size.min(offset.saturating_add(u64::from(limit)));
         let task = |position| {
             let problem = problem_at(context.seed, split, position, &kinds)?;
-            Ok(Task::new(split, format!("{split}-{position}"), problem.text)
+            let text = if terse { short(&problem.text) } else { problem.text };
+            Ok(Task::new(split, format!("{split}-{position}"), text)
                 .with_reference(format!("\"{}\"", problem.answer))
                 .with_tag(problem.kind.name()))
         };
@@ -93,6 +135,12 @@ impl MessageEnvironment for Math {
         let question = &params.task.input;
         if question.is_empty() {
             return Err("the task has no question".into());
+        }
+        if chosen(&params.context, "talk", ["words", "terse"])? {
+            let demonstrates = chosen(&params.context, "demonstrate", ["no", "answers"])?;
+            let answer = sum(question).filter(|_| demonstrates).map(|sum| (DEMONSTRATION.to_owned(), sum.to_string()));
+            let said = Message { extra: answer.into_iter().collect(), ..Message::user(question.as_str()) };
+            return Ok((Self, Opening { observation: vec![said], ..Opening::default() }));
         }
         let hint = "You solve problems. Think if you must, then end with the answer in \\boxed{}.";
         let opening = Opening::text(format!("{question}\nPut the answer in \\boxed{{}}."));

@@ -11,6 +11,7 @@ struct Kept {
     runs: BTreeMap<RunId, (RunRecord, Option<String>)>,
     episodes: BTreeMap<RunId, BTreeMap<u64, String>>,
     checkpoints: BTreeMap<RunId, (u64, String)>,
+    weights: BTreeMap<RunId, Vec<u8>>,
     iterations: BTreeMap<RunId, BTreeMap<u64, String>>,
     versions: BTreeMap<String, Vec<PlaybookVersion>>,
     ledgers: BTreeMap<String, PlaybookLedger>,
@@ -148,7 +149,8 @@ impl EpisodeStore for Shelf {
 impl LearningStore for Shelf {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.call(|kept| {
-            let Checkpoint { run, iteration, state, report, versions, ledger, .. } = checkpoint;
+            let Checkpoint { run, iteration, state, report, versions, ledger, weights, .. } = checkpoint;
+            kept.weights.extend(weights.map(|weights| (run.clone(), weights)));
             if !report.is_null() {
                 let before = kept.iterations.entry(run.clone()).or_default().insert(iteration, report.to_string());
                 assert!(before.is_none(), "iteration {iteration} came to its end twice");
@@ -164,6 +166,10 @@ impl LearningStore for Shelf {
             let (number, text) = kept.checkpoints.get(run)?;
             Some((*number, serde_json::from_str(text).unwrap()))
         })
+    }
+
+    async fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
+        self.call(|kept| kept.weights.get(run).cloned())
     }
 
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {

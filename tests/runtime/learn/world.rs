@@ -348,6 +348,8 @@ impl World {
         let reflecting = |one: &Arc<Proposer>| Reflecting { reflector: one.clone(), options: vec![] };
         LearnPorts {
             evolver: None,
+            weights: None,
+            demonstrator: None,
             embedder: None,
             play: Ports {
                 environment: self.environment.clone(),
@@ -406,6 +408,7 @@ impl World {
 pub(crate) fn small() -> LearnPlan {
     LearnPlan {
         evolve: None,
+        weights: None,
         iterations: 4,
         play: Plan { episodes: 64, group: 4, failure_budget: 1.0, ..crate::plan(64) },
         harness: HarnessSettings::default(),

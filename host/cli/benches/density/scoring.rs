@@ -33,6 +33,7 @@ fn episode(index: u64) -> Arc<Episode> {
         tool_results: vec![],
         signals: vec![],
         usage: Usage::default(),
+        tokens: None,
         fuel: Some(7000),
         host_calls: Digest::of(b""),
         extra: vec![],

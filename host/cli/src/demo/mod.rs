@@ -6,6 +6,7 @@ mod plant;
 mod proof;
 mod stage;
 mod summary;
+mod weights;
 
 use crate::args::{Common, Demo};
 use crate::exit::Exit;
@@ -20,6 +21,12 @@ pub(crate) fn main(common: &Common, demo: &Demo) -> anyhow::Result<Exit> {
         Demo::Harness(options) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             let exit = runtime.block_on(harness::run(common, options));
+            runtime.shutdown_background();
+            exit
+        }
+        Demo::Weights(options) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let exit = runtime.block_on(weights::run(common, options));
             runtime.shutdown_background();
             exit
         }

@@ -25,14 +25,14 @@ pub(super) const TEST_PAIRS: u64 = 200;
 pub(super) const EPISODES: u64 = 64;
 
 /// Where the plugins are.
-fn folder(options: &DemoHarness) -> Result<PathBuf, UsageError> {
-    let given = options.plugins.clone().or_else(|| std::env::var_os("CLAWHOST_GUESTS").map(PathBuf::from));
+pub(super) fn folder(given: Option<&PathBuf>, needed: &str) -> Result<PathBuf, UsageError> {
+    let given = given.cloned().or_else(|| std::env::var_os("CLAWHOST_GUESTS").map(PathBuf::from));
     let folder = given.unwrap_or_else(|| PathBuf::from("target/guests"));
-    if folder.join("env_shop.wasm").exists() {
+    if folder.join(needed).exists() {
         return Ok(folder);
     }
     Err(UsageError(format!(
-        "{}: no env_shop.wasm there; build the plugins with `cargo xtask guests`, or name their folder with --plugins",
+        "{}: no {needed} there; build the plugins with `cargo xtask guests`, or name their folder with --plugins",
         folder.display()
     )))
 }
@@ -55,7 +55,7 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-fn whole(stopped: Option<StopReason>) -> Result<(), Stopped> {
+pub(super) fn whole(stopped: Option<StopReason>) -> Result<(), Stopped> {
     stopped.map_or(Ok(()), |reason| Err(Stopped(reason)))
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Arm<'a> {
     pub(super) planted: &'a [Lesson],
 }
 
-fn meter() -> Arc<dyn clawhost_core::Meter> {
+pub(super) fn meter() -> Arc<dyn clawhost_core::Meter> {
     struct Nothing;
     impl clawhost_core::Meter for Nothing {
         fn spent(&self) -> Usage {
@@ -99,7 +99,7 @@ impl<'a> Stage<'a> {
         options: &DemoHarness,
         progress: &'a LearnProgress,
     ) -> anyhow::Result<Self> {
-        let plugins = folder(options)?;
+        let plugins = folder(options.plugins.as_ref(), "env_shop.wasm")?;
         let data = data::folder(common)?;
         let host = hosting::host(Some(data::cache(&data)?), false, false)?;
         let read = |host: &Host, name: &str| -> anyhow::Result<(String, Vec<u8>)> {
@@ -158,6 +158,7 @@ impl<'a> Stage<'a> {
             reflect_every: 1,
             gate: GatePlan { every: 10, pairs: 512, alpha: 0.05 },
             evolve: None,
+            weights: None,
             test_pairs: TEST_PAIRS,
             planted: arm.planted.to_vec(),
         };
@@ -165,6 +166,8 @@ impl<'a> Stage<'a> {
             play: Ports { store: learning.clone(), ..self.ports.clone() },
             reflectors: vec![Reflecting { reflector: self.reflector.clone(), options }],
             evolver: None,
+            weights: None,
+            demonstrator: None,
             embedder: None,
             learning: learning.clone(),
             playbook: "demo".to_owned(),

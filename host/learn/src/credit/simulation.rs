@@ -62,7 +62,7 @@ impl World {
             let effect: f64 = about.iter().enumerate().map(change).sum();
             let noise = self.common.sqrt() * shared + (1.0 - self.common).sqrt() * self.random.normal();
             let solved = cumulative(noise) < (self.base[task] + effect).clamp(0.02, 0.98);
-            Member { episode: EpisodeId(String::new()), reward: f64::from(u8::from(solved)), shown }
+            Member { episode: EpisodeId(String::new()), reward: f64::from(u8::from(solved)), shown, generated: None }
         });
         let members = members.collect();
         let drawn = about.iter().map(|number| entry(*number)).collect();

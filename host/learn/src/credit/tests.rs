@@ -11,8 +11,12 @@ fn entry(name: &str) -> EntryId {
 }
 
 fn group(drawn: &[&str], members: &[(u64, f64)]) -> Group {
-    let member =
-        |(shown, reward): &(u64, f64)| Member { episode: EpisodeId(String::new()), reward: *reward, shown: *shown };
+    let member = |(shown, reward): &(u64, f64)| Member {
+        episode: EpisodeId(String::new()),
+        reward: *reward,
+        shown: *shown,
+        generated: None,
+    };
     Group {
         task: "t".into(),
         seed: 0,

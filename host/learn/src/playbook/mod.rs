@@ -30,3 +30,4 @@ pub(crate) use duplicates::Form;
 pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE};
 pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, render};
 pub use retrieval::{Hit, Index};
+pub(crate) use words::words;

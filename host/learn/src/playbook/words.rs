@@ -24,7 +24,7 @@ const AUXILIARIES: [(&str, &str); 18] = [
 
 /// The words of a text in order. A word is a run of letters and digits; apostrophes inside vanish. Scripts that write no
 /// blanks between words give a word per character.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     for character in text.chars() {

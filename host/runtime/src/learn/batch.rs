@@ -1,6 +1,7 @@
 //! From recorded episodes to a batch: groups, rewards, draws. What failed or was not scored is removed and counted.
 
 use clawhost_core::{Ending, Episode, Proposal, StateId, Verdict, escaped};
+use clawhost_learn::policy::Generated;
 use clawhost_learn::{Batch, EntryId, Group, Member, Removed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +57,12 @@ fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
     };
     let members = scored
         .iter()
-        .map(|(episode, reward)| Member { episode: episode.id.clone(), reward: *reward, shown: mask(episode) })
+        .map(|(episode, reward)| Member {
+            episode: episode.id.clone(),
+            reward: *reward,
+            shown: mask(episode),
+            generated: Generated::of(episode).map(Arc::new),
+        })
         .collect();
     Some(Group {
         task: first.task.id.clone(),

@@ -17,14 +17,16 @@ use super::evolve::{EvolutionReport, Stage};
 use super::gate::GateState;
 use super::guide::{Arms, Everybody};
 use super::phase::{Phase, play_phase};
-use super::plan::{LearnPlan, LearnPorts, learn_digest};
+use super::plan::{LearnPlan, LearnPorts, WarmStart, learn_digest};
 use super::reflect::{Asked, Reflections, Waiting, reflect};
 use super::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use super::splits::{Splits, fetch};
 use super::values::Values;
+use super::weights::{Tested, WarmStartReport};
 use crate::RuntimeError;
 use crate::guidance::Guidance;
 use crate::plan::{Cancel, Plan};
+use crate::policy::ChatPolicy;
 use crate::report::{FailureCount, StopReason};
 use crate::run::{Observer, Tasks};
 use clawhost_core::{Checkpoint, Context, PlaybookLedger, PlaybookVersion, RunId, RunRecord};
@@ -34,7 +36,7 @@ use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{Intensity, Layer, LayerOutcome, LearnError, learn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Watches a learning run.
 pub trait LearnObserver: Observer {
@@ -42,6 +44,8 @@ pub trait LearnObserver: Observer {
     fn phase(&self, name: &str, episodes: u64);
     /// A section of the prompt has evolved.
     fn evolved(&self, _: &EvolutionReport) {}
+    /// The model was looked at while it learns from demonstrations.
+    fn warmed(&self, _: &WarmStartReport, _: &WarmStart) {}
     /// An iteration is over, of so many.
     fn iteration(&self, report: &IterationReport, of: u64);
 }
@@ -77,6 +81,12 @@ pub(crate) struct State {
     /// None: not begun.
     #[serde(default)]
     pub(crate) evolution: Option<Stage>,
+    /// How far learning from demonstrations came; none: not begun.
+    #[serde(default)]
+    pub(crate) warm_start: Option<WarmStartReport>,
+    /// What the weights came to on the test split before the first reward.
+    #[serde(default)]
+    pub(crate) tested: Option<Tested>,
 }
 
 pub(crate) struct Conductor<'a> {
@@ -84,7 +94,7 @@ pub(crate) struct Conductor<'a> {
     pub(crate) plan: LearnPlan,
     pub(crate) ports: LearnPorts,
     pub(crate) splits: Splits,
-    train: Tasks,
+    pub(crate) train: Tasks,
     pub(crate) val: Tasks,
     /// Difference between the best and the worst reward.
     pub(crate) range: f64,
@@ -141,6 +151,7 @@ pub async fn resume_learning(
     {
         return Err(RuntimeError::Moved { playbook: ports.playbook, run });
     }
+    super::weights::restore(&run, &ports).await?;
     ports.learning.resume_run(&run).await?;
     Conductor::new(run, plan, ports, state, cancel, observer).await?.conduct().await
 }
@@ -158,8 +169,10 @@ impl<'a> Conductor<'a> {
         let splits = Splits::of(environment.as_ref(), plan.play.split.as_deref())?;
         let context = Context { seed: plan.play.seed, options: plan.play.options.clone() };
         let groups = plan.play.episodes.div_ceil(u64::from(plan.play.group.max(1)));
-        let train =
-            fetch(environment.as_ref(), &context, &splits.train, groups.saturating_mul(plan.iterations)).await?;
+        let warm = plan.weights.as_ref().and_then(|weights| weights.warm_start.as_ref());
+        let shown = warm.map_or(0, |warm| warm.demonstrations.max(warm.episodes));
+        let wanted = groups.saturating_mul(plan.iterations).max(shown);
+        let train = fetch(environment.as_ref(), &context, &splits.train, wanted).await?;
         let sessions = plan.iterations.div_ceil(plan.gate.every.max(1)).saturating_add(1);
         let sessions = sessions.saturating_add(u64::from(plan.evolve.is_some()));
         let val = splits.val.fetch(environment.as_ref(), &context, sessions.saturating_mul(plan.gate.pairs)).await?;
@@ -193,12 +206,23 @@ impl<'a> Conductor<'a> {
         guidance: Arc<dyn Guidance>,
         tasks: Tasks,
     ) -> Result<Result<Phase, Stopped>, RuntimeError> {
+        self.phase_by(name, plan, self.ports.play.policy.guided(guidance), tasks).await
+    }
+
+    /// The same with another policy.
+    pub(crate) async fn phase_by(
+        &self,
+        name: &str,
+        plan: Plan,
+        policy: ChatPolicy,
+        tasks: Tasks,
+    ) -> Result<Result<Phase, Stopped>, RuntimeError> {
         if self.cancel.is_requested() {
             return Ok(Err(StopReason::Cancelled.into()));
         }
         self.observer.phase(name, plan.episodes);
         let mut ports = self.ports.play.clone();
-        ports.policy = ports.policy.guided(guidance);
+        ports.policy = policy;
         let learning = self.ports.learning.as_ref();
         let watched: &dyn Observer = self.observer;
         let phase = play_phase((&self.run, name), plan, ports, tasks, learning, (self.cancel, watched)).await?;
@@ -210,7 +234,13 @@ impl<'a> Conductor<'a> {
     }
 
     async fn conduct(mut self) -> Result<LearnReport, RuntimeError> {
-        let mut stopped = self.evolve().await?.err();
+        let mut stopped = self.warm_up().await?.err();
+        if stopped.is_none() {
+            stopped = self.test_beforehand().await?.err();
+        }
+        if stopped.is_none() {
+            stopped = self.evolve().await?.err();
+        }
         while self.state.iteration < self.plan.iterations && stopped.is_none() {
             let before = self.state.clone();
             match self.iterate().await? {
@@ -224,8 +254,11 @@ impl<'a> Conductor<'a> {
         }
         let mut evaluation = None;
         if stopped.is_none() && self.plan.test_pairs > 0 {
-            let playbooks = [self.state.before.clone(), self.state.harness.deployed()];
-            match self.evaluate(playbooks).await? {
+            let found = match self.ports.weights {
+                Some(_) => self.evaluate_weights().await?,
+                None => self.evaluate([self.state.before.clone(), self.state.harness.deployed()]).await?,
+            };
+            match found {
                 Ok(found) => evaluation = Some(found),
                 Err(why) => stopped = Some(why),
             }
@@ -323,17 +356,24 @@ impl<'a> Conductor<'a> {
             state: self.state.harness.digest(),
             usage: clawhost_core::Usage::default(),
         };
-        match learn(&mut [&mut self.state.harness], taught) {
+        let weights = self.ports.weights.clone();
+        let mut weights = weights.as_ref().map(|weights| weights.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut layers: Vec<&mut dyn Layer> = vec![&mut self.state.harness];
+        if let Some(weights) = &mut weights {
+            layers.push(&mut **weights);
+        }
+        let names: Vec<String> = layers.iter().map(|layer| layer.name().to_owned()).collect();
+        match learn(&mut layers, taught) {
             Ok(applied) => {
                 report.learned = match (&applied.rolled_back, applied.learned()) {
                     (Some(why), _) => Err(why.to_string()),
                     (None, true) => Ok(()),
                     (None, false) => Err("no layer could make use of it".to_owned()),
                 };
-                for outcome in applied.outcomes {
+                for (layer, outcome) in names.iter().zip(applied.outcomes) {
                     match outcome {
                         LayerOutcome::Stepped(forward, step) => {
-                            let named = |(name, value): (String, f64)| (format!("harness.{name}"), value);
+                            let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
                             report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
                             report.events.extend(step.events);
                         }
@@ -389,6 +429,7 @@ impl<'a> Conductor<'a> {
             run: self.run.clone(),
             iteration: self.state.iteration,
             state: serde_json::json!(self.state),
+            weights: self.weights_snapshot()?,
             report,
             versions,
             ledger: Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) }),
@@ -432,8 +473,9 @@ impl<'a> Conductor<'a> {
             proposals: self.state.harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             learned: self.state.learned,
-            layers: layers(evolution.as_ref()),
+            layers: layers(evolution.as_ref(), self.ports.weights.is_some()),
             evolution,
+            warm_start: self.state.warm_start.clone(),
             playbook: self.state.harness.deployed().digest(),
             stopped,
             failures,
@@ -443,10 +485,11 @@ impl<'a> Conductor<'a> {
 }
 
 /// Who changed what is deployed.
-fn layers(evolution: Option<&EvolutionReport>) -> Vec<String> {
+fn layers(evolution: Option<&EvolutionReport>, weights: bool) -> Vec<String> {
     let gate = evolution.and_then(|evolution| evolution.gate.as_ref());
     let evolved = gate.filter(|gate| gate.decision == Decision::Promote).map(|_| "evolution".to_owned());
-    std::iter::once("harness".to_owned()).chain(evolved).collect()
+    let weights = weights.then(|| "weights".to_owned());
+    std::iter::once("harness".to_owned()).chain(evolved).chain(weights).collect()
 }
 
 /// What is kept of a playbook beside what it says.
@@ -483,5 +526,7 @@ async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, Runt
         values: Values::default(),
         before: deployed,
         evolution: None,
+        warm_start: None,
+        tested: None,
     })
 }

@@ -4,6 +4,7 @@ use super::batch::by_group;
 use super::guide::Arms;
 use super::report::{Evaluation, Mean, Missing};
 use super::splits::Splits;
+use super::weights::Tested;
 use crate::RuntimeError;
 use crate::plan::{Cancel, Plan};
 use crate::report::RunReport;
@@ -33,16 +34,44 @@ pub(crate) fn test_plan(play: &Plan, splits: &Splits, pairs: u64) -> Plan {
 /// Values of every task.
 type ByTask = BTreeMap<String, Vec<f64>>;
 
+fn split_name(splits: &Splits) -> String {
+    match splits.test.half {
+        Some(_) => format!("half of {}", splits.test.split),
+        None => splits.test.split.clone(),
+    }
+}
+
 /// Compares the members of every group: the first is as it was, the second as it is. These rewards judged them.
 pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>], rewards: &[ScoringRule]) -> Evaluation {
+    let groups = by_group(episodes);
+    let rows = groups.values().filter_map(|members| {
+        let reward = |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
+        Some((members.first()?.task.id.clone(), reward(0), reward(1)))
+    });
+    evaluation(splits, rows, rewards)
+}
+
+/// Compares what was played before with what was played after, place by place.
+pub(crate) fn compare_arms(splits: &Splits, before: &Tested, after: &Tested, rewards: &[ScoringRule]) -> Evaluation {
+    let rows = after.iter().map(|(place, (task, is))| {
+        let was = before.get(place).and_then(|(_, was)| *was);
+        (task.clone(), was, *is)
+    });
+    evaluation(splits, rows, rewards)
+}
+
+/// Of tasks, with their rewards as it was and as it is.
+fn evaluation(
+    splits: &Splits,
+    rows: impl Iterator<Item = (String, Option<f64>, Option<f64>)>,
+    rewards: &[ScoringRule],
+) -> Evaluation {
     // Where there are more pairs than tasks, tasks come again: they are the unit.
     let (mut before, mut after, mut lift) = (ByTask::new(), ByTask::new(), ByTask::new());
     let mut missing = Missing::default();
     let mut pairs = 0;
-    for members in by_group(episodes).values() {
-        let reward = |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
-        let Some(task) = members.first().map(|one| one.task.id.clone()) else { continue };
-        match (reward(0), reward(1)) {
+    for (task, was, is) in rows {
+        match (was, is) {
             (Some(was), Some(is)) => {
                 pairs += 1;
                 before.entry(task.clone()).or_default().push(was);
@@ -52,14 +81,10 @@ pub(crate) fn compare(splits: &Splits, episodes: &[Arc<Episode>], rewards: &[Sco
             (was, is) => missing.add(was.is_none(), is.is_none()),
         }
     }
-    let split = match splits.test.half {
-        Some(_) => format!("half of {}", splits.test.split),
-        None => splits.test.split.clone(),
-    };
     let range = range(rewards);
     let mean = |values: ByTask| Mean::of(values).map(|mean| mean.within(range));
     Evaluation {
-        split,
+        split: split_name(splits),
         pairs,
         tasks: lift.len() as u64,
         missing,

@@ -154,6 +154,8 @@ impl LearnPorts {
             },
             reflectors: vec![Reflecting { reflector: Arc::new(reflector), options: Vec::new() }],
             evolver: None,
+            weights: None,
+            demonstrator: None,
             embedder: None,
             learning: store,
             beginning: clawhost_learn::playbook::Playbook::default(),
@@ -171,6 +173,7 @@ impl LearnPlan {
             reflect_every: 1,
             gate: GatePlan { every: 10, pairs: 512, alpha: clawhost_learn::gate::ALPHA },
             evolve: None,
+            weights: None,
             test_pairs: 200,
             planted: Vec::new(),
         }

@@ -16,6 +16,7 @@ pub struct MemoryStore(Mutex<Kept>);
 struct Kept {
     checkpoints: BTreeMap<RunId, (u64, serde_json::Value)>,
     iterations: BTreeMap<RunId, Vec<serde_json::Value>>,
+    weights: BTreeMap<RunId, Vec<u8>>,
     versions: BTreeMap<String, Vec<PlaybookVersion>>,
     ledgers: BTreeMap<String, PlaybookLedger>,
 }
@@ -70,9 +71,12 @@ impl EpisodeStore for MemoryStore {
 impl LearningStore for MemoryStore {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         let mut kept = self.kept();
-        let Checkpoint { run, iteration, state, report, versions, ledger, .. } = checkpoint;
+        let Checkpoint { run, iteration, state, report, versions, ledger, weights, .. } = checkpoint;
         if !report.is_null() {
             kept.iterations.entry(run.clone()).or_default().push(report);
+        }
+        if let Some(weights) = weights {
+            kept.weights.insert(run.clone(), weights);
         }
         kept.checkpoints.insert(run, (iteration, state));
         versions.into_iter().for_each(|version| kept.add(version));
@@ -84,6 +88,10 @@ impl LearningStore for MemoryStore {
 
     async fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError> {
         Ok(self.kept().checkpoints.get(run).cloned())
+    }
+
+    async fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.kept().weights.get(run).cloned())
     }
 
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {

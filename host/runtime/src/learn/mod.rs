@@ -14,6 +14,7 @@ mod reflect;
 mod report;
 mod splits;
 mod values;
+mod weights;
 
 pub use conductor::{LearnObserver, Ledger, learn_run, resume_learning};
 pub use evaluate::{evaluate, play_and_keep};
@@ -22,7 +23,10 @@ pub use functions::{ReflectorFunction, RewardFunction};
 pub use gate::GateReport;
 pub use guide::Everybody;
 pub use memory::MemoryStore;
-pub use plan::{EvolvePlan, GatePlan, LearnPlan, LearnPorts, Reflecting, learn_digest};
+pub use plan::{
+    EvolvePlan, GatePlan, LearnPlan, LearnPorts, Reflecting, WarmStart, WeightsPlan, WeightsPort, learn_digest,
+};
 pub use reflect::Reflections;
 pub use report::{Evaluation, IterationReport, LearnReport, Mean, Missing, Outcome as Verdict};
 pub use splits::{HeldOut, Splits};
+pub use weights::WarmStartReport;

@@ -4,12 +4,12 @@ use super::splits::Splits;
 use crate::RuntimeError;
 use crate::plan::Plan;
 use crate::run::Ports;
-use clawhost_core::{Attributes, Digest, LearningStore, Reflector};
-use clawhost_learn::Lesson;
+use clawhost_core::{Attributes, Digest, LearningStore, Llm, Reflector};
 use clawhost_learn::harness::HarnessSettings;
 use clawhost_learn::playbook::{Embedder, Playbook};
+use clawhost_learn::{Lesson, Weights};
 use serde::Serialize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How candidates are judged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +35,36 @@ pub struct EvolvePlan {
     pub section: String,
 }
 
+/// Learning from demonstrations before learning from rewards: without a success now and then no reward says anything.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WarmStart {
+    /// Demonstrations that are played; they are learned from again and again, in an order of the seed's.
+    pub demonstrations: u64,
+    /// Options of the environment while it demonstrates, beside its usual ones.
+    pub options: Attributes,
+    /// Demonstrations of a step.
+    pub batch: u64,
+    /// How fast.
+    pub rate: f64,
+    /// Mean reward of sampled training episodes at which it is enough.
+    pub target: f64,
+    /// Steps between two looks at it.
+    pub every: u64,
+    /// Episodes of a look.
+    pub episodes: u64,
+    /// Most steps.
+    pub steps: u64,
+}
+
+/// How a model's weights learn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WeightsPlan {
+    /// Everything that decides what a step does, for the run's digest.
+    pub settings: serde_json::Value,
+    /// Demonstrations first; none: rewards from the first step on.
+    pub warm_start: Option<WarmStart>,
+}
+
 /// What is to be learned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LearnPlan {
@@ -51,6 +81,9 @@ pub struct LearnPlan {
     /// Evolving a section of the prompt first; none: it stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evolve: Option<EvolvePlan>,
+    /// How the policy's weights learn; none: they stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsPlan>,
     /// Pairs of test episodes for the final report; 0: no report.
     pub test_pairs: u64,
     /// Lessons that are tried first, whoever thought of them.
@@ -66,6 +99,9 @@ pub struct Reflecting {
     pub options: Attributes,
 }
 
+/// Weights that a conductor and whoever looks on share.
+pub type WeightsPort = Arc<Mutex<dyn Weights>>;
+
 /// Everything that a learning run needs.
 #[derive(Clone)]
 pub struct LearnPorts {
@@ -77,6 +113,10 @@ pub struct LearnPorts {
     pub evolver: Option<Reflecting>,
     /// Who tells whether lessons in prose mean the same; none: their words do.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// The weights of the policy of `play`, where they learn.
+    pub weights: Option<WeightsPort>,
+    /// Who demonstrates, where a warm start is planned.
+    pub demonstrator: Option<Arc<dyn Llm>>,
     /// Where everything is kept; the same as the store of `play`.
     pub learning: Arc<dyn LearningStore>,
     /// The name of the playbook.

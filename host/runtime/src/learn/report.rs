@@ -3,6 +3,7 @@
 use super::evolve::EvolutionReport;
 use super::gate::GateReport;
 use super::reflect::Reflections;
+use super::weights::WarmStartReport;
 use crate::interval::Interval;
 use crate::report::{FailureCount, StopReason};
 use clawhost_core::{Digest, Usage};
@@ -185,6 +186,9 @@ pub struct LearnReport {
     pub evaluation: Option<Evaluation>,
     /// What came of evolving a section, where that was asked for.
     pub evolution: Option<EvolutionReport>,
+    /// What came of learning from demonstrations first, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_start: Option<WarmStartReport>,
     /// Every iteration.
     pub iterations: Vec<IterationReport>,
     /// Every entry.

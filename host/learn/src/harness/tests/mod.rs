@@ -97,7 +97,7 @@ impl World {
                 Some(random) => f64::from(random.uniform() < worth),
                 None => worth.clamp(-1.0, 1.0),
             };
-            Member { episode: EpisodeId(format!("ep-{number}-{member}")), reward, shown }
+            Member { episode: EpisodeId(format!("ep-{number}-{member}")), reward, shown, generated: None }
         });
         let members = members.collect();
         Group { task: format!("task {number}"), seed: number, drawn, propensity, members }
@@ -122,7 +122,7 @@ impl World {
 
     /// Groups that say nothing about any entry.
     fn pass(&mut self, groups: u64) {
-        let member = Member { episode: EpisodeId("ep".into()), reward: 0.0, shown: 0 };
+        let member = Member { episode: EpisodeId("ep".into()), reward: 0.0, shown: 0, generated: None };
         let group = Group { task: "t".into(), seed: 0, drawn: Vec::new(), propensity: 1.0, members: vec![member] };
         self.learn(&batch(vec![group; groups as usize], Vec::new()));
     }

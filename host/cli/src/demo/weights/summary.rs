@@ -1,0 +1,98 @@
+//! What the demo found, for people and for machines.
+
+use super::Found;
+use super::stage::Measured;
+use crate::args::DemoWeights;
+use crate::{data, learn_summary, plot};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// What the demo does not show, in its own words.
+const ADDITION: &str =
+    "for addition, more demonstrations would have done it too: what is shown is that rewards alone do it";
+
+pub(super) fn json(options: &DemoWeights, found: &[Found], started: u64, wall: Duration) -> anyhow::Result<()> {
+    let mut weights = serde_json::Map::new();
+    let mut seconds = serde_json::Map::new();
+    for one in found {
+        let part = serde_json::json!({
+            "before": one.before,
+            "after": one.after,
+            "control_sft": one.control_sft,
+            "control_shuffled": one.control_shuffled,
+            "turns": one.after.turns,
+            "curve": one.rewards.iterations.iter().map(|iteration| iteration.reward).collect::<Vec<_>>(),
+            "imitation": one.imitation.warm_start,
+            "iterations": one.part.iterations,
+            "learned": one.rewards.learned,
+            "seeds": [options.seed],
+        });
+        weights.insert(one.part.name.to_owned(), part);
+        seconds.insert(one.part.name.to_owned(), one.seconds.into());
+    }
+    let document = serde_json::json!({
+        "format": 1,
+        "weights": weights,
+        "timing": {
+            "started": data::time(started), "wall_seconds": wall.as_secs_f64(), "seconds_without_controls": seconds,
+        },
+    });
+    writeln!(anstream::stdout(), "{document:#}")?;
+    Ok(())
+}
+
+fn shown(measured: Option<&Measured>) -> String {
+    measured.map_or("not measured".to_owned(), |one| {
+        let Measured { sampled, greedy, low, high, turns } = one;
+        format!("{sampled:.3}  ({low:.3} to {high:.3})   greedy {greedy:.3}   {turns:.2} turns")
+    })
+}
+
+pub(super) fn text(options: &DemoWeights, found: &[Found], wall: Duration) -> anyhow::Result<()> {
+    let mut out = anstream::stdout();
+    writeln!(out, "A model of 99,456 weights, made from seed {}, learns on this processor.\n", options.seed)?;
+    for one in found {
+        writeln!(out, "{}: reward on {} test episodes (sampled, 95 % interval)", one.part.name, one.part.tests)?;
+        if let Some(plot) = plot::text(&learn_summary::curve(&one.rewards), 0.0, 1.0) {
+            writeln!(out, "{plot}")?;
+        }
+        let rows = [
+            ("after demonstrations", Some(&one.before)),
+            ("after rewards", Some(&one.after)),
+            ("  more demonstrations instead", one.control_sft.as_ref()),
+            ("  shuffled rewards instead", one.control_shuffled.as_ref()),
+        ];
+        for (name, measured) in rows {
+            writeln!(out, "  {name:32}{}", shown(measured))?;
+        }
+        let steps = one.imitation.warm_start.as_ref().map_or(0, |warm| warm.steps);
+        writeln!(out, "  {steps} steps of demonstrations, {} of rewards, {:.1} s\n", one.rewards.learned, one.seconds)?;
+    }
+    writeln!(out, "Note: {ADDITION}.")?;
+    writeln!(out, "curves      {}", options.svg.display())?;
+    writeln!(out, "took        {:.1} s; nothing was recorded", wall.as_secs_f64())?;
+    Ok(())
+}
+
+pub(super) fn draw(path: &Path, found: &[Found]) -> anyhow::Result<()> {
+    let curve =
+        |one: &Found| plot::Curve { name: one.part.name.to_owned(), points: learn_summary::curve(&one.rewards) };
+    let curves: Vec<plot::Curve> = found.iter().map(curve).collect();
+    plot::svg(path, "Training reward of a tiny model", ("iteration (512 episodes)", "mean reward"), &curves, &[])
+}
+
+/// Fails where a part did not get better by more than its intervals.
+pub(super) fn check(found: &[Found]) -> anyhow::Result<()> {
+    for one in found {
+        if one.after.low <= one.before.high {
+            anyhow::bail!(
+                "the proof failed: {} went from {:.3} to {:.3}, which may be chance; try another --seed, and say so to its authors",
+                one.part.name,
+                one.before.sampled,
+                one.after.sampled
+            );
+        }
+    }
+    Ok(())
+}

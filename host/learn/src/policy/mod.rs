@@ -1,0 +1,102 @@
+//! Policy gradients on plain numbers: from rewards and log-probs to `dLoss/dlogprob` of every token.
+//!
+//! A model crate runs the decoder. It hands over what it knows of each token, and gets back what to send into its backward
+//! pass. In between there is no tensor:
+//!
+//! ```text
+//!  episodes ─▶ TrajectoryGroup   one task, one prompt, G tries    rollout log-probs, rewards, masks
+//!                  │
+//!     Staleness::keep            too old, or sampled from an unknown distribution: dropped, counted
+//!                  │
+//!     mismatch::check            do rollout and trainer agree on these tokens? (first step of every version)
+//!                  │
+//!     Experience::new            advantages, over whole groups; what teaches nothing is dropped, counted, refilled
+//!                  │
+//!     Experience::step           what one optimiser step sees: fixes the denominator ONCE
+//!                  │
+//!        ┌─────────┴─────────┐
+//!   micro-batch         micro-batch     forward ─▶ new log-probs ─▶ StepBatch::loss ─▶ gradients ─▶ backward
+//!        └─────────┬─────────┘
+//!            optimiser step
+//! ```
+//!
+//! Terms, per token t of trajectory i, all natural logarithms and never above 0:
+//!
+//! - `rollout`: the log-prob with which t was sampled, noted while sampling;
+//! - `trainer`: the same token under the weights *before* the first step of this iteration, computed by the trainer. What the
+//!   ratio's `old` is: `trainer` where it was computed, else `rollout`. It is fixed with the experience: later steps over
+//!   the same experience get the same `old`;
+//! - `new`: under the weights now; the only thing that a gradient is taken of;
+//! - `reference`: under the weights that the policy shall stay near (adapter off);
+//! - `teacher`: under a better model, or the same model that was given a hint;
+//! - `mask`: true where the policy chose the token, its end-of-sequence token included. False for prompts, tool results and
+//!   tokens that a grammar forced.
+//!
+//! All log-probs of a token belong to one distribution: the temperature and bias of sampling are applied to each of them.
+//!
+//! ```
+//! use clawhost_learn::policy::{
+//!     Evaluation, Experience, Objective, Recorded, StepBatch as _, Trajectory, TrajectoryGroup,
+//! };
+//! # use std::num::NonZeroU32;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tried = |sequence: &str, reward: f64| {
+//!     Trajectory::new(Recorded {
+//!         sequence: sequence.into(),
+//!         reward: Some(reward),
+//!         rollout: vec![-0.2, -0.7, -0.1],
+//!         mask: vec![false, true, true], // a token of the prompt, one of the reply, the end of the sequence
+//!         ..Recorded::default()
+//!     })
+//! };
+//! let group = TrajectoryGroup { task: "a".into(), members: vec![tried("e1", 1.0)?, tried("e2", 0.0)?] };
+//! let Objective::Policy(objective) = Objective::named("dapo", NonZeroU32::new(512).ok_or("no tokens")?)? else {
+//!     return Err("a policy gradient".into());
+//! };
+//! let experience = Experience::new(objective, vec![group])?;
+//! let step = experience.whole()?;
+//! for sequence in 0..step.sequences() {
+//!     let new = [-0.2, -0.7, -0.1]; // of this micro-batch's forward pass
+//!     let outcome = step.loss(&[Evaluation { sequence, new: &new, entropy: None }])?;
+//!     // The better try becomes likelier; the prompt has no gradient.
+//!     assert_eq!(outcome.gradients[0][0], 0.0);
+//!     assert!((outcome.gradients[0][1] < 0.0) == (sequence == 0));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Supervised training ([`SupervisedStep`]) and preferences ([`PreferenceStep`]) go the same way from [`StepBatch`] on.
+//! [`Objective::named`] has the presets.
+
+pub mod advantage;
+mod aggregate;
+mod difficulty;
+mod experience;
+mod generated;
+mod loss;
+mod measure;
+mod metrics;
+pub mod mismatch;
+mod objective;
+mod sample;
+mod signal;
+mod staleness;
+#[cfg(test)]
+mod tests;
+
+pub use advantage::{Advantage, GeneralisedAdvantage, Truncation};
+pub use aggregate::{Aggregation, Denominator};
+pub use difficulty::{Difficulty, DifficultyFilter};
+pub use experience::{Experience, ExperienceReport, REFILLS, Trained};
+pub use generated::{Generated, GeneratedSequence};
+pub use loss::{
+    Distillation, Evaluation, Outcome, Pair, PolicyStep, PreferenceStep, Reply, StepBatch, SupervisedStep, Surrogate,
+    Teacher, TruncatedImportance, reveals,
+};
+pub use measure::{mean_at_k, pass_at_k};
+pub use metrics::{Mean, Metrics};
+pub use objective::{Objective, PolicyGradient, RewardTerm};
+pub use sample::{Recorded, Sampling, Trajectory, TrajectoryGroup};
+pub use signal::{IterationSignal, NoSignal, SignalMonitor};
+pub use staleness::{Dropped, Staleness};

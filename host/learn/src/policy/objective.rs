@@ -1,0 +1,234 @@
+//! What is minimised: the parts of an objective, and the published combinations by name.
+
+use super::advantage::{Advantage, GeneralisedAdvantage, Truncation};
+use super::aggregate::Aggregation;
+use super::loss::{Distillation, Surrogate, TruncatedImportance};
+use crate::LearnError;
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+
+/// Below this two names have little in common; as on the command line.
+const ALIKE: f64 = 0.7;
+
+/// DPO's strength (Rafailov et al. 2023).
+const PREFERENCE_BETA: f64 = 0.1;
+
+/// What a training step minimises; each kind is computed from data of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// From trajectories: [`super::Experience`].
+    Policy(PolicyGradient),
+    /// The likelihood of given replies: [`super::SupervisedStep`].
+    Supervised,
+    /// Of pairs of replies: [`super::PreferenceStep`].
+    Preference {
+        /// Over 0; large: stay near the reference.
+        beta: f64,
+    },
+}
+
+/// A policy gradient. The loss of a token is `-surrogate(ratio, A) w + kl k3`, where `A = weight A_reward + weight A_teacher` and w
+/// is the truncated importance weight.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PolicyGradient {
+    /// How far a step may go.
+    pub surrogate: Surrogate,
+    /// How losses of tokens become one.
+    pub aggregation: Aggregation,
+    /// What rewards say; none: they are not looked at.
+    pub reward: Option<RewardTerm>,
+    /// What a teacher says.
+    pub distillation: Option<Distillation>,
+    /// Corrects for what rollout and trainer differ by; needed for trajectories of earlier weights.
+    pub truncated_importance: Option<TruncatedImportance>,
+    /// Weight of the divergence from the reference, 0 or more; 0 needs no reference.
+    pub kl: f64,
+}
+
+/// What rewards contribute.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RewardTerm {
+    /// Over 0.
+    pub weight: f64,
+    /// What a reward is compared with.
+    pub advantage: Advantage,
+    /// What becomes of episodes that were cut off.
+    pub truncation: Truncation,
+}
+
+impl RewardTerm {
+    /// Weight 1, cut-off episodes taken out.
+    pub fn of(advantage: Advantage) -> Self {
+        Self { weight: 1.0, advantage, truncation: Truncation::Mask }
+    }
+}
+
+impl PolicyGradient {
+    /// Rewards by this rule, no teacher, no divergence, importance weights truncated at 2.
+    fn from_rewards(surrogate: Surrogate, aggregation: Aggregation, advantage: Advantage) -> Self {
+        Self {
+            surrogate,
+            aggregation,
+            reward: Some(RewardTerm::of(advantage)),
+            distillation: None,
+            truncated_importance: Some(TruncatedImportance::default()),
+            kl: 0.0,
+        }
+    }
+
+    /// A teacher alone, token by token.
+    fn from_teacher(distillation: Distillation) -> Self {
+        let rewarded = Self::from_rewards(Surrogate::Importance, Aggregation::Token, Advantage::Standardised);
+        Self { reward: None, distillation: Some(distillation), ..rewarded }
+    }
+
+    /// # Errors
+    ///
+    /// [`LearnError::Objective`] names the setting that makes no sense.
+    pub(super) fn check(&self) -> Result<(), LearnError> {
+        let refuse = |what: String| Err(LearnError::Objective(what));
+        if self.reward.is_none() && self.distillation.is_none() {
+            return refuse("neither rewards nor a teacher: nothing would be learned".into());
+        }
+        self.surrogate.check()?;
+        let non_negative = |value: f64| value.is_finite() && value >= 0.0;
+        if !non_negative(self.kl) {
+            return refuse(format!("kl is {}, but is 0 or more", self.kl));
+        }
+        if let Some(reward) = self.reward {
+            if !(non_negative(reward.weight) && reward.weight > 0.0) {
+                return refuse(format!("the weight of rewards is {}, but is over 0", reward.weight));
+            }
+            if let Advantage::Generalised(estimation) = reward.advantage {
+                estimation.check()?;
+            }
+            if let Truncation::Penalty(penalty) = reward.truncation
+                && !non_negative(penalty)
+            {
+                return refuse(format!("the penalty of truncated episodes is {penalty}, but is 0 or more"));
+            }
+        }
+        self.distillation.iter().try_for_each(Distillation::check)?;
+        self.truncated_importance.iter().try_for_each(TruncatedImportance::check)
+    }
+}
+
+impl Objective {
+    /// The names that [`Self::named`] knows.
+    pub const NAMES: [&'static str; 13] =
+        ["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo", "opd", "hint", "combined", "sft", "dpo"];
+
+    /// A published objective with its published settings. `max_tokens`, the most tokens a trajectory may have, is what Dr. GRPO
+    /// divides by; the others do not use it.
+    ///
+    /// | name | what | source |
+    /// |---|---|---|
+    /// | `grpo` | standardised, clip .2/.2, mean per sequence | Shao et al. 2024 |
+    /// | `dapo` | standardised, clip .2/.28, mean over tokens | Yu et al. 2025 |
+    /// | `dr_grpo` | centred, clip .2/.2, sum over `max_tokens` | Liu et al. 2025 |
+    /// | `rloo` | leave-one-out, ratio without clip, sum per sequence | Ahmadian et al. 2024 |
+    /// | `ppo` | over turns (gamma 1, lambda .95), clip .2/.2, mean over tokens | Schulman et al. 2017, 2016 |
+    /// | `is` | standardised, ratio without clip, sum | importance sampling as in Tinker |
+    /// | `cispo` | standardised, weight of at most 1.28 without gradient, mean over tokens | MiniMax-M1 2025 |
+    /// | `gspo` | standardised, ratio of the sequence, clip 3e-4/4e-4, mean per sequence | Zheng et al. 2025 |
+    /// | `opd` | `teacher - old` per token, mean over tokens | on-policy distillation: Agarwal et al. 2024, Tinker |
+    /// | `hint` | the same with the hinted policy as teacher, clipped to 5 nats | |
+    /// | `combined` | `grpo`'s advantage plus that of `opd`, clip .2/.2, mean over tokens | |
+    /// | `sft` | likelihood, mean over tokens | |
+    /// | `dpo` | pairs, beta .1 | Rafailov et al. 2023 |
+    ///
+    /// # Errors
+    ///
+    /// [`LearnError::UnknownObjective`] with the nearest name.
+    pub fn named(name: &str, max_tokens: NonZeroU32) -> Result<Self, LearnError> {
+        use Advantage::{Centred, Generalised, LeaveOneOut, Standardised};
+        use Aggregation::{Constant, Sequence, Sum, Token};
+        let clip = |low, high| Surrogate::Clip { low, high };
+        let policy = PolicyGradient::from_rewards;
+        let gradient = match name {
+            "grpo" => policy(clip(0.2, 0.2), Sequence, Standardised),
+            "dapo" => policy(clip(0.2, 0.28), Token, Standardised),
+            "dr_grpo" => policy(clip(0.2, 0.2), Constant { length: max_tokens }, Centred),
+            "rloo" => policy(Surrogate::Importance, Constant { length: NonZeroU32::MIN }, LeaveOneOut),
+            "ppo" => policy(clip(0.2, 0.2), Token, Generalised(GeneralisedAdvantage::default())),
+            "is" => policy(Surrogate::Importance, Sum, Standardised),
+            "cispo" => policy(Surrogate::BoundedWeight { high: 0.28 }, Token, Standardised),
+            "gspo" => policy(Surrogate::SequenceClip { low: 3e-4, high: 4e-4 }, Sequence, Standardised),
+            "opd" => PolicyGradient::from_teacher(Distillation::teacher()),
+            "hint" => PolicyGradient::from_teacher(Distillation::hint()),
+            "combined" => PolicyGradient {
+                distillation: Some(Distillation::teacher()),
+                ..policy(clip(0.2, 0.2), Token, Standardised)
+            },
+            "sft" => return Ok(Self::Supervised),
+            "dpo" => return Ok(Self::Preference { beta: PREFERENCE_BETA }),
+            _ => return Err(unknown(name)),
+        };
+        Ok(Self::Policy(gradient))
+    }
+}
+
+fn unknown(name: &str) -> LearnError {
+    let nearest = Objective::NAMES
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .filter(|(likeness, _)| *likeness > ALIKE)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other));
+    LearnError::UnknownObjective {
+        name: name.to_owned(),
+        hint: nearest.map(|(_, known)| format!(", did you mean `{known}`?")).unwrap_or_default(),
+        known: Objective::NAMES.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Result<Objective, LearnError> {
+        Objective::named(name, NonZeroU32::new(4).unwrap())
+    }
+
+    #[test]
+    fn every_name_has_an_objective_whose_settings_make_sense() {
+        for name in Objective::NAMES {
+            if let Objective::Policy(gradient) = named(name).unwrap() {
+                gradient.check().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_objective_is_told_with_the_nearest_name() {
+        let check = |name: &str, expect: &str| {
+            let error = named(name).unwrap_err().to_string();
+            assert!(error.contains(expect) && error.contains("there are grpo, dapo, dr_grpo"), "{error}");
+        };
+        check("drgrpo", "no objective is called `drgrpo`, did you mean `dr_grpo`?");
+        check("xyz", "no objective is called `xyz`; there are");
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused_by_name() {
+        let check = |change: &dyn Fn(&mut PolicyGradient), expect: &str| {
+            let Objective::Policy(mut gradient) = named("combined").unwrap() else { panic!() };
+            change(&mut gradient);
+            let error = gradient.check().unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        check(&|gradient| (gradient.reward, gradient.distillation) = (None, None), "neither rewards nor a teacher");
+        check(&|gradient| gradient.kl = f64::NAN, "kl is NaN");
+        check(&|gradient| gradient.surrogate = Surrogate::Clip { low: 1.5, high: 0.2 }, "clip");
+        check(&|gradient| gradient.surrogate = Surrogate::BoundedWeight { high: -0.1 }, "clip");
+        check(&|gradient| gradient.truncated_importance = Some(TruncatedImportance { cap: 0.0 }), "cap");
+        check(&|gradient| gradient.distillation = Some(Distillation { weight: -1.0, clip: None }), "teacher");
+        check(&|gradient| gradient.distillation = Some(Distillation { weight: 1.0, clip: Some(0.0) }), "teacher");
+        let with = |reward: RewardTerm| move |gradient: &mut PolicyGradient| gradient.reward = Some(reward);
+        let term = RewardTerm::of(Advantage::Centred);
+        check(&with(RewardTerm { weight: 0.0, ..term }), "weight of rewards is 0");
+        check(&with(RewardTerm { truncation: Truncation::Penalty(-1.0), ..term }), "penalty");
+        let estimation = GeneralisedAdvantage { lambda: 1.1, ..GeneralisedAdvantage::default() };
+        check(&with(RewardTerm::of(Advantage::Generalised(estimation))), "lambda is 1.1");
+    }
+}

@@ -1,0 +1,67 @@
+//! Whole steps, from trajectories to gradients.
+
+mod gradients;
+mod pitfalls;
+mod published;
+
+use super::*;
+use std::num::NonZeroU32;
+
+/// Two groups of two, off-policy.
+const NEW: [&[f64]; 4] = [&[-0.1, -2.0, -0.5], &[-1.0, -0.3], &[-0.7], &[-0.2, -1.5]];
+const OLD: [&[f64]; 4] = [&[-0.4, -1.2, -0.5], &[-0.2, -0.6], &[-0.7], &[-0.9, -1.1]];
+const REFERENCE: [&[f64]; 4] = [&[-0.3, -1.5, -0.6], &[-0.5, -0.5], &[-0.9], &[-0.4, -1.3]];
+const REWARDS: [f64; 4] = [1.0, 0.0, 0.25, 0.75];
+
+fn policy(name: &str) -> PolicyGradient {
+    match Objective::named(name, NonZeroU32::new(4).unwrap()).unwrap() {
+        Objective::Policy(gradient) => gradient,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn teacher(logprobs: &[f64]) -> Teacher {
+    let ids: Vec<u32> = (0..logprobs.len() as u32).collect();
+    Teacher::new("teacher", &ids, &ids, logprobs.to_vec()).unwrap()
+}
+
+/// One of the four, with everything known about it.
+fn recorded(number: usize) -> Recorded {
+    Recorded {
+        sequence: format!("e{number}"),
+        reward: Some(REWARDS[number]),
+        rollout: OLD[number].to_vec(),
+        reference: Some(REFERENCE[number].to_vec()),
+        teacher: Some(teacher(REFERENCE[number])),
+        mask: vec![true; OLD[number].len()],
+        ..Recorded::default()
+    }
+}
+
+/// The four in two groups, each changed first.
+fn groups(change: impl Fn(usize, &mut Recorded)) -> Vec<TrajectoryGroup> {
+    let member = |number| {
+        let mut recorded = recorded(number);
+        change(number, &mut recorded);
+        Trajectory::new(recorded).unwrap()
+    };
+    let group =
+        |task: &str, numbers: [usize; 2]| TrajectoryGroup { task: task.into(), members: numbers.map(member).into() };
+    vec![group("a", [0, 1]), group("b", [2, 3])]
+}
+
+fn experience(objective: PolicyGradient) -> Experience {
+    Experience::new(objective, groups(|_, _| ())).unwrap()
+}
+
+fn evaluations<'a>(new: &'a [impl AsRef<[f64]>]) -> Vec<Evaluation<'a>> {
+    let evaluation = |(sequence, new): (usize, &'a _)| Evaluation { sequence, new: AsRef::as_ref(new), entropy: None };
+    new.iter().enumerate().map(evaluation).collect()
+}
+
+fn close(got: &[f64], expect: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(got.len(), expect.len(), "{what}");
+    for (got, expect) in got.iter().zip(expect) {
+        assert!((got - expect).abs() <= tolerance, "{what}: {got} is not {expect}");
+    }
+}

@@ -1,0 +1,288 @@
+//! What is easy to get wrong.
+
+use super::*;
+
+fn error(change: impl Fn(&mut Recorded)) -> String {
+    let mut recorded = recorded(0);
+    change(&mut recorded);
+    Trajectory::new(recorded).unwrap_err().to_string()
+}
+
+fn whole(objective: PolicyGradient, change: impl Fn(usize, &mut Recorded)) -> Outcome {
+    let experience = Experience::new(objective, groups(change)).unwrap();
+    let step = experience.whole().unwrap();
+    let number = |sequence: usize| {
+        let name = &step.trained(sequence).unwrap().trajectory().recorded().sequence;
+        name.trim_start_matches('e').parse::<usize>().unwrap()
+    };
+    let micro_batch: Vec<_> = (0..step.sequences())
+        .map(|sequence| Evaluation { sequence, new: NEW[number(sequence)], entropy: None })
+        .collect();
+    step.loss(&micro_batch).unwrap()
+}
+
+#[test]
+fn columns_of_other_lengths_and_numbers_that_are_none_are_refused_by_name_and_place() {
+    let check = |change: &dyn Fn(&mut Recorded), expect: &str| {
+        let error = error(change);
+        assert!(error.starts_with("sequence e0") && error.contains(expect), "{error}");
+    };
+    check(&|recorded| recorded.mask = vec![true], "mask has 1 numbers for 3 tokens");
+    check(&|recorded| recorded.trainer = Some(vec![-1.0]), "trainer has 1 numbers for 3 tokens");
+    check(&|recorded| recorded.reference = Some(vec![]), "reference has 0 numbers");
+    check(&|recorded| recorded.teacher = Some(teacher(&[-1.0])), "teacher has 1 numbers");
+    check(&|recorded| recorded.turn_ends = vec![2, 2, 3], "turns end at [2, 2, 3]");
+    check(&|recorded| recorded.turn_ends = vec![1, 2], "ends rise up to 3");
+    check(&|recorded| recorded.turn_rewards = Some(vec![1.0, 0.0]), "turn rewards has 2 numbers for 1 turns");
+    check(&|recorded| recorded.values = Some(vec![f64::NAN]), "number 0 of its values is NaN");
+    check(&|recorded| recorded.reward = Some(f64::NAN), "rewards is NaN, which is not finite; leave out");
+    check(&|recorded| recorded.rollout[1] = f64::NAN, "token 1: the rollout log-prob is NaN");
+    check(&|recorded| recorded.reference = Some(vec![-1.0, -1.0, f64::NEG_INFINITY]), "token 2: the reference");
+    check(
+        &|recorded| recorded.rollout[2] = 1.2,
+        "token 2: the rollout log-prob is 1.2; log-probs are finite and at most 0",
+    );
+}
+
+#[test]
+fn new_log_probs_that_do_not_fit_the_step_are_refused() {
+    let experience = experience(policy("grpo"));
+    let step = experience.whole().unwrap();
+    let check = |micro_batch: &[Evaluation<'_>], expect: &str| {
+        let error = step.loss(micro_batch).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+    };
+    let one = |sequence, new| Evaluation { sequence, new, entropy: None };
+    check(&[one(4, NEW[0])], "sequence 4: the step has sequences 0 to 3");
+    check(&[one(0, NEW[0]), one(0, NEW[0])], "sequence 0: stands twice");
+    check(&[one(1, NEW[0])], "sequence e1: new has 3 numbers for 2 tokens");
+    check(&[one(2, &[f64::NAN])], "sequence e2, token 0: the new log-prob is NaN");
+    check(&[one(2, &[f64::NEG_INFINITY])], "the new log-prob is -inf");
+    check(&[Evaluation { entropy: Some(&[]), ..one(2, NEW[2]) }], "entropy is not one finite number");
+    for (numbers, expect) in [(vec![0, 0], "twice"), (vec![4], "trajectory 4 of 4"), (vec![], "no trained token")] {
+        let error = experience.step(&numbers).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+    }
+}
+
+#[test]
+fn a_denominator_is_of_the_step_and_not_of_the_micro_batch() {
+    let experience = experience(policy("dapo"));
+    let step = experience.whole().unwrap();
+    let micro_batch = evaluations(&NEW);
+    let alone = step.loss(&micro_batch[..1]).unwrap();
+    let whole = step.loss(&micro_batch).unwrap();
+    assert_eq!(alone.gradients[0], whole.gradients[0]);
+    let smaller = experience.step(&[0]).unwrap().loss(&micro_batch[..1]).unwrap();
+    close(&[smaller.gradients[0][1]], &[whole.gradients[0][1] * 8.0 / 3.0], 1e-12, "a step of its own has its own");
+}
+
+#[test]
+fn tokens_of_others_get_no_gradient_and_count_in_no_mean() {
+    let masked = |number: usize, recorded: &mut Recorded| {
+        if number == 0 {
+            recorded.mask = vec![false, true, true];
+        }
+    };
+    for name in Objective::NAMES.into_iter().filter(|name| !["sft", "dpo"].contains(name)) {
+        let outcome = whole(PolicyGradient { kl: 0.1, ..policy(name) }, masked);
+        assert_eq!(outcome.gradients[0][0], 0.0, "{name}");
+        assert!(outcome.gradients[0][2] != 0.0, "{name}: the last token, the end of the sequence, is trained");
+    }
+    let outcome = whole(policy("is"), masked);
+    assert_eq!(outcome.metrics.named()["ratio_max"], 0.7_f64.exp());
+    // Mean over the two that are left, not over three.
+    let ratio = (-0.8_f64 / 2.0).exp();
+    let outcome = whole(policy("gspo"), masked);
+    close(&outcome.gradients[0], &[0.0, -ratio * 0.707_007 / 8.0, -ratio * 0.707_007 / 8.0], 5e-7, "gspo");
+    let outcome = whole(policy("dapo"), masked);
+    close(&[outcome.gradients[0][2]], &[-0.707_007 / 7.0], 5e-7, "seven tokens are trained");
+}
+
+#[test]
+fn the_old_log_probs_stay_when_an_experience_is_stepped_over_again() {
+    let experience = experience(policy("is"));
+    let ratio = |new: &[&[f64]]| {
+        let step = experience.whole().unwrap();
+        step.loss(&evaluations(new)).unwrap().metrics.named()["ratio_mean"]
+    };
+    assert_eq!(ratio(&OLD), 1.0);
+    assert!((ratio(&NEW) - 1.0).abs() > 0.01, "a second step is off-policy");
+}
+
+#[test]
+fn importance_is_corrected_once_whichever_log_probs_are_old() {
+    // At first the trainer is what is new.
+    let with_trainer = |number: usize, recorded: &mut Recorded| recorded.trainer = Some(NEW[number].to_vec());
+    let corrected = whole(policy("is"), with_trainer);
+    let straight = whole(policy("is"), |_, _| ());
+    // Below the cap (only the first token of e3 is above) both are ratio to rollout times advantage.
+    for sequence in 0..3 {
+        close(&corrected.gradients[sequence], &straight.gradients[sequence], 1e-12, "once");
+    }
+    close(&[corrected.gradients[3][0]], &[-2.0_f64.min(0.7_f64.exp()) * 0.706_907], 5e-7, "cut to the cap");
+    let metrics = corrected.metrics.named();
+    assert_eq!((metrics["ratio_max"], metrics["tis_truncated_share"]), (1.0, 1.0 / 8.0));
+    assert_eq!(straight.metrics.named()["tis_weight_mean"], 1.0);
+    // The divergence is not weighted.
+    let divergence =
+        |change: fn(usize, &mut Recorded)| whole(PolicyGradient { kl: 1.0, ..policy("grpo") }, change).metrics.kl_loss;
+    assert_eq!(divergence(|number, recorded| recorded.trainer = Some(NEW[number].to_vec())), divergence(|_, _| ()));
+}
+
+#[test]
+fn a_failed_member_is_no_zero_and_a_group_of_one_is_dropped() {
+    let failed = groups(|number, recorded| {
+        if number == 1 {
+            recorded.reward = None;
+        }
+    });
+    let experience = Experience::new(policy("grpo"), failed).unwrap();
+    let places: Vec<_> = experience.trained().iter().map(|trained| (trained.group(), trained.member())).collect();
+    assert_eq!(places, [(1, 0), (1, 1)]);
+    let report = experience.report();
+    assert_eq!((report.failed, report.too_small, report.comparable(), report.zero_variance.len()), (1, 1, 1, 0));
+    assert_eq!(report.named()["reward_mean"], (1.0 + 0.25 + 0.75) / 3.0);
+}
+
+#[test]
+fn groups_without_variance_are_dropped_and_named_for_a_refill() {
+    let equal = || {
+        groups(|number, recorded| {
+            if number < 2 {
+                recorded.reward = Some(1.0);
+            }
+        })
+    };
+    let experience = Experience::new(policy("dapo"), equal()).unwrap();
+    assert_eq!(experience.trained().len(), 2);
+    assert_eq!(experience.report().zero_variance, ["a"]);
+    assert_eq!(experience.report().named()["zero_variance_share"], 0.5);
+    assert_eq!(
+        Experience::new(policy("combined"), equal()).unwrap().trained().len(),
+        4,
+        "a teacher has something to say"
+    );
+    assert_eq!(
+        Experience::new(policy("ppo"), equal()).unwrap().trained().len(),
+        4,
+        "turns are not compared in the group"
+    );
+    let nothing = groups(|_, recorded| recorded.reward = Some(0.0));
+    let error = Experience::new(policy("grpo"), nothing).unwrap().whole().unwrap_err().to_string();
+    assert!(error.contains("every group was dropped"), "{error}");
+}
+
+#[test]
+fn a_truncated_episode_is_taken_out_kept_or_punished() {
+    // Of three, the last was cut off and earned a 0 that nobody gave.
+    let advantages = |truncation| {
+        let member = |number: usize, reward| {
+            let truncated = number == 2;
+            Trajectory::new(Recorded { reward: Some(reward), truncated, ..recorded(number) }).unwrap()
+        };
+        let members = vec![member(0, 1.0), member(1, 0.5), member(2, 0.0)];
+        let reward = Some(RewardTerm { truncation, ..RewardTerm::of(Advantage::Centred) });
+        let group = TrajectoryGroup { task: "a".into(), members };
+        let experience = Experience::new(PolicyGradient { reward, ..policy("dr_grpo") }, vec![group]).unwrap();
+        let advantages: Vec<f64> = experience.trained().iter().map(|trained| trained.advantages()[0]).collect();
+        (advantages, experience.report().truncated, experience.report().named()["truncation_share"])
+    };
+    assert_eq!(advantages(Truncation::Mask), (vec![0.25, -0.25], 1, 1.0 / 3.0));
+    assert_eq!(advantages(Truncation::Keep), (vec![0.5, 0.0, -0.5], 0, 1.0 / 3.0));
+    let (punished, ..) = advantages(Truncation::Penalty(0.3));
+    close(&punished, &[0.6, 0.1, -0.7], 1e-12, "penalty");
+}
+
+#[test]
+fn turns_earn_what_follows_them() {
+    let by_turn = |change: &dyn Fn(&mut Recorded)| {
+        let estimation = GeneralisedAdvantage { whiten: false, ..GeneralisedAdvantage::default() };
+        let reward = Some(RewardTerm {
+            truncation: Truncation::Penalty(0.5),
+            ..RewardTerm::of(Advantage::Generalised(estimation))
+        });
+        let mut recorded = Recorded { turn_ends: vec![1, 3], ..recorded(0) };
+        change(&mut recorded);
+        let group = TrajectoryGroup { task: "a".into(), members: vec![Trajectory::new(recorded).unwrap()] };
+        let experience = Experience::new(PolicyGradient { reward, ..policy("ppo") }, vec![group]).unwrap();
+        experience.trained()[0].advantages().to_vec()
+    };
+    let check = |change: &dyn Fn(&mut Recorded), expect| close(&by_turn(change), expect, 1e-12, "turns");
+    check(&|_| (), &[0.95, 1.0, 1.0]);
+    check(&|recorded| recorded.turn_rewards = Some(vec![0.5, 0.25]), &[0.5 + 0.95 * 0.25, 0.25, 0.25]);
+    check(&|recorded| recorded.values = Some(vec![0.5, 0.25]), &[0.25 - 0.5 + 0.95 * 0.75, 0.75, 0.75]);
+    check(&|recorded| recorded.truncated = true, &[0.95 * 0.5, 0.5, 0.5]);
+    check(
+        &|recorded| (recorded.truncated, recorded.turn_rewards) = (true, Some(vec![0.5, 0.25])),
+        &[0.5 - 0.95 * 0.25, -0.25, -0.25],
+    );
+}
+
+#[test]
+fn a_trajectory_that_lacks_what_the_objective_needs_is_refused() {
+    let check = |objective: PolicyGradient, change: &dyn Fn(&mut Recorded), expect: &str| {
+        let error = Experience::new(objective, groups(|_, recorded| change(recorded))).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+    };
+    let with_divergence = PolicyGradient { kl: 0.02, ..policy("grpo") };
+    check(with_divergence, &|recorded| recorded.reference = None, "has no reference log-probs");
+    check(policy("opd"), &|recorded| recorded.teacher = None, "has no teacher log-probs");
+    let old = |recorded: &mut Recorded| recorded.version_lag = 1;
+    check(policy("grpo"), &old, "is 1 versions old and has no trainer log-probs");
+    let uncorrected = PolicyGradient { truncated_importance: None, ..policy("grpo") };
+    check(uncorrected, &old, "turn truncated importance sampling on");
+    let settings = PolicyGradient { kl: -1.0, ..policy("grpo") };
+    check(settings, &|_| (), "kl is -1, but is 0 or more");
+}
+
+#[test]
+fn a_teacher_is_followed_token_by_token_whatever_was_earned() {
+    let outcome = |change: fn(usize, &mut Recorded)| whole(policy("opd"), change);
+    let expect = outcome(|_, _| ());
+    let unscored = outcome(|_, recorded| recorded.reward = None);
+    assert_eq!(expect.gradients, unscored.gradients);
+    assert!(expect.gradients[0][0] < 0.0 && expect.gradients[0][1] > 0.0, "towards the teacher in each token");
+}
+
+#[test]
+fn a_trajectory_of_which_nothing_was_chosen_is_compared_and_not_trained() {
+    let forced = groups(|number, recorded| {
+        if number == 1 {
+            recorded.mask = vec![false, false];
+        }
+    });
+    let experience = Experience::new(policy("grpo"), forced).unwrap();
+    assert_eq!((experience.trained().len(), experience.report().untrained), (3, 1));
+    close(experience.trained()[0].advantages(), &[0.707_007; 3], 5e-7, "it was compared");
+}
+
+#[test]
+fn a_preference_compares_sums_and_needs_both_replies() {
+    let reply = |numbers: &[f64]| Reply::new("r", numbers, vec![true; numbers.len()]).unwrap();
+    // Twice the length at equal log-probs per token: a mean would not see it.
+    let pair = Pair { chosen: reply(&[-1.0; 4]), rejected: reply(&[-1.0; 2]) };
+    let step = PreferenceStep::new(1.0, vec![pair]).unwrap();
+    let new: [&[f64]; 2] = [&[-0.5; 4], &[-0.5; 2]];
+    let outcome = step.loss(&evaluations(&new)).unwrap();
+    close(&[outcome.loss], &[(1.0 + (-1.0_f64).exp()).ln()], 1e-12, "margin 2 - 1");
+    let error = step.loss(&evaluations(&new)[..1]).unwrap_err().to_string();
+    assert!(error.contains("sequence 0: its pair's other reply, sequence 1, is in another micro-batch"), "{error}");
+    let far: [&[f64]; 2] = [&[-500.0; 4], &[-0.1; 2]];
+    let outcome = step.loss(&evaluations(&far)).unwrap();
+    assert!((outcome.loss - 1997.8).abs() < 1e-9 && outcome.gradients[0][0] == -1.0, "no overflow");
+    assert!(PreferenceStep::new(0.0, vec![]).unwrap_err().to_string().contains("beta is 0"));
+    assert!(PreferenceStep::new(0.1, vec![]).unwrap_err().to_string().contains("no pair"));
+    assert!(Reply::new("r", &[-1.0], vec![false]).unwrap_err().to_string().contains("no token of the reply"));
+}
+
+#[test]
+fn what_overflows_is_refused_and_no_infinity_leaves() {
+    let step = SupervisedStep::new(vec![vec![true; 2]]).unwrap();
+    let error = step.loss(&evaluations(&[[-1e308; 2]])).unwrap_err().to_string();
+    assert!(error.contains("the loss is inf or a gradient is not finite"), "{error}");
+    let far = groups(|number, recorded| recorded.reward = Some(if number == 0 { 1.7e308 } else { 0.0 }));
+    let experience = Experience::new(policy("is"), far).unwrap();
+    let outcome = experience.whole().unwrap().loss(&evaluations(&NEW));
+    assert!(outcome.is_err() || outcome.is_ok_and(|outcome| outcome.loss.is_finite()));
+}

@@ -1,0 +1,129 @@
+//! Losses and gradients as computed with another program (PyTorch, float64, autograd), off-policy.
+
+use super::*;
+
+/// What was written down has six digits.
+const TOLERANCE: f64 = 5.1e-7;
+
+fn check(objective: PolicyGradient, loss: f64, gradient: [f64; 3], what: &str) {
+    let experience = experience(objective);
+    let outcome = experience.whole().unwrap().loss(&evaluations(&NEW)).unwrap();
+    close(&[outcome.loss], &[loss], TOLERANCE, what);
+    close(&outcome.gradients[0], &gradient, TOLERANCE, what);
+}
+
+#[test]
+fn losses_and_gradients_are_the_published_ones() {
+    check(policy("grpo"), 0.045_363, [0.0, -0.026_473, -0.058_917], "grpo");
+    check(policy("dapo"), -0.135_185, [0.0, -0.039_710, -0.088_376], "dapo");
+    check(policy("dr_grpo"), -0.029_207, [0.0, -0.014_042, -0.031_250], "dr_grpo");
+    check(policy("is"), -1.897_489, [-0.954_359, -0.317_679, -0.707_007], "is");
+    check(policy("cispo"), 0.110_888, [-0.113_121, -0.039_710, -0.088_376], "cispo");
+    check(policy("gspo"), 0.027_011, [-0.049_872; 3], "gspo");
+    check(policy("opd"), -0.071_648, [-0.016_873, 0.016_850, 0.012_500], "opd");
+}
+
+#[test]
+fn the_divergence_is_the_published_one() {
+    // Rewards that weigh next to nothing leave the divergence alone.
+    let silent = policy("dapo").reward.map(|reward| RewardTerm { weight: 1e-12, ..reward });
+    let objective = PolicyGradient { reward: silent, kl: 1.0, ..policy("dapo") };
+    check(objective, 0.049_826, [0.022_659, -0.081_090, 0.011_895], "k3");
+}
+
+#[test]
+fn a_preference_is_the_published_one() {
+    let reply = |number: usize| Reply::new("r", REFERENCE[number], vec![true; REFERENCE[number].len()]).unwrap();
+    let step = PreferenceStep::new(0.1, vec![Pair { chosen: reply(0), rejected: reply(1) }]).unwrap();
+    let outcome = step.loss(&evaluations(&NEW[..2])).unwrap();
+    close(&[outcome.loss], &[0.688_160], TOLERANCE, "dpo");
+    // beta times the probability of the other order, on every token of either reply.
+    let slope = 0.1 / (1.0 + 0.01_f64.exp());
+    close(&outcome.gradients[0], &[-slope; 3], 1e-12, "chosen");
+    close(&outcome.gradients[1], &[slope; 2], 1e-12, "rejected");
+    assert_eq!(outcome.metrics.named()["preference_accuracy"], 1.0);
+}
+
+#[test]
+fn supervised_training_is_the_mean_over_the_tokens_of_the_step() {
+    let step = SupervisedStep::new(vec![vec![false, true, true], vec![true, true]]).unwrap();
+    let outcome = step.loss(&evaluations(&NEW[..2])).unwrap();
+    close(&[outcome.loss], &[(2.0 + 0.5 + 1.0 + 0.3) / 4.0], 1e-12, "sft");
+    close(&outcome.gradients[0], &[0.0, -0.25, -0.25], 0.0, "the prompt has none, the last token has one");
+    close(&outcome.gradients[1], &[-0.25, -0.25], 0.0, "sft");
+}
+
+#[test]
+fn metrics_are_as_counted_by_hand() {
+    let experience = experience(PolicyGradient { kl: 1.0, ..policy("grpo") });
+    let step = experience.whole().unwrap();
+    let entropy = [0.5, 1.0, 1.5];
+    let mut micro_batch = evaluations(&NEW);
+    micro_batch[0].entropy = Some(&entropy);
+    let outcome = step.loss(&micro_batch).unwrap();
+    let metrics = outcome.metrics.named();
+    let check = |name: &str, expect: f64| close(&[metrics[name]], &[expect], TOLERANCE, name);
+    let ratios = [0.3_f64, -0.8, 0.0, -0.8, 0.3, 0.0, 0.7, -0.4].map(f64::exp);
+    // Above with advantage: the first of e0 and of e3. Below against it: the first of e1.
+    check("clip_fraction", 3.0 / 8.0);
+    check("ratio_mean", ratios.iter().sum::<f64>() / 8.0);
+    check("ratio_max", 0.7_f64.exp());
+    check("approx_kl", ratios.iter().map(|ratio| ratio - 1.0 - ratio.ln()).sum::<f64>() / 8.0);
+    check("kl", 0.049_826);
+    check("entropy", 1.0);
+    check("logprob_mismatch_mean", (0.3 + 0.8 + 0.8 + 0.3 + 0.7 + 0.4) / 8.0);
+    check("logprob_mismatch_max", 0.8);
+    check("tis_truncated_share", 0.0);
+    check("tis_weight_mean", 1.0);
+    check("reward_loss", 0.045_363);
+    check("kl_loss", outcome.loss - metrics["reward_loss"]);
+    assert!(!metrics.contains_key("preference_accuracy") && !metrics.contains_key("distillation_advantage_mean"));
+    let report = experience.report().named();
+    let check = |name: &str, expect: f64| close(&[report[name]], &[expect], 1e-12, name);
+    check("reward_mean", 0.5);
+    check("reward_std", (0.625_f64 / 3.0).sqrt());
+    check("length_mean", 2.0);
+    check("truncation_share", 0.0);
+    check("zero_variance_share", 0.0);
+}
+
+#[test]
+fn parts_of_a_combined_objective_add_up_and_each_is_logged() {
+    let experience = experience(policy("combined"));
+    let outcome = experience.whole().unwrap().loss(&evaluations(&NEW)).unwrap();
+    let metrics = outcome.metrics.named();
+    let advantages = [0.707_007, -0.707_007, -0.706_907, 0.706_907];
+    let mut by_hand = 0.0;
+    let mut teacher = 0.0;
+    for number in 0..4 {
+        for at in 0..NEW[number].len() {
+            let from_teacher = REFERENCE[number][at] - OLD[number][at];
+            let advantage = advantages[number] + from_teacher;
+            let ratio = (NEW[number][at] - OLD[number][at]).exp();
+            by_hand -= (ratio * advantage).min(ratio.clamp(0.8, 1.2) * advantage) / 8.0;
+            teacher += from_teacher / 8.0;
+        }
+    }
+    close(&[outcome.loss], &[by_hand], 1e-6, "combined");
+    close(&[metrics["reward_loss"] + metrics["distillation_loss"]], &[outcome.loss], 1e-12, "parts");
+    close(&[metrics["distillation_advantage_mean"]], &[teacher], 1e-12, "teacher");
+    assert!(metrics["reward_loss"] != 0.0 && metrics["distillation_loss"] != 0.0);
+}
+
+#[test]
+fn rloo_and_ppo_weigh_tokens_as_published() {
+    let first = |name: &str| {
+        let experience = experience(policy(name));
+        let outcome = experience.whole().unwrap().loss(&evaluations(&OLD)).unwrap();
+        (experience.trained()[0].advantages().to_vec(), outcome.gradients[0].clone())
+    };
+    let (advantages, gradient) = first("rloo");
+    close(&advantages, &[1.0; 3], 1e-12, "own reward less the other's");
+    close(&gradient, &[-0.25; 3], 1e-12, "sum over tokens, mean over trajectories");
+    // Whitened over eight tokens: three of 1, two of 0, one of .25, two of .75.
+    let (mean, squares) = (4.75 / 8.0, 3.0 + 0.0625 + 1.125);
+    let deviation = ((squares - 8.0 * mean * mean) / 7.0_f64).sqrt();
+    let (advantages, gradient) = first("ppo");
+    close(&advantages, &[(1.0 - mean) / deviation; 3], 1e-6, "ppo");
+    close(&gradient, &[-(1.0 - mean) / deviation / 8.0; 3], 1e-6, "ppo");
+}

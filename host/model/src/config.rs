@@ -1,0 +1,320 @@
+//! What a decoder looks like: the part of Hugging Face's `config.json` that decides an output.
+//!
+//! Qwen2, Qwen3 and Llama are one architecture with switches: biases on the query, key and value projections (Qwen2, and
+//! Llama where `attention_bias` says so), normalised queries and keys (Qwen3), a head that shares the embedding (`tied`).
+
+use crate::{LocalModelError, Weight};
+use serde_json::{Map, Value, json};
+
+/// A family of checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// Llama 2, 3 and what is shaped like them.
+    Llama,
+    /// Qwen 2 and 2.5: biases on q, k, v.
+    Qwen2,
+    /// Qwen 3: normalised q and k.
+    Qwen3,
+}
+
+impl Architecture {
+    const ALL: [Self; 3] = [Self::Llama, Self::Qwen2, Self::Qwen3];
+
+    /// As in `model_type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+
+    /// As in `architectures`.
+    fn class(self) -> &'static str {
+        match self {
+            Self::Llama => "LlamaForCausalLM",
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+        }
+    }
+}
+
+/// How positions become angles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RotaryScaling {
+    /// As they are.
+    None,
+    /// All positions divided by this.
+    Linear(f64),
+    /// Llama 3.1: long wavelengths divided by `factor`, short ones kept, those between mixed.
+    Llama3 {
+        /// By how much the context grew.
+        factor: f64,
+        /// Wavelengths above `original / low` are divided.
+        low: f64,
+        /// Wavelengths below `original / high` are kept.
+        high: f64,
+        /// The context of pre-training.
+        original: f64,
+    },
+}
+
+/// The shape of a decoder. All sizes are at least 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// The family.
+    pub architecture: Architecture,
+    /// Tokens that have an embedding (`vocab_size`).
+    pub vocabulary: usize,
+    /// Width of the residual stream (`hidden_size`).
+    pub width: usize,
+    /// Blocks (`num_hidden_layers`).
+    pub layers: usize,
+    /// Query heads (`num_attention_heads`).
+    pub heads: usize,
+    /// Key and value heads (`num_key_value_heads`); divides `heads`.
+    pub key_value_heads: usize,
+    /// Width of a head (`head_dim`); even.
+    pub head_width: usize,
+    /// Width inside the MLP (`intermediate_size`).
+    pub mlp_width: usize,
+    /// Most tokens of prompt and answer together (`max_position_embeddings`).
+    pub context: usize,
+    /// Base of the rotary angles (`rope_theta`).
+    pub rotary_base: f64,
+    /// How positions are scaled.
+    pub rotary_scaling: RotaryScaling,
+    /// Added to the mean square before its root (`rms_norm_eps`).
+    pub norm_epsilon: f64,
+    /// Whether the head is the embedding (`tie_word_embeddings`).
+    pub tied: bool,
+    /// Whether q, k and v have biases.
+    pub query_bias: bool,
+    /// Whether the attention's output has one.
+    pub output_bias: bool,
+    /// Whether q and k are normalised per head.
+    pub query_norm: bool,
+    /// Standard deviation of fresh weights (`initializer_range`).
+    pub initial_deviation: f64,
+    /// Tokens that end an answer.
+    pub end_tokens: Vec<u32>,
+}
+
+/// Largest size of any dimension: beyond it products of two overflow, and no model is that large.
+const LARGEST: u64 = 1 << 24;
+
+/// Reads fields with errors that name them.
+struct Fields<'a>(&'a Map<String, Value>);
+
+impl Fields<'_> {
+    fn size(&self, name: &str) -> Result<Option<usize>, LocalModelError> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(size @ 1..=LARGEST) => Ok(Some(size as usize)),
+                _ => Err(LocalModelError::Config(format!(
+                    "{name} is {value}; expected a whole number from 1 to {LARGEST}"
+                ))),
+            },
+        }
+    }
+
+    fn needed(&self, name: &str) -> Result<usize, LocalModelError> {
+        self.size(name)?.ok_or_else(|| LocalModelError::Config(format!("{name} is missing")))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<f64>, LocalModelError> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_f64() {
+                Some(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
+                _ => Err(LocalModelError::Config(format!("{name} is {value}; expected a number above 0"))),
+            },
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn refuse_flag(&self, name: &str, why: &str) -> Result<(), LocalModelError> {
+        if self.flag(name) { Err(LocalModelError::Config(format!("{name} is true: {why}"))) } else { Ok(()) }
+    }
+}
+
+impl ModelConfig {
+    /// Reads `config.json`.
+    ///
+    /// # Errors
+    /// It is another architecture, lacks a size, or asks for something that would change an output and is not done here.
+    pub fn parse(text: &str) -> Result<Self, LocalModelError> {
+        let object: Map<String, Value> =
+            serde_json::from_str(text).map_err(|error| LocalModelError::Config(format!("no JSON object: {error}")))?;
+        let fields = Fields(&object);
+        let kind = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        let architecture = Architecture::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| {
+            let known = Architecture::ALL.map(Architecture::name).join(", ");
+            LocalModelError::Config(format!(
+                "model_type is `{}`; this version runs {known}",
+                clawhost_core::escaped(kind, 80)
+            ))
+        })?;
+        fields.refuse_flag("use_sliding_window", "sliding windows are not done here")?;
+        fields.refuse_flag("mlp_bias", "biases in the MLP are not done here")?;
+        match object.get("hidden_act").and_then(Value::as_str) {
+            None | Some("silu") => {}
+            Some(other) => {
+                let other = clawhost_core::escaped(other, 80);
+                return Err(LocalModelError::Config(format!("hidden_act is `{other}`; this version has silu")));
+            }
+        }
+        let (width, heads) = (fields.needed("hidden_size")?, fields.needed("num_attention_heads")?);
+        let key_value_heads = fields.size("num_key_value_heads")?.unwrap_or(heads);
+        let head_width = match fields.size("head_dim")? {
+            Some(size) => size,
+            None if width.is_multiple_of(heads) => width / heads,
+            None => {
+                let why = format!(
+                    "hidden_size {width} is no multiple of num_attention_heads {heads}, and head_dim is missing"
+                );
+                return Err(LocalModelError::Config(why));
+            }
+        };
+        if !heads.is_multiple_of(key_value_heads) || !head_width.is_multiple_of(2) {
+            let why = format!(
+                "{heads} heads of {head_width}, {key_value_heads} for keys and values: the second must divide the first, \
+                 and a head's width be even"
+            );
+            return Err(LocalModelError::Config(why));
+        }
+        // transformers 5 keeps both under one name, older ones apart.
+        let rotary = object.get("rope_parameters").or_else(|| object.get("rope_scaling")).and_then(Value::as_object);
+        let empty = Map::new();
+        let rotary = Fields(rotary.unwrap_or(&empty));
+        let base = match rotary.number("rope_theta")? {
+            Some(base) => base,
+            None => fields.number("rope_theta")?.unwrap_or(10_000.0),
+        };
+        let attention_bias = fields.flag("attention_bias");
+        Ok(Self {
+            architecture,
+            vocabulary: fields.needed("vocab_size")?,
+            width,
+            layers: fields.needed("num_hidden_layers")?,
+            heads,
+            key_value_heads,
+            head_width,
+            mlp_width: fields.needed("intermediate_size")?,
+            context: fields.size("max_position_embeddings")?.unwrap_or(2048),
+            rotary_base: base,
+            rotary_scaling: scaling(&rotary)?,
+            norm_epsilon: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+            tied: fields.flag("tie_word_embeddings"),
+            query_bias: architecture == Architecture::Qwen2 || attention_bias,
+            output_bias: architecture != Architecture::Qwen2 && attention_bias,
+            query_norm: architecture == Architecture::Qwen3,
+            initial_deviation: fields.number("initializer_range")?.unwrap_or(0.02),
+            end_tokens: end_tokens(&object),
+        })
+    }
+
+    /// As `config.json` that transformers reads.
+    pub fn to_json(&self) -> String {
+        let mut rotary = json!({ "rope_theta": self.rotary_base, "rope_type": "default" });
+        match self.rotary_scaling {
+            RotaryScaling::None => {}
+            RotaryScaling::Linear(factor) => {
+                rotary = json!({ "rope_theta": self.rotary_base, "rope_type": "linear", "factor": factor });
+            }
+            RotaryScaling::Llama3 { factor, low, high, original } => {
+                rotary = json!({
+                    "rope_theta": self.rotary_base, "rope_type": "llama3", "factor": factor, "low_freq_factor": low,
+                    "high_freq_factor": high, "original_max_position_embeddings": original as u64,
+                });
+            }
+        }
+        let document = json!({
+            "architectures": [self.architecture.class()],
+            "model_type": self.architecture.name(),
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.key_value_heads,
+            "head_dim": self.head_width,
+            "intermediate_size": self.mlp_width,
+            "max_position_embeddings": self.context,
+            "rope_theta": self.rotary_base,
+            "rope_parameters": rotary,
+            "rms_norm_eps": self.norm_epsilon,
+            "tie_word_embeddings": self.tied,
+            "attention_bias": self.architecture != Architecture::Qwen2 && self.query_bias,
+            "hidden_act": "silu",
+            "initializer_range": self.initial_deviation,
+            "eos_token_id": self.end_tokens,
+            "use_sliding_window": false,
+            "torch_dtype": "float32",
+        });
+        format!("{document:#}\n")
+    }
+
+    /// Angles per position: `head_width / 2` frequencies (Su et al. 2021, with Llama 3.1's scaling where asked for).
+    pub fn rotary_frequencies(&self) -> Vec<f64> {
+        (0..self.head_width / 2)
+            .map(|pair| {
+                let frequency = self.rotary_base.powf(-(2.0 * pair as f64) / self.head_width as f64);
+                match self.rotary_scaling {
+                    RotaryScaling::None => frequency,
+                    RotaryScaling::Linear(factor) => frequency / factor,
+                    RotaryScaling::Llama3 { factor, low, high, original } => {
+                        let turns = original * frequency / std::f64::consts::TAU;
+                        let share = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                        frequency * (share + (1.0 - share) / factor)
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// Weights of the whole model, in values.
+    pub fn parameters(&self) -> u64 {
+        let mut count = 0;
+        for (_, weight) in crate::Decoder::blueprint(self).weights() {
+            count += match weight {
+                Weight::Matrix([out, input]) => out as u64 * input as u64,
+                Weight::Vector(length) => length as u64,
+            };
+        }
+        count
+    }
+}
+
+fn scaling(rotary: &Fields<'_>) -> Result<RotaryScaling, LocalModelError> {
+    let kind = rotary.0.get("rope_type").or_else(|| rotary.0.get("type")).and_then(Value::as_str).unwrap_or("default");
+    let needed = |name: &str| {
+        rotary.number(name)?.ok_or_else(|| LocalModelError::Config(format!("rope_type `{kind}` needs {name}")))
+    };
+    match kind {
+        "default" => Ok(RotaryScaling::None),
+        "linear" => Ok(RotaryScaling::Linear(needed("factor")?)),
+        "llama3" => Ok(RotaryScaling::Llama3 {
+            factor: needed("factor")?,
+            low: needed("low_freq_factor")?,
+            high: needed("high_freq_factor")?,
+            original: needed("original_max_position_embeddings")?,
+        }),
+        other => {
+            let other = clawhost_core::escaped(other, 80);
+            Err(LocalModelError::Config(format!("rope_type is `{other}`; this version has default, linear and llama3")))
+        }
+    }
+}
+
+fn end_tokens(object: &Map<String, Value>) -> Vec<u32> {
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match object.get("eos_token_id") {
+        Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),
+        Some(value) => id(value).into_iter().collect(),
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,247 @@
+//! The decoder over several sequences at once.
+
+#![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+
+use super::attention::{Heads, attend};
+use super::cache::Cache;
+use super::elementwise::{add, add_bias, gated, normalise};
+use super::panels::Panels;
+use crate::decoder::Projection;
+use crate::host_weights::{HostDecoder, HostMatrix};
+use crate::network::angles;
+use crate::{Decoder, LowRank, ModelConfig};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// Values of a model below which sequences are shared out among threads: each core's own cache holds all of the weights.
+/// Above, threads share one product after the other, so that weights are read from memory once.
+const SMALL: u64 = 400_000;
+/// Tokens that are computed at once; longer texts are computed in pieces, which changes no bit.
+const CHUNK: usize = 64;
+
+/// New tokens of one sequence.
+#[derive(Debug)]
+pub struct Work<'a> {
+    /// What was computed of it before; it grows by `tokens`.
+    pub cache: &'a mut Cache,
+    /// At least one.
+    pub tokens: &'a [u32],
+    /// The logits behind the last token, `[vocabulary]`; or behind every one.
+    pub logits: Vec<f32>,
+    /// Whether logits are wanted behind every token.
+    pub every: bool,
+}
+
+impl<'a> Work<'a> {
+    /// Logits behind the last token.
+    pub fn last(cache: &'a mut Cache, tokens: &'a [u32]) -> Self {
+        Self { cache, tokens, logits: Vec::new(), every: false }
+    }
+}
+
+/// A model whose weights lie ready for this processor.
+#[derive(Debug, Clone)]
+pub struct CpuModel {
+    /// Its shape.
+    pub config: Arc<ModelConfig>,
+    /// `[vocabulary, width]`, row by row.
+    embedding: Arc<[f32]>,
+    weights: Decoder<Panels, Arc<[f32]>>,
+    frequencies: Vec<f64>,
+    heads: Heads,
+    small: bool,
+}
+
+/// Adds what an adapter has learned to the weight that it stands beside.
+fn merged(projection: &Projection<HostMatrix, Arc<[f32]>>) -> Projection<HostMatrix, Arc<[f32]>> {
+    let Some(LowRank { a, b, scale }) = &projection.adapter else { return projection.clone() };
+    let [out, input] = projection.weight.shape;
+    let rank = a.shape[0];
+    let mut values = projection.weight.values.to_vec();
+    for row in 0..out {
+        for inner in 0..rank {
+            let factor = b.values[row * rank + inner] * *scale as f32;
+            let to = &mut values[row * input..(row + 1) * input];
+            for (to, from) in to.iter_mut().zip(&a.values[inner * input..(inner + 1) * input]) {
+                *to = factor.mul_add(*from, *to);
+            }
+        }
+    }
+    let weight = HostMatrix { shape: [out, input], values: values.into() };
+    Projection { weight, bias: projection.bias.clone(), adapter: None }
+}
+
+impl CpuModel {
+    /// Lays the weights of a model out. Adapters are added to what they stand beside.
+    pub fn new(config: Arc<ModelConfig>, host: &HostDecoder) -> Self {
+        let mut host = host.clone();
+        for block in &mut host.blocks {
+            for (_, projection) in block.projections_mut() {
+                *projection = merged(projection);
+            }
+        }
+        // The head is multiplied with; where it is the embedding, that is laid out as panels too.
+        let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
+        let embedding = host.embedding.values.clone();
+        let host = Decoder { head: Some(head), embedding: HostMatrix { shape: [0, 1], values: Arc::from([]) }, ..host };
+        let weights = host.map(&mut |_, matrix| Panels::of(matrix), &mut |_, vector| vector.clone());
+        let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
+        let (frequencies, small) = (config.rotary_frequencies(), config.parameters() < SMALL);
+        Self { config, embedding, weights, frequencies, heads, small }
+    }
+
+    /// An empty cache for one sequence.
+    pub fn cache(&self) -> Cache {
+        Cache::new(self.config.layers)
+    }
+
+    /// Computes the new tokens of several sequences. What comes to one does not depend on the others.
+    pub fn forward(&self, work: &mut [Work<'_>]) {
+        let threads = rayon::current_num_threads();
+        if self.small && work.len() >= 2 * threads && threads > 1 {
+            let share = work.len().div_ceil(threads * 2);
+            work.par_chunks_mut(share).for_each(|part| self.forward_here(part, false));
+        } else {
+            self.forward_here(work, true);
+        }
+    }
+
+    fn forward_here(&self, work: &mut [Work<'_>], threads: bool) {
+        let mut done = 0;
+        let longest = work.iter().map(|one| one.tokens.len()).max().unwrap_or(0);
+        while done < longest {
+            let mut piece: Vec<(usize, &mut Work<'_>)> = Vec::with_capacity(work.len());
+            for one in work.iter_mut() {
+                let count = one.tokens.len().saturating_sub(done).min(CHUNK);
+                if count > 0 {
+                    piece.push((count, one));
+                }
+            }
+            self.piece(&mut piece, done, threads);
+            done += CHUNK;
+        }
+    }
+
+    /// The tokens from `done` on, so many of each sequence.
+    fn piece(&self, piece: &mut [(usize, &mut Work<'_>)], done: usize, threads: bool) {
+        let config = &self.config;
+        let (width, heads) = (config.width, self.heads);
+        let (queries, keys) = (heads.queries * heads.width, heads.shared * heads.width);
+        let rows: usize = piece.iter().map(|(count, _)| count).sum();
+        let mut x = vec![0.0; rows * width];
+        let mut turns = Vec::with_capacity(rows * heads.width / 2);
+        let mut to = x.chunks_exact_mut(width);
+        for (count, one) in piece.iter_mut() {
+            let start = one.cache.tokens.len();
+            for (token, position) in one.tokens[done..done + *count].iter().zip(start as u32..) {
+                let from = *token as usize * width;
+                if let (Some(to), Some(from)) = (to.next(), self.embedding.get(from..from + width)) {
+                    to.copy_from_slice(from);
+                }
+                turns.extend(angles(&self.frequencies, position));
+            }
+            let capacity = Cache::capacity(start + *count);
+            for layer in &mut one.cache.layers {
+                layer.grow((heads.shared, heads.width), capacity, start);
+            }
+        }
+        let mut normal = vec![0.0; rows * width];
+        let (mut query, mut key, mut value) =
+            (vec![0.0; rows * queries], vec![0.0; rows * keys], vec![0.0; rows * keys]);
+        let mut mixed = vec![0.0; rows * queries];
+        let (mut gate, mut up) = (vec![0.0; rows * config.mlp_width], vec![0.0; rows * config.mlp_width]);
+        let mut scores = Vec::new();
+        let epsilon = config.norm_epsilon as f32;
+        for (number, block) in self.weights.blocks.iter().enumerate() {
+            normalise(&x, &block.input_norm, epsilon, &mut normal);
+            apply(&block.query, &normal, &mut query, threads);
+            apply(&block.key, &normal, &mut key, threads);
+            apply(&block.value, &normal, &mut value, threads);
+            for (norm, rows) in [(&block.query_norm, &mut query), (&block.key_norm, &mut key)] {
+                if let Some(norm) = norm {
+                    let before = rows.clone();
+                    normalise(&before, norm, epsilon, rows);
+                }
+            }
+            turn(&mut query, queries, heads.width, &turns);
+            turn(&mut key, keys, heads.width, &turns);
+            let mut row = 0;
+            for (count, one) in piece.iter_mut() {
+                let start = one.cache.tokens.len();
+                let layer = &mut one.cache.layers[number];
+                for position in start..start + *count {
+                    layer.put(
+                        heads,
+                        position,
+                        &key[row * keys..(row + 1) * keys],
+                        &value[row * keys..(row + 1) * keys],
+                    );
+                    let out = &mut mixed[row * queries..(row + 1) * queries];
+                    attend(heads, &query[row * queries..(row + 1) * queries], layer, position + 1, &mut scores, out);
+                    row += 1;
+                }
+            }
+            apply(&block.output, &mixed, &mut normal, threads);
+            add(&mut x, &normal);
+            normalise(&x, &block.post_norm, epsilon, &mut normal);
+            apply(&block.gate, &normal, &mut gate, threads);
+            apply(&block.up, &normal, &mut up, threads);
+            gated(&mut gate, &up);
+            apply(&block.down, &gate, &mut normal, threads);
+            add(&mut x, &normal);
+        }
+        self.finish(piece, done, &x, threads);
+    }
+
+    /// Logits of the rows that want them.
+    fn finish(&self, piece: &mut [(usize, &mut Work<'_>)], done: usize, x: &[f32], threads: bool) {
+        let width = self.config.width;
+        let mut wanted = Vec::new();
+        let mut row = 0;
+        for (count, one) in piece.iter_mut() {
+            let ends = done + *count == one.tokens.len();
+            for index in 0..*count {
+                if one.every || (ends && index + 1 == *count) {
+                    wanted.extend_from_slice(&x[(row + index) * width..(row + index + 1) * width]);
+                }
+            }
+            row += *count;
+        }
+        let mut normal = vec![0.0; wanted.len()];
+        normalise(&wanted, &self.weights.norm, self.config.norm_epsilon as f32, &mut normal);
+        let vocabulary = self.config.vocabulary;
+        let mut logits = vec![0.0; wanted.len() / width * vocabulary];
+        if let Some(head) = &self.weights.head {
+            head.multiply(&normal, &mut logits, threads);
+        }
+        let mut logits = logits.chunks_exact(vocabulary);
+        for (count, one) in piece.iter_mut() {
+            let ends = done + *count == one.tokens.len();
+            let rows = if one.every { *count } else { usize::from(ends) };
+            (&mut logits).take(rows).for_each(|row| one.logits.extend_from_slice(row));
+            one.cache.tokens.extend_from_slice(&one.tokens[done..done + *count]);
+        }
+    }
+}
+
+fn apply(projection: &Projection<Panels, Arc<[f32]>>, x: &[f32], out: &mut [f32], threads: bool) {
+    projection.weight.multiply(x, out, threads);
+    if let Some(bias) = &projection.bias {
+        add_bias(out, bias);
+    }
+}
+
+/// Turns the heads of every row by its position's angles.
+fn turn(rows: &mut [f32], row_width: usize, head_width: usize, turns: &[(f32, f32)]) {
+    let half = head_width / 2;
+    for (row, turns) in rows.chunks_exact_mut(row_width).zip(turns.chunks_exact(half)) {
+        for head in row.chunks_exact_mut(head_width) {
+            let (low, high) = head.split_at_mut(half);
+            for ((low, high), (cosine, sine)) in low.iter_mut().zip(high).zip(turns) {
+                let (a, b) = (*low, *high);
+                *low = a * cosine - b * sine;
+                *high = b * cosine + a * sine;
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What can go wrong with a local model.
+
+use std::path::PathBuf;
+
+/// What went wrong, where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalModelError {
+    /// A file of the model's folder cannot be read or written.
+    #[error("{path}: {why}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// `config.json` describes no model that can be run here.
+    #[error("config.json: {0}")]
+    Config(String),
+    /// A weight that the architecture needs is in no file.
+    #[error("the weight {0} is in no file of the model; is a shard missing, or the download incomplete?")]
+    MissingWeight(String),
+    /// A weight has another shape than config.json implies.
+    #[error(
+        "the weight {name} has the shape {found:?} where config.json implies {expected:?}; do the two belong together?"
+    )]
+    Shape {
+        /// Its name.
+        name: String,
+        /// As in the file.
+        found: Vec<usize>,
+        /// As implied.
+        expected: Vec<usize>,
+    },
+    /// A weight holds something that is no number.
+    #[error(
+        "the weight {0} holds a value that is not finite; the file is damaged, or training diverged before it was saved"
+    )]
+    NotFinite(String),
+    /// The tokenizer cannot be used.
+    #[error("tokenizer.json: {0}")]
+    Tokenizer(String),
+    /// The chat template cannot be used, or is missing.
+    #[error("chat template: {0}")]
+    Template(String),
+    /// A prompt is longer than the model's context.
+    #[error("the prompt has {tokens} tokens, and the model's context holds {context}; shorten it")]
+    TooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// What the model holds.
+        context: usize,
+    },
+    /// A device cannot be used.
+    #[error("device {name}: {why}")]
+    Device {
+        /// As it was asked for.
+        name: String,
+        /// In words.
+        why: String,
+    },
+    /// A training step came to something that is no number; the weights are as they were before it.
+    #[error(
+        "{what} is not finite; the step was not taken, and the weights are as before: lower the learning rate, or look at the batch"
+    )]
+    Diverged {
+        /// The loss, or the gradient of a weight.
+        what: String,
+    },
+    /// A checkpoint that this version cannot take up.
+    #[error("checkpoint: {0}")]
+    Checkpoint(String),
+    /// Samples that cannot be trained on.
+    #[error("samples: {0}")]
+    Samples(String),
+}

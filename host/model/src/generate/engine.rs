@@ -1,0 +1,245 @@
+//! Continuous batching: one thread computes the next token of everything that is under way, again and again.
+//!
+//! A request joins at the next round and leaves when it is over; nobody waits for others to finish. What it is answered does
+//! not depend on who else was there ([`crate::cpu`]). It is computed with the weights that were published when it
+//! joined, to its last token: new weights are for those who come later.
+
+use super::prefixes::Prefixes;
+use super::request::{Answer, Finish, Request};
+use super::sampler::{Drawn, Sampler};
+use crate::LocalModelError;
+use crate::cpu::{Cache, CpuModel, Work};
+use clawhost_core::Digest;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::oneshot;
+
+/// Tokens of a prompt that are computed in one round: others wait no longer for their next token.
+const PREFILL: usize = 256;
+/// Answers under way at once. Those above wait for a place, first come, first served.
+pub const MOST_AT_ONCE: usize = 1024;
+
+/// Weights with their number.
+#[derive(Debug)]
+pub struct Version {
+    /// Counts publications.
+    pub number: u64,
+    /// Names the weights.
+    pub digest: Digest,
+    /// Ready to answer.
+    pub model: CpuModel,
+}
+
+struct Asked {
+    request: Request,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// Answers requests until it is dropped.
+#[derive(Debug)]
+pub struct Engine {
+    asked: Option<Sender<Asked>>,
+    current: Arc<RwLock<Arc<Version>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Begins to answer with these weights.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn new(version: Version) -> Result<Self, LocalModelError> {
+        let current = Arc::new(RwLock::new(Arc::new(version)));
+        let (asked, requests) = channel();
+        let seen = current.clone();
+        let thread = std::thread::Builder::new()
+            .name("generate".to_owned())
+            .spawn(move || Rounds { current: seen, requests, running: Vec::new(), prefixes: Prefixes::default() }.run())
+            .map_err(|error| LocalModelError::Device { name: "cpu".into(), why: error.to_string() })?;
+        Ok(Self { asked: Some(asked), current, thread: Some(thread) })
+    }
+
+    /// The weights that whoever asks now is answered with.
+    pub fn current(&self) -> Arc<Version> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Answers with these weights from the next request on.
+    pub fn publish(&self, version: Version) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(version);
+    }
+
+    /// Asks. Dropping the future abandons the request.
+    ///
+    /// # Errors
+    /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer.
+    pub async fn ask(&self, request: Request) -> Result<Answer, LocalModelError> {
+        let config = self.current().model.config.clone();
+        if request.prompt.is_empty() {
+            return Err(LocalModelError::Samples("an empty prompt; at least one token is needed".into()));
+        }
+        if request.prompt.len() >= config.context {
+            return Err(LocalModelError::TooLong { tokens: request.prompt.len(), context: config.context });
+        }
+        if let Some(token) = request.prompt.iter().find(|token| **token as usize >= config.vocabulary) {
+            let why = format!("the prompt has the token {token}; the model knows {}", config.vocabulary);
+            return Err(LocalModelError::Samples(why));
+        }
+        let (reply, answer) = oneshot::channel();
+        let gone = || LocalModelError::Device { name: "cpu".into(), why: "the thread that answers has ended".into() };
+        let asked = self.asked.as_ref().ok_or_else(gone)?;
+        asked.send(Asked { request, reply }).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        drop(self.asked.take());
+        if let Some(thread) = self.thread.take() {
+            // It ends at its next look at the channel; a panic of it was answered to those who waited.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An answer under way.
+struct Running {
+    version: Arc<Version>,
+    request: Request,
+    reply: oneshot::Sender<Answer>,
+    sampler: Sampler,
+    cache: Cache,
+    /// What is computed next: the rest of the prompt, or the last token.
+    next: Vec<u32>,
+    drawn: Vec<Drawn>,
+    reused: usize,
+}
+
+struct Rounds {
+    current: Arc<RwLock<Arc<Version>>>,
+    requests: Receiver<Asked>,
+    running: Vec<Running>,
+    prefixes: Prefixes,
+}
+
+impl Rounds {
+    fn run(mut self) {
+        loop {
+            if !self.admit() {
+                return;
+            }
+            // Whoever does not wait any more gives its place up.
+            self.running.retain(|one| !one.reply.is_closed());
+            self.round();
+        }
+    }
+
+    /// Takes new requests on; with nothing under way it waits for one. False: nobody will ask any more.
+    fn admit(&mut self) -> bool {
+        if self.running.is_empty() {
+            match self.requests.recv() {
+                Ok(asked) => self.join(asked),
+                Err(_) => return false,
+            }
+        }
+        while self.running.len() < MOST_AT_ONCE {
+            match self.requests.try_recv() {
+                Ok(asked) => self.join(asked),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return !self.running.is_empty(),
+            }
+        }
+        true
+    }
+
+    fn join(&mut self, Asked { request, reply }: Asked) {
+        let version = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let weights = version.digest.prefix_u64();
+        self.prefixes.only(weights);
+        let cache = self.prefixes.take(weights, &request.prompt);
+        let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.cache());
+        let reused = cache.tokens().len();
+        let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
+        let sampler = Sampler::new(request.sampling.clone(), request.seed, request.choice);
+        self.running.push(Running { version, request, reply, sampler, cache, next, drawn: Vec::new(), reused });
+    }
+
+    /// A copy of what an answer under way has computed of the same prompt: members of a group share it.
+    fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Cache> {
+        let shared = |one: &&Running| {
+            Arc::ptr_eq(&one.version, version)
+                && one.cache.tokens().len() > WORTH_COPYING
+                && one.request.prompt == prompt
+        };
+        let one = self.running.iter().find(shared)?;
+        let mut cache = one.cache.clone();
+        cache.truncate(prompt.len() - 1);
+        Some(cache)
+    }
+
+    /// One more token for everybody.
+    fn round(&mut self) {
+        let mut versions: Vec<Arc<Version>> = Vec::new();
+        for one in &self.running {
+            if !versions.iter().any(|known| Arc::ptr_eq(known, &one.version)) {
+                versions.push(one.version.clone());
+            }
+        }
+        let mut drawn: Vec<bool> = vec![false; self.running.len()];
+        for version in versions {
+            let mut work = Vec::new();
+            let mut places = Vec::new();
+            for (place, one) in self.running.iter_mut().enumerate() {
+                if Arc::ptr_eq(&one.version, &version) {
+                    let count = one.next.len().min(PREFILL);
+                    let tokens = one.next.get(..count).unwrap_or_default();
+                    work.push(Work::last(&mut one.cache, tokens));
+                    places.push((place, count));
+                }
+            }
+            version.model.forward(&mut work);
+            let logits: Vec<Vec<f32>> = work.into_iter().map(|work| work.logits).collect();
+            for ((place, count), logits) in places.into_iter().zip(logits) {
+                let Some(one) = self.running.get_mut(place) else { continue };
+                one.next.drain(..count);
+                if one.next.is_empty() {
+                    let token = one.sampler.draw(&logits);
+                    one.next.push(token.token);
+                    one.drawn.push(token);
+                    drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = true);
+                }
+            }
+        }
+        let mut kept = Vec::with_capacity(self.running.len());
+        for (one, drew) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
+            match drew.then(|| one.finish()).flatten() {
+                None => kept.push(one),
+                Some(finish) => self.answer(one, finish),
+            }
+        }
+        self.running = kept;
+    }
+
+    fn answer(&mut self, one: Running, finish: Finish) {
+        let Running { version, reply, cache, drawn, reused, .. } = one;
+        self.prefixes.keep(version.digest.prefix_u64(), cache);
+        // Whoever asked may be gone.
+        let _ = reply.send(Answer { tokens: drawn, finish, version: version.number, reused });
+    }
+}
+
+/// Tokens of a prompt above which a copy costs less than computing them again.
+const WORTH_COPYING: usize = 8;
+
+impl Running {
+    fn finish(&self) -> Option<Finish> {
+        let last = self.drawn.last()?.token;
+        if self.request.end.contains(&last) {
+            return Some(Finish::Stop);
+        }
+        let whole = self.request.prompt.len() + self.drawn.len();
+        let full = self.drawn.len() >= self.request.max_tokens || whole >= self.version.model.config.context;
+        full.then_some(Finish::Length)
+    }
+}

@@ -1,0 +1,12 @@
+//! Answers of a local model: requests in tokens, batched continuously, with exact log-probs.
+
+mod engine;
+mod prefixes;
+mod request;
+mod sampler;
+#[cfg(test)]
+mod tests;
+
+pub use engine::{Engine, MOST_AT_ONCE, Version};
+pub use request::{Answer, Finish, Request};
+pub use sampler::{Drawn, Sampler, Sampling};

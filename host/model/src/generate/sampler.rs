@@ -1,0 +1,216 @@
+//! From logits to a token.
+//!
+//! A token is drawn from the distribution after bias, temperature, top-k, top-p and min-p, with a generator of the request's
+//! own: what is drawn depends on the request's seed and on how many tokens came before, and on nothing else. Two log-probs are
+//! kept: of the model (temperature 1, everything allowed) and of the distribution that was drawn from. Training takes
+//! its ratios in the second.
+
+use clawhost_core::derive_seed;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// 0: the most likely token. Otherwise logits are divided by it.
+    pub temperature: f32,
+    /// Only the so many most likely; none: all.
+    pub top_k: Option<usize>,
+    /// Only the most likely that together have this probability, 0 to 1; 1: all.
+    pub top_p: f32,
+    /// Only those at least this share as likely as the most likely, 0 to 1; 0: all.
+    pub min_p: f32,
+    /// Added to the logits of single tokens.
+    pub bias: Vec<(u32, f32)>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 1.0, top_k: None, top_p: 1.0, min_p: 0.0, bias: Vec::new() }
+    }
+}
+
+impl Sampling {
+    /// Whether it leaves tokens out, so that a ratio of probabilities needs to know which.
+    pub fn restricts(&self) -> bool {
+        self.top_k.is_some() || self.top_p < 1.0 || self.min_p > 0.0
+    }
+}
+
+/// A token with what is known about its choice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drawn {
+    /// The token.
+    pub token: u32,
+    /// Natural logarithm of its probability under the model alone.
+    pub logprob_model: f32,
+    /// And in the distribution that it was drawn from; 0 at temperature 0.
+    pub logprob_sampled: f32,
+    /// The tokens that could have been drawn, where some could not; sorted.
+    pub kept: Option<Vec<u32>>,
+}
+
+/// Logarithm of the sum of exponentials, as f64 in the order of the values.
+pub(crate) fn log_sum_exp(logits: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most = logits.clone().fold(f64::NEG_INFINITY, f64::max);
+    most + libm::log(logits.map(|logit| libm::exp(logit - most)).sum::<f64>())
+}
+
+/// Draws the tokens of one request.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    sampling: Sampling,
+    random: ChaCha8Rng,
+}
+
+impl Sampler {
+    /// For a request with this seed; `choice` tells its answers apart where it asks for several.
+    pub fn new(sampling: Sampling, seed: u64, choice: u64) -> Self {
+        Self { sampling, random: ChaCha8Rng::seed_from_u64(derive_seed(seed, "sample", choice)) }
+    }
+
+    /// Draws the next token. One number is taken from the generator for each token, whatever is drawn.
+    pub fn draw(&mut self, logits: &[f32]) -> Drawn {
+        let uniform = ((self.random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let model_sum = log_sum_exp(logits.iter().map(|logit| f64::from(*logit)));
+        let logprob_model = |token: u32| {
+            logits.get(token as usize).map_or(f32::NEG_INFINITY, |logit| (f64::from(*logit) - model_sum) as f32)
+        };
+        let biased = self.biased(logits);
+        if self.sampling.temperature <= 0.0 {
+            let token = most_likely(&biased);
+            return Drawn { token, logprob_model: logprob_model(token), logprob_sampled: 0.0, kept: None };
+        }
+        let scaled: Vec<f64> = biased.iter().map(|logit| logit / f64::from(self.sampling.temperature)).collect();
+        let kept = self.sampling.restricts().then(|| self.kept(&scaled));
+        let allowed = |token: usize| kept.as_ref().is_none_or(|kept| kept.binary_search(&(token as u32)).is_ok());
+        let of = || scaled.iter().enumerate().filter(|(token, _)| allowed(*token));
+        let sum = log_sum_exp(of().map(|(_, logit)| *logit));
+        let mut passed = 0.0;
+        let mut chosen = None;
+        for (token, logit) in of() {
+            // Rounding may leave the sum a hair below 1: the last possible token takes the rest.
+            passed += libm::exp(logit - sum);
+            if logit.is_finite() {
+                chosen = Some((token as u32, *logit));
+            }
+            if uniform < passed && chosen.is_some() {
+                break;
+            }
+        }
+        let (token, logit) = chosen.unwrap_or((0, sum));
+        Drawn { token, logprob_model: logprob_model(token), logprob_sampled: (logit - sum) as f32, kept }
+    }
+
+    fn biased(&self, logits: &[f32]) -> Vec<f64> {
+        let mut biased: Vec<f64> = logits.iter().map(|logit| f64::from(*logit)).collect();
+        for (token, bias) in &self.sampling.bias {
+            if let Some(logit) = biased.get_mut(*token as usize) {
+                *logit += f64::from(*bias);
+            }
+        }
+        biased
+    }
+
+    /// The tokens that may be drawn, sorted. Of equally likely ones those with smaller numbers come first.
+    fn kept(&self, scaled: &[f64]) -> Vec<u32> {
+        let sum = log_sum_exp(scaled.iter().copied());
+        let mut order: Vec<(u32, f64)> =
+            (0..).zip(scaled).map(|(token, logit)| (token, libm::exp(logit - sum))).collect();
+        order.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+        order.truncate(self.sampling.top_k.unwrap_or(usize::MAX).max(1));
+        let most = order.first().map_or(0.0, |(_, share)| *share);
+        let mut passed = 0.0;
+        let mut kept: Vec<u32> = Vec::new();
+        for (token, share) in order {
+            let enough = passed >= f64::from(self.sampling.top_p) || share < most * f64::from(self.sampling.min_p);
+            if enough && !kept.is_empty() {
+                break;
+            }
+            passed += share;
+            kept.push(token);
+        }
+        kept.sort_unstable();
+        kept
+    }
+}
+
+/// The most likely token; of equals the one with the smallest number.
+fn most_likely(logits: &[f64]) -> u32 {
+    let mut best = (0, f64::NEG_INFINITY);
+    for (token, logit) in (0..).zip(logits) {
+        if *logit > best.1 {
+            best = (token, *logit);
+        }
+    }
+    best.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(sampling: Sampling, logits: &[f32], seed: u64) -> Drawn {
+        Sampler::new(sampling, seed, 0).draw(logits)
+    }
+
+    #[test]
+    fn tokens_are_drawn_as_often_as_they_are_likely() {
+        let logits = [0.0f32, 1.0, 2.0, -1.0];
+        let mut sampler = Sampler::new(Sampling::default(), 7, 0);
+        let mut counts = [0.0f64; 4];
+        (0..20_000).for_each(|_| counts[sampler.draw(&logits).token as usize] += 1.0 / 20_000.0);
+        let sum: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+        for (count, logit) in counts.iter().zip(logits) {
+            assert!((count - f64::from(logit).exp() / sum).abs() < 0.012, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn both_log_probs_are_those_of_their_distributions() {
+        let logits = [0.0f32, 2.0, 1.0];
+        let drawn = draw(Sampling { temperature: 0.5, top_k: Some(1), ..Sampling::default() }, &logits, 1);
+        let model = 2.0 - (1.0f64 + 2.0f64.exp() + 1.0f64.exp()).ln();
+        assert_eq!((drawn.token, drawn.logprob_sampled, drawn.kept), (1, 0.0, Some(vec![1])));
+        assert!((f64::from(drawn.logprob_model) - model).abs() < 1e-6);
+        let drawn = draw(
+            Sampling { temperature: 2.0, bias: vec![(0, -100.0), (2, -100.0)], ..Sampling::default() },
+            &logits,
+            1,
+        );
+        assert_eq!((drawn.token, drawn.kept.clone()), (1, None));
+        assert!(
+            drawn.logprob_sampled.abs() < 1e-6 && (f64::from(drawn.logprob_model) - model).abs() < 1e-6,
+            "{drawn:?}"
+        );
+    }
+
+    #[test]
+    fn restrictions_keep_the_most_likely() {
+        let logits = [0.0f32, 2.0, 1.0, 2.0];
+        let check = |sampling: Sampling, expect: &[u32]| {
+            let drawn = draw(sampling.clone(), &logits, 3);
+            assert_eq!(drawn.kept.as_deref(), Some(expect), "{sampling:?}");
+            assert!(expect.contains(&drawn.token));
+        };
+        check(Sampling { top_k: Some(2), ..Sampling::default() }, &[1, 3]);
+        check(Sampling { top_k: Some(0), ..Sampling::default() }, &[1]);
+        check(Sampling { top_p: 0.5, ..Sampling::default() }, &[1, 3]);
+        check(Sampling { top_p: 0.0, ..Sampling::default() }, &[1]);
+        check(Sampling { min_p: 0.2, ..Sampling::default() }, &[1, 2, 3]);
+        check(Sampling { top_k: Some(9), top_p: 0.99999, ..Sampling::default() }, &[0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_most_likely_is_taken_at_temperature_0_and_seeds_decide_above() {
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        assert_eq!(draw(greedy, &[1.0, 3.0, 3.0], 1).token, 1);
+        let row = |seed, choice| {
+            let mut sampler = Sampler::new(Sampling::default(), seed, choice);
+            (0..20).map(|_| sampler.draw(&[0.0; 8]).token).collect::<Vec<_>>()
+        };
+        assert_eq!(row(1, 0), row(1, 0));
+        assert_ne!(row(1, 0), row(1, 1));
+        assert_ne!(row(1, 0), row(2, 0));
+    }
+}

@@ -1,0 +1,121 @@
+//! Answers do not depend on who else asks, on what is known already, or on weights that come later.
+
+use super::{Answer, Engine, Finish, Request, Sampling, Version};
+use crate::cpu::CpuModel;
+use crate::cpu::tests::config;
+use crate::{Architecture, digest, initial};
+use std::sync::Arc;
+
+fn version(number: u64) -> Version {
+    let config = Arc::new(config(Architecture::Qwen3));
+    let host = initial(&config, number);
+    Version { number, digest: digest(&host), model: CpuModel::new(config, &host) }
+}
+
+fn request(seed: u64, length: u32) -> Request {
+    Request {
+        prompt: (0..length).map(|place| (place * 13 + 5) % 61).collect(),
+        sampling: Sampling::default(),
+        seed,
+        choice: 0,
+        max_tokens: 24,
+        end: vec![60],
+    }
+}
+
+/// What is answered, but for how it was come by.
+fn said(answer: Answer) -> (Vec<super::Drawn>, Finish, u64) {
+    (answer.tokens, answer.finish, answer.version)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_the_same_alone_among_others_and_behind_what_is_known() {
+    let alone = Engine::new(version(1)).unwrap();
+    let right = said(alone.ask(request(7, 30)).await.unwrap());
+    assert_eq!(right.0, said(alone.ask(request(7, 30)).await.unwrap()).0, "behind a prefix");
+
+    let crowd = Arc::new(Engine::new(version(1)).unwrap());
+    let others: Vec<_> = (0..15u64)
+        .map(|number| {
+            let crowd = crowd.clone();
+            tokio::spawn(async move { crowd.ask(request(number + 100, 3 + 5 * number as u32)).await.unwrap() })
+        })
+        .collect();
+    let twins: Vec<_> = (0..4)
+        .map(|_| {
+            let crowd = crowd.clone();
+            tokio::spawn(async move { said(crowd.ask(request(7, 30)).await.unwrap()) })
+        })
+        .collect();
+    for twin in twins {
+        assert_eq!(twin.await.unwrap(), right, "among others, and with members of its group");
+    }
+    for other in others {
+        other.await.unwrap();
+    }
+    // A conversation that goes on begins where it was left.
+    let mut longer = request(7, 30);
+    longer.prompt.extend(right.0.iter().map(|token| token.token));
+    longer.prompt.push(3);
+    let known = alone.ask(longer.clone()).await.unwrap();
+    assert!(known.reused > 30, "{} tokens were known", known.reused);
+    let fresh = Engine::new(version(1)).unwrap().ask(longer).await.unwrap();
+    assert_eq!((fresh.reused, said(fresh)), (0, said(known)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_go_on_without_a_gap_while_a_hundred_versions_are_published() {
+    let engine = Arc::new(Engine::new(version(0)).unwrap());
+    let asking: Vec<_> = (0..4u64)
+        .map(|asker| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                let mut answers = Vec::new();
+                while answers.last().is_none_or(|(_, _, version)| *version < 100) {
+                    let seed = asker * 1000 + answers.len() as u64;
+                    answers.push(said(engine.ask(request(seed, 5 + asker as u32)).await.unwrap()));
+                }
+                answers
+            })
+        })
+        .collect();
+    for number in 1..=100 {
+        engine.publish(version(number));
+        tokio::task::yield_now().await;
+    }
+    for (asker, answers) in asking.into_iter().enumerate() {
+        let answers = answers.await.unwrap();
+        assert!(answers.is_sorted_by_key(|(_, _, version)| *version), "nobody is answered by older weights again");
+        // Each is what its version alone would have said: no answer mixes two.
+        for (place, answer) in answers.iter().enumerate().step_by(answers.len().div_ceil(4)) {
+            let alone = Engine::new(version(answer.2)).unwrap();
+            let seed = asker as u64 * 1000 + place as u64;
+            assert_eq!(said(alone.ask(request(seed, 5 + asker as u32)).await.unwrap()), *answer);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_ends_where_it_must() {
+    let engine = Engine::new(version(1)).unwrap();
+    let check = async |request: Request, finish: Finish, tokens: usize| {
+        let answer = engine.ask(request).await.unwrap();
+        assert_eq!((answer.finish, answer.tokens.len()), (finish, tokens));
+    };
+    check(Request { max_tokens: 1, end: vec![], ..request(1, 9) }, Finish::Length, 1).await;
+    check(Request { max_tokens: 999, end: vec![], ..request(1, 120) }, Finish::Length, 8).await;
+    check(Request { end: (0..61).collect(), ..request(1, 9) }, Finish::Stop, 1).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_answered_is_refused() {
+    let engine = Engine::new(version(1)).unwrap();
+    let check = async |request: Request, expect: &str| {
+        let error = engine.ask(request).await.unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+    };
+    check(Request { prompt: vec![], ..request(1, 1) }, "an empty prompt").await;
+    check(request(1, 128), "the prompt has 128 tokens, and the model's context holds 128; shorten it").await;
+    check(Request { prompt: vec![1, 61], ..request(1, 1) }, "has the token 61; the model knows 61").await;
+    engine.ask(request(1, 5)).await.unwrap();
+}

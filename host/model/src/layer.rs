@@ -1,0 +1,288 @@
+//! The weights as a layer: what a batch's trajectories say about every token becomes one step of the optimiser, and the new
+//! weights answer whoever asks next.
+
+use crate::cpu::CpuModel;
+use crate::generate::{Engine, Version};
+use crate::train::{Sequence, TokenScores, Trainer};
+use crate::{HostDecoder, LocalModelError, ModelConfig, digest};
+use clawhost_core::Digest;
+use clawhost_learn::policy::mismatch::{self, Precision};
+use clawhost_learn::policy::{
+    Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Staleness, StepBatch, SupervisedStep,
+    TrajectoryGroup,
+};
+use clawhost_learn::{Batch, Forward, Layer, LearnError, Step, Weights};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The weights of a local model.
+#[derive(Debug)]
+pub struct WeightsLayer {
+    config: Arc<ModelConfig>,
+    trainer: Trainer,
+    engine: Arc<Engine>,
+    objective: PolicyGradient,
+    staleness: Staleness,
+    /// Of the weights, as the engine has them.
+    host: HostDecoder,
+    /// Whether log-probs of the present version were compared already.
+    compared: bool,
+    /// Whether demonstrations were learned from last: their momentum is no reward's.
+    supervised: bool,
+}
+
+/// What one trajectory is trained with: its number in the step, and its sequences.
+struct Unit {
+    number: usize,
+    sequences: Vec<Sequence>,
+}
+
+fn refused(error: LocalModelError) -> LearnError {
+    LearnError::Layer { layer: "weights".into(), why: error.to_string() }
+}
+
+fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
+    let temperature = if generated.temperature > 0.0 { generated.temperature } else { 1.0 };
+    generated
+        .sequences
+        .iter()
+        .map(|sequence| Sequence::new(sequence.tokens.clone(), &sequence.mask, temperature))
+        .collect()
+}
+
+/// The scores of a trajectory's sequences, one behind the other.
+fn joined(scores: &[TokenScores]) -> TokenScores {
+    let mut all = TokenScores::default();
+    for one in scores {
+        all.logprobs.extend(&one.logprobs);
+        all.entropies.extend(&one.entropies);
+    }
+    all
+}
+
+impl WeightsLayer {
+    /// Weights that a trainer moves and an engine answers with.
+    ///
+    /// # Errors
+    /// The device gives the weights not back.
+    pub fn new(
+        config: Arc<ModelConfig>,
+        trainer: Trainer,
+        engine: Arc<Engine>,
+        objective: PolicyGradient,
+    ) -> Result<Self, LocalModelError> {
+        let host = trainer.host()?;
+        Ok(Self {
+            config,
+            trainer,
+            engine,
+            objective,
+            staleness: Staleness::default(),
+            host,
+            compared: false,
+            supervised: false,
+        })
+    }
+
+    /// The weights now.
+    pub fn host(&self) -> &HostDecoder {
+        &self.host
+    }
+
+    fn publish(&mut self) -> Result<(), LocalModelError> {
+        self.host = self.trainer.host()?;
+        let number = self.trainer.steps_ever();
+        let model = CpuModel::new(self.config.clone(), &self.host);
+        self.engine.publish(Version { number, digest: digest(&self.host), model });
+        self.compared = false;
+        Ok(())
+    }
+
+    fn begin_rewards(&mut self) {
+        if std::mem::take(&mut self.supervised) {
+            self.trainer.forget_momentum();
+        }
+    }
+
+    /// Trains units of a step, micro-batch by micro-batch.
+    fn accumulate(&mut self, step: &(dyn StepBatch + Sync), units: &[Unit]) -> Result<(f64, Metrics), LearnError> {
+        let parts: Vec<&[Sequence]> = units.iter().map(|unit| unit.sequences.as_slice()).collect();
+        let told = self.trainer.accumulate(&parts, &|first, scores: &[Vec<TokenScores>]| {
+            let all: Vec<TokenScores> = scores.iter().map(|scores| joined(scores)).collect();
+            let numbers = units.iter().skip(first).map(|unit| unit.number);
+            let evaluations: Vec<Evaluation<'_>> = numbers
+                .zip(&all)
+                .map(|(sequence, scores)| Evaluation {
+                    sequence,
+                    new: &scores.logprobs,
+                    entropy: Some(&scores.entropies),
+                })
+                .collect();
+            let outcome = step.loss(&evaluations)?;
+            Ok::<_, StepError>((outcome.gradients, (outcome.loss, outcome.metrics)))
+        })?;
+        let (mut loss, mut metrics) = (0.0, Metrics::default());
+        for (part, found) in told {
+            loss += part;
+            metrics.merge(&found);
+        }
+        Ok((loss, metrics))
+    }
+
+    /// Compares rollout and trainer on what the present version wrote.
+    fn compare(&mut self, step: &Experience, units: &[Unit]) -> Result<f64, LearnError> {
+        let all: Vec<&Sequence> = units.iter().flat_map(|unit| &unit.sequences).collect();
+        let mut scores = self.trainer.scores(&all).map_err(refused)?.into_iter();
+        let columns: Vec<TokenScores> =
+            units.iter().map(|unit| joined(&(&mut scores).take(unit.sequences.len()).collect::<Vec<_>>())).collect();
+        let compared = units.iter().zip(&columns).filter_map(|(unit, scores)| {
+            let trajectory = step.trained().get(unit.number)?.trajectory();
+            Some(mismatch::Compared { trajectory, trainer: &scores.logprobs })
+        });
+        Ok(mismatch::check(Precision::Exact, compared)?.max)
+    }
+}
+
+/// Either side of a step may fail.
+enum StepError {
+    Learn(LearnError),
+    Model(LocalModelError),
+}
+
+impl From<LearnError> for StepError {
+    fn from(error: LearnError) -> Self {
+        Self::Learn(error)
+    }
+}
+
+impl From<LocalModelError> for StepError {
+    fn from(error: LocalModelError) -> Self {
+        Self::Model(error)
+    }
+}
+
+impl From<StepError> for LearnError {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::Learn(error) => error,
+            StepError::Model(error) => refused(error),
+        }
+    }
+}
+
+impl Layer for WeightsLayer {
+    fn name(&self) -> &'static str {
+        "weights"
+    }
+
+    fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
+        let current = self.engine.current().number;
+        let mut groups = Vec::with_capacity(batch.groups.len());
+        let mut written: BTreeMap<String, Arc<Generated>> = BTreeMap::new();
+        for group in &batch.groups {
+            let mut members = Vec::with_capacity(group.members.len());
+            for member in &group.members {
+                let Some(generated) = &member.generated else { continue };
+                let name = member.episode.to_string();
+                let lag = current.saturating_sub(generated.version);
+                members.push(generated.trajectory(name.clone(), member.reward, lag)?);
+                written.insert(name, generated.clone());
+            }
+            groups.push(TrajectoryGroup { task: group.task.clone(), members });
+        }
+        let (groups, dropped) = self.staleness.keep(groups);
+        let Dropped { unknown_distribution, old_weights, old_playbook } = dropped;
+        let experience = Experience::new(self.objective, groups)?;
+        let mut metrics: BTreeMap<String, f64> =
+            experience.report().named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let counts = [
+            ("unknown_distribution", unknown_distribution),
+            ("old_weights", old_weights),
+            ("old_playbook", old_playbook),
+        ];
+        metrics.extend(
+            counts
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, count)| (format!("dropped_{name}"), count as f64)),
+        );
+        if experience.trained().is_empty() {
+            return Ok(Forward { metrics });
+        }
+        let mut units = Vec::with_capacity(experience.trained().len());
+        for (number, trained) in experience.trained().iter().enumerate() {
+            if let Some(generated) = written.get(&trained.trajectory().recorded().sequence) {
+                units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
+            }
+        }
+        self.begin_rewards();
+        // Weights that sampled all of it have log-probs of their own on the way; others differ rightly.
+        let fresh = experience.trained().iter().all(|one| one.trajectory().recorded().version_lag == 0);
+        if !self.compared && !fresh {
+            self.compare(&experience, &units)?;
+        }
+        let step = experience.whole()?;
+        let (loss, found) = self.accumulate(&step, &units)?;
+        if let (false, true, Some(largest)) = (self.compared, fresh, found.logprob_mismatch_max)
+            && largest > mismatch::EXACT_LIMIT
+        {
+            // Which token it is, is found by looking again; the step is refused.
+            self.compare(&experience, &units)?;
+        }
+        self.compared = true;
+        metrics.insert("loss".into(), loss);
+        metrics.insert(
+            "tokens".into(),
+            units.iter().flat_map(|unit| &unit.sequences).map(|one| one.trained().len() as f64).sum(),
+        );
+        metrics.extend(found.named().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        Ok(Forward { metrics })
+    }
+
+    fn optim_step(&mut self) -> Result<Step, LearnError> {
+        let Some(report) = self.trainer.step().map_err(refused)? else { return Ok(Step::default()) };
+        self.publish().map_err(refused)?;
+        let metrics = BTreeMap::from([
+            ("gradient_norm".to_owned(), report.gradient_norm),
+            ("learning_rate".to_owned(), report.rate),
+            ("version".to_owned(), self.engine.current().number as f64),
+        ]);
+        Ok(Step { updates: 1, metrics, events: Vec::new() })
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
+        self.trainer.to_bytes().map_err(refused)
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
+        self.trainer.restore(bytes).map_err(refused)?;
+        self.publish().map_err(refused)
+    }
+
+    fn clear_pending(&mut self) {
+        self.trainer.clear_pending();
+    }
+
+    fn digest(&self) -> Digest {
+        let weights = digest(&self.host);
+        weights.extended(self.trainer.state_digest().to_string().as_bytes())
+    }
+}
+
+impl Weights for WeightsLayer {
+    fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError> {
+        let mut units = Vec::with_capacity(demonstrations.len());
+        for (number, generated) in demonstrations.iter().enumerate() {
+            units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
+        }
+        let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
+        let (loss, _) = self.accumulate(&step, &units)?;
+        self.supervised = true;
+        self.trainer.step_at(rate).map_err(refused)?;
+        Ok(loss)
+    }
+
+    fn publish(&mut self) -> Result<(), LearnError> {
+        Self::publish(self).map_err(refused)
+    }
+}

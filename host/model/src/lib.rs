@@ -1,0 +1,37 @@
+//! Local language models (floor 2): decoders of the Llama and Qwen shape, generation, training, checkpoints.
+//!
+//! ```text
+//! folder of a model ─▶ HostDecoder ─▶ CpuModel ─▶ answers: tokens, log-probs, version
+//!                          │  ▲
+//!                          ▼  │ after every step
+//!                       Network on a device of burn ─▶ losses ─▶ gradients ─▶ optimiser
+//! ```
+//!
+//! The only crate that sees burn.
+
+mod config;
+pub mod cpu;
+mod decoder;
+mod demonstrator;
+mod error;
+mod folder;
+pub mod generate;
+mod host_weights;
+mod layer;
+pub mod network;
+mod open;
+mod service;
+mod tiny;
+pub mod tokens;
+pub mod train;
+
+pub use config::{Architecture, ModelConfig, RotaryScaling};
+pub use decoder::{Block, Convert, Decoder, LowRank, Projection, Weight, is_adapter};
+pub use demonstrator::{DEMONSTRATION, Demonstrator};
+pub use error::LocalModelError;
+pub use folder::ModelFolder;
+pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
+pub use layer::WeightsLayer;
+pub use open::LearningSettings;
+pub use service::{LocalModel, Speech};
+pub use tiny::TinyModel;

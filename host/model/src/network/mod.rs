@@ -1,0 +1,162 @@
+//! The decoder on a device of burn: what training differentiates, and what answers on a GPU.
+//!
+//! A projection's weight stands as `[in, out]` there, the way burn multiplies; embeddings stay `[vocabulary, width]`. Sequences
+//! of a batch lie side by side in rows, padded on the right or packed one behind the other: [`Rows`].
+
+mod attention;
+mod rotary;
+mod rows;
+
+pub use rotary::Rotary;
+pub(crate) use rotary::angles;
+pub use rows::{Place, Rows};
+
+use crate::decoder::{Block, Projection};
+use crate::host_weights::{HostDecoder, HostMatrix};
+use crate::{Decoder, LocalModelError, LowRank, ModelConfig};
+use burn::tensor::activation::silu;
+use burn::tensor::module::{embedding, linear};
+use burn::tensor::{Device, Tensor, TensorData};
+use std::sync::Arc;
+
+/// The weights on a device.
+pub type DeviceDecoder = Decoder<Tensor<2>, Tensor<1>>;
+
+/// A model on a device.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// Its shape.
+    pub config: Arc<ModelConfig>,
+    /// Its weights.
+    pub weights: DeviceDecoder,
+}
+
+/// Whether a matrix keeps its orientation: what is looked up row by row.
+fn is_looked_up(name: &str) -> bool {
+    name == "model.embed_tokens.weight"
+}
+
+/// Puts a model on a device.
+pub fn to_device(host: &HostDecoder, device: &Device) -> DeviceDecoder {
+    host.map(
+        &mut |name, matrix| {
+            let [rows, columns] = matrix.shape;
+            if is_looked_up(name) {
+                Tensor::from_data(TensorData::new(matrix.values.to_vec(), [rows, columns]), device)
+            } else {
+                Tensor::from_data(TensorData::new(matrix.transposed(), [columns, rows]), device)
+            }
+        },
+        &mut |_, values| Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device),
+    )
+}
+
+/// Values of a tensor, row by row.
+///
+/// # Errors
+/// The device could not hand them over.
+pub fn values<const D: usize>(tensor: &Tensor<D>) -> Result<Vec<f32>, LocalModelError> {
+    let broken = |why: String| LocalModelError::Device { name: format!("{:?}", tensor.device()), why };
+    let data = tensor.clone().into_data();
+    data.try_into_vec::<f32>().map_err(|error| broken(format!("{error:?}")))
+}
+
+/// Takes a model from its device.
+///
+/// # Errors
+/// The device could not hand a weight over.
+pub fn to_host(weights: &DeviceDecoder) -> Result<HostDecoder, LocalModelError> {
+    struct Fetch;
+    impl crate::Convert<Tensor<2>, Tensor<1>> for Fetch {
+        type Matrix = HostMatrix;
+        type Vector = Arc<[f32]>;
+        type Error = LocalModelError;
+
+        fn matrix(&mut self, name: &str, matrix: &Tensor<2>) -> Result<HostMatrix, LocalModelError> {
+            let host = HostMatrix::new(name, matrix.dims(), values(matrix)?)?;
+            if is_looked_up(name) {
+                return Ok(host);
+            }
+            let [rows, columns] = host.shape;
+            HostMatrix::new(name, [columns, rows], host.transposed())
+        }
+
+        fn vector(&mut self, _: &str, vector: &Tensor<1>) -> Result<Arc<[f32]>, LocalModelError> {
+            Ok(values(vector)?.into())
+        }
+    }
+    weights.convert(&mut Fetch)
+}
+
+/// `x · rsqrt(mean(x²) + ε) · weight` over the last dimension (Zhang and Sennrich 2019).
+pub(crate) fn normalised<const D: usize>(x: Tensor<D>, weight: &Tensor<1>, epsilon: f64) -> Tensor<D> {
+    let mean = x.clone().square().mean_dim(D - 1);
+    x / (mean + epsilon).sqrt() * weight.clone().unsqueeze()
+}
+
+impl Projection<Tensor<2>, Tensor<1>> {
+    fn apply(&self, x: Tensor<3>) -> Tensor<3> {
+        let plain = linear(x.clone(), self.weight.clone(), self.bias.clone());
+        match &self.adapter {
+            None => plain,
+            Some(LowRank { a, b, scale }) => {
+                plain + linear(linear(x, a.clone(), None), b.clone(), None).mul_scalar(*scale)
+            }
+        }
+    }
+}
+
+impl Block<Tensor<2>, Tensor<1>> {
+    fn apply(&self, x: Tensor<3>, config: &ModelConfig, rows: &Rows, rotary: &Rotary) -> Tensor<3> {
+        let normal = normalised(x.clone(), &self.input_norm, config.norm_epsilon);
+        let x = x + attention::attend(self, normal, config, rows, rotary);
+        let normal = normalised(x.clone(), &self.post_norm, config.norm_epsilon);
+        let inner = silu(self.gate.apply(normal.clone())) * self.up.apply(normal);
+        x + self.down.apply(inner)
+    }
+}
+
+impl Network {
+    /// A model on a device.
+    pub fn new(config: Arc<ModelConfig>, host: &HostDecoder, device: &Device) -> Self {
+        Self { config, weights: to_device(host, device) }
+    }
+
+    /// The same weights as leaves of another graph: what is tracked here is tracked there.
+    pub(crate) fn with_own_leaves(&self) -> Self {
+        fn leaf<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+            let own = Tensor::from_inner(tensor.clone().inner());
+            if tensor.is_require_grad() { own.require_grad() } else { own }
+        }
+        let weights = self.weights.map(&mut |_, matrix| leaf(matrix), &mut |_, vector| leaf(vector));
+        Self { config: self.config.clone(), weights }
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.weights.embedding.device()
+    }
+
+    /// What stands behind the last block, normalised: `[rows, length, width]`.
+    pub fn hidden(&self, rows: &Rows) -> Tensor<3> {
+        let rotary = Rotary::of(&self.config, rows, &self.device());
+        let mut x = embedding(self.weights.embedding.clone(), rows.tokens.clone());
+        for block in &self.weights.blocks {
+            x = block.apply(x, &self.config, rows, &rotary);
+        }
+        normalised(x, &self.weights.norm, self.config.norm_epsilon)
+    }
+
+    /// The head as `[width, vocabulary]`.
+    pub fn head(&self) -> Tensor<2> {
+        match &self.weights.head {
+            Some(head) => head.clone(),
+            None => self.weights.embedding.clone().transpose(),
+        }
+    }
+
+    /// Logits of every position: `[rows, length, vocabulary]`. For short texts: training works in chunks.
+    pub fn logits(&self, rows: &Rows) -> Tensor<3> {
+        linear(self.hidden(rows), self.head(), None)
+    }
+}

@@ -1,0 +1,57 @@
+//! Positions as rotations (Su et al. 2021), channel `i` paired with channel `i + head_width / 2`, as Hugging Face has it.
+
+use super::Rows;
+use crate::ModelConfig;
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// Angles of the positions of one batch.
+#[derive(Debug, Clone)]
+pub struct Rotary {
+    /// `[rows, length, 1, head_width]`: the cosine twice.
+    cosine: Tensor<4>,
+    /// The sine, negative in the first half.
+    sine: Tensor<4>,
+}
+
+/// Cosine and sine of a position's angles, as f32 of an f64 result.
+pub(crate) fn angles(frequencies: &[f64], position: u32) -> impl Iterator<Item = (f32, f32)> + '_ {
+    frequencies.iter().map(move |frequency| {
+        // The angle is rounded to f32 first, as in transformers.
+        let angle = f64::from((f64::from(position) as f32) * (*frequency as f32));
+        (libm::cos(angle) as f32, libm::sin(angle) as f32)
+    })
+}
+
+impl Rotary {
+    /// Of the positions of some rows.
+    pub fn of(config: &ModelConfig, rows: &Rows, device: &Device) -> Self {
+        let frequencies = config.rotary_frequencies();
+        let half = frequencies.len();
+        let mut cosine = Vec::with_capacity(rows.positions.len() * half * 2);
+        let mut sine = Vec::with_capacity(cosine.capacity());
+        // Rows repeat the same few positions.
+        let longest = rows.positions.iter().copied().max().unwrap_or(0);
+        let table: Vec<Vec<(f32, f32)>> =
+            (0..=longest).map(|position| angles(&frequencies, position).collect()).collect();
+        for position in &rows.positions {
+            let of_position = table.get(*position as usize).map(Vec::as_slice).unwrap_or_default();
+            cosine.extend(of_position.iter().map(|(cosine, _)| *cosine));
+            cosine.extend(of_position.iter().map(|(cosine, _)| *cosine));
+            sine.extend(of_position.iter().map(|(_, sine)| -*sine));
+            sine.extend(of_position.iter().map(|(_, sine)| *sine));
+        }
+        let [count, length] = rows.shape;
+        let shape = [count, length, 1, half * 2];
+        Self {
+            cosine: Tensor::from_data(TensorData::new(cosine, shape), device),
+            sine: Tensor::from_data(TensorData::new(sine, shape), device),
+        }
+    }
+
+    /// Turns queries or keys, `[rows, length, heads, head_width]`.
+    pub fn turn(&self, x: Tensor<4>) -> Tensor<4> {
+        let half = x.dims()[3] / 2;
+        let swapped = Tensor::cat(vec![x.clone().narrow(3, half, half), x.clone().narrow(3, 0, half)], 3);
+        x * self.cosine.clone() + swapped * self.sine.clone()
+    }
+}

@@ -1,0 +1,57 @@
+//! From a folder to a model that answers, and to one that learns as well.
+
+use crate::cpu::CpuModel;
+use crate::generate::{Engine, Version};
+use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
+use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
+use burn::tensor::Device;
+use clawhost_learn::policy::PolicyGradient;
+use std::sync::Arc;
+
+/// How weights learn.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct LearningSettings {
+    /// What is minimised.
+    pub objective: PolicyGradient,
+    /// How a step is taken.
+    pub optimizer: OptimizerSettings,
+    /// How fast, step by step.
+    pub schedule: Schedule,
+}
+
+impl ModelFolder {
+    /// The model behind the port of all models.
+    ///
+    /// # Errors
+    /// Its tokenizer or template cannot be used.
+    pub fn open(&self, name: &str) -> Result<Arc<LocalModel>, LocalModelError> {
+        let config = Arc::new(self.config.clone());
+        let version =
+            Version { number: 0, digest: digest(&self.weights), model: CpuModel::new(config.clone(), &self.weights) };
+        let speech = Speech {
+            name: name.to_owned(),
+            tokenizer: self.tokenizer()?,
+            template: self.chat_template()?,
+            end: config.end_tokens.clone(),
+            sampling: self.sampling.clone(),
+        };
+        Ok(Arc::new(LocalModel::new(speech, Arc::new(Engine::new(version)?))))
+    }
+
+    /// The same, and the layer that moves its weights, all of them.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::open`].
+    pub fn open_learning(
+        &self,
+        name: &str,
+        settings: &LearningSettings,
+    ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
+        let model = self.open(name)?;
+        let config = Arc::new(self.config.clone());
+        let (optimizer, schedule) = (settings.optimizer, settings.schedule);
+        let trainer = Trainer::new(config.clone(), &self.weights, &Device::flex(), Trained::Full, optimizer, schedule);
+        let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
+        Ok((model, layer))
+    }
+}

@@ -1,0 +1,210 @@
+//! A folder's model as one that answers conversations.
+//!
+//! Tokens are never made twice: the tokens of an answer are remembered with the conversation that they ended, and when the
+//! conversation goes on, only what stands behind them is turned into tokens. So what is trained on is what was generated.
+
+use crate::LocalModelError;
+use crate::generate::{Answer, Engine, Finish, Request, Sampling};
+use crate::tokens::{ChatTemplate, Tokenizer};
+use async_trait::async_trait;
+use clawhost_core::{
+    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenRecord, Usage,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Conversations whose tokens are remembered: those of the largest run that plays at once, and some.
+const REMEMBERED: usize = 16_384;
+
+/// A conversation that was answered.
+#[derive(Debug)]
+struct Said {
+    /// As the template rendered it, with the answer.
+    text: String,
+    tokens: Arc<[u32]>,
+}
+
+/// Tokens by conversation; the oldest are forgotten.
+#[derive(Debug, Default)]
+struct Memory {
+    said: HashMap<Digest, Said>,
+    order: VecDeque<Digest>,
+}
+
+impl Memory {
+    fn keep(&mut self, conversation: Digest, said: Said) {
+        if self.said.insert(conversation, said).is_none() {
+            self.order.push_back(conversation);
+        }
+        while self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.said.remove(&oldest);
+        }
+    }
+}
+
+/// What tells a model apart and how it speaks.
+#[derive(Debug, Clone)]
+pub struct Speech {
+    /// Its name.
+    pub name: String,
+    /// Text to tokens.
+    pub tokenizer: Tokenizer,
+    /// Conversations to text.
+    pub template: ChatTemplate,
+    /// Tokens that end an answer.
+    pub end: Vec<u32>,
+    /// How tokens are drawn where a request does not say.
+    pub sampling: Sampling,
+}
+
+/// A local model behind the port of all models.
+#[derive(Debug)]
+pub struct LocalModel {
+    speech: Speech,
+    engine: Arc<Engine>,
+    memory: Mutex<Memory>,
+}
+
+fn conversation(messages: &[Message]) -> Digest {
+    // What the template sees of a message, and nothing else.
+    messages.iter().fold(Digest::of(b""), |digest, message| {
+        let seen = (message.role, &message.parts, &message.tool_calls, &message.tool_call_id);
+        digest.extended(&serde_json::to_vec(&seen).unwrap_or_default())
+    })
+}
+
+/// A prompt in tokens.
+struct Prompt {
+    text: String,
+    tokens: Vec<u32>,
+    shared: usize,
+}
+
+impl LocalModel {
+    /// A model that this engine answers for.
+    pub fn new(speech: Speech, engine: Arc<Engine>) -> Self {
+        Self { speech, engine, memory: Mutex::default() }
+    }
+
+    /// What answers.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn prompt(&self, request: &ModelRequest) -> Result<Prompt, LocalModelError> {
+        let text = self.speech.template.render(&request.messages, &request.tools)?;
+        let answered = request.messages.iter().rposition(|message| message.role == Role::Assistant);
+        let known = answered.and_then(|last| {
+            let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let said = memory.said.get(&conversation(request.messages.get(..=last)?))?;
+            // A template may render an answer in another way once something stands behind it.
+            text.starts_with(&said.text).then(|| (said.text.len(), said.tokens.clone()))
+        });
+        let (mut tokens, from) = known.map_or((Vec::new(), 0), |(from, tokens)| (tokens.to_vec(), from));
+        let shared = tokens.len();
+        tokens.extend(self.speech.tokenizer.encode(text.get(from..).unwrap_or_default())?);
+        Ok(Prompt { text, tokens, shared })
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelResponse, LocalModelError> {
+        let prompt = self.prompt(request)?;
+        let sampling = Sampling {
+            temperature: request.temperature.unwrap_or(self.speech.sampling.temperature),
+            ..self.speech.sampling.clone()
+        };
+        let (temperature, restricted) = (sampling.temperature, sampling.restricts());
+        let asked = Request {
+            prompt: prompt.tokens.clone(),
+            sampling,
+            seed: request.seed.unwrap_or(0),
+            choice: prompt.tokens.len() as u64,
+            max_tokens: request.max_tokens.max(1) as usize,
+            end: self.speech.end.clone(),
+        };
+        let Answer { tokens, finish, version, .. } = self.engine.ask(asked).await?;
+        let ids: Vec<u32> = tokens.iter().map(|token| token.token).collect();
+        let ended = ids.last().is_some_and(|last| self.speech.end.contains(last));
+        let shown = ids.get(..ids.len() - usize::from(ended)).unwrap_or_default();
+        let text = self.speech.tokenizer.decode(shown, true)?;
+        let (text, finish) = match request.stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+            Some(end) => (text.get(..end).unwrap_or_default().to_owned(), "stop"),
+            None if finish == Finish::Stop => (text, "stop"),
+            None => (text, "length"),
+        };
+        let message = Message::text(Role::Assistant, Origin::Policy, text);
+        self.remember(request, &message, &prompt, &ids)?;
+        let usage = Usage {
+            prompt_tokens: prompt.tokens.len() as u64,
+            completion_tokens: ids.len() as u64,
+            // Not what the engine happened to have at hand: equal runs have equal records.
+            cached_tokens: prompt.shared as u64,
+        };
+        let record = TokenRecord {
+            version,
+            shared: prompt.shared,
+            prompt: prompt.tokens.get(prompt.shared..).unwrap_or_default().to_vec(),
+            logprob_model: tokens.iter().map(|token| token.logprob_model).collect(),
+            logprob_sampled: tokens.iter().map(|token| token.logprob_sampled).collect(),
+            tokens: ids,
+            temperature,
+            restricted,
+        };
+        Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: Some(Box::new(record)) })
+    }
+
+    /// The response of a model that answered with this text, in its own tokens; what it would have found likely is not known.
+    pub(crate) fn said(&self, request: &ModelRequest, text: &str) -> Result<ModelResponse, LocalModelError> {
+        let prompt = self.prompt(request)?;
+        let mut ids = self.speech.tokenizer.encode(text)?;
+        ids.extend(self.speech.end.first());
+        let message = Message::text(Role::Assistant, Origin::Policy, text);
+        self.remember(request, &message, &prompt, &ids)?;
+        let record = TokenRecord {
+            version: self.engine.current().number,
+            shared: prompt.shared,
+            prompt: prompt.tokens.get(prompt.shared..).unwrap_or_default().to_vec(),
+            logprob_model: vec![0.0; ids.len()],
+            logprob_sampled: vec![0.0; ids.len()],
+            tokens: ids,
+            temperature: 1.0,
+            restricted: false,
+        };
+        let usage = Usage::default();
+        Ok(ModelResponse { message, usage, finish: "stop".to_owned(), tokens: Some(Box::new(record)) })
+    }
+
+    fn remember(
+        &self,
+        request: &ModelRequest,
+        message: &Message,
+        prompt: &Prompt,
+        ids: &[u32],
+    ) -> Result<(), LocalModelError> {
+        let spoken = self.speech.tokenizer.decode(ids, false)?;
+        let mut messages = request.messages.clone();
+        messages.push(message.clone());
+        let said = Said { text: format!("{}{spoken}", prompt.text), tokens: [&prompt.tokens, ids].concat().into() };
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).keep(conversation(&messages), said);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Llm for LocalModel {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity {
+            provider: "local".to_owned(),
+            model: self.speech.name.clone(),
+            version: self.engine.current().digest.to_string(),
+        }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        self.answer(request).await.map_err(|error| match error {
+            LocalModelError::Device { .. } => ModelError::Unavailable(error.to_string()),
+            other => ModelError::Refused(other.to_string()),
+        })
+    }
+}

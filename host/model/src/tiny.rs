@@ -1,0 +1,173 @@
+//! Tiny models that are made here: a character is a token, weights come from a seed.
+
+use crate::folder::ModelFolder;
+use crate::generate::Sampling;
+use crate::tokens::alphabet_json;
+use crate::{Architecture, LocalModelError, ModelConfig, RotaryScaling, initial};
+use std::collections::BTreeMap;
+
+/// What a tiny model is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TinyModel {
+    /// Its characters, each once; the last ends an answer.
+    pub alphabet: String,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Heads; they divide the width.
+    pub heads: usize,
+    /// Most characters of a conversation.
+    pub context: usize,
+    /// Where the weights come from.
+    pub seed: u64,
+}
+
+impl Default for TinyModel {
+    /// 99 456 weights: enough for games of numbers, and small enough to learn in a minute.
+    fn default() -> Self {
+        Self { alphabet: "0123456789+=<>?#".into(), width: 64, layers: 2, heads: 4, context: 64, seed: 0 }
+    }
+}
+
+/// Messages one behind the other, without roles; what the model says ends with its last character. System prompts are left out.
+const TEMPLATE: &str = "{% for message in messages %}{% if message.role != 'system' %}{{ message.content }}\
+{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{% endif %}{% endfor %}";
+
+impl TinyModel {
+    /// Makes it. Equal settings, equal bytes.
+    ///
+    /// # Errors
+    /// A character stands twice, there are fewer than two, or the heads do not divide the width.
+    pub fn make(&self) -> Result<ModelFolder, LocalModelError> {
+        let characters: Vec<char> = self.alphabet.chars().collect();
+        let twice = characters
+            .iter()
+            .enumerate()
+            .find(|(place, one)| characters.iter().take(*place).any(|other| other == *one));
+        if let Some((_, character)) = twice {
+            return Err(LocalModelError::Config(format!("the alphabet has {character:?} twice")));
+        }
+        let Some(end) = characters.last().filter(|_| characters.len() >= 2) else {
+            return Err(LocalModelError::Config(
+                "an alphabet has two characters or more; the last ends an answer".into(),
+            ));
+        };
+        let sizes = [self.width, self.layers, self.heads, self.context];
+        if sizes.contains(&0) || !self.width.is_multiple_of(self.heads * 2) {
+            let (width, heads) = (self.width, self.heads);
+            return Err(LocalModelError::Config(format!(
+                "a width of {width} for {heads} heads; twice the heads must divide it, and no size is 0"
+            )));
+        }
+        let config = ModelConfig {
+            architecture: Architecture::Qwen3,
+            vocabulary: characters.len(),
+            width: self.width,
+            layers: self.layers,
+            heads: self.heads,
+            key_value_heads: self.heads,
+            head_width: self.width / self.heads,
+            // SwiGLU has three matrices where plain MLPs have two: 8/3 of the width costs as much (Shazeer 2020).
+            mlp_width: self.width * 8 / 3,
+            context: self.context,
+            rotary_base: 10_000.0,
+            rotary_scaling: RotaryScaling::None,
+            norm_epsilon: 1e-6,
+            tied: true,
+            query_bias: false,
+            output_bias: false,
+            query_norm: true,
+            initial_deviation: (0.4 / self.width as f64).sqrt(),
+            end_tokens: vec![characters.len() as u32 - 1],
+        };
+        Ok(ModelFolder {
+            weights: initial(&config, self.seed),
+            config,
+            tokenizer_json: alphabet_json(&characters),
+            template: TEMPLATE.to_owned(),
+            words: BTreeMap::from([("eos_token".to_owned(), end.to_string())]),
+            sampling: Sampling::default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LocalModelError, digest};
+
+    #[test]
+    fn a_model_is_made_from_its_seed_written_and_read_back() {
+        let made = TinyModel { seed: 7, ..TinyModel::default() }.make().unwrap();
+        assert_eq!(made.config.parameters(), 99_456);
+        let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        made.write(one.path()).unwrap();
+        let read = ModelFolder::read(one.path()).unwrap();
+        assert_eq!((&read.config, digest(&read.weights)), (&made.config, digest(&made.weights)));
+        assert_eq!((&read.template, &read.words, &read.sampling), (&made.template, &made.words, &made.sampling));
+        TinyModel { seed: 7, ..TinyModel::default() }.make().unwrap().write(other.path()).unwrap();
+        for name in ["config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"] {
+            let [one, other] = [&one, &other].map(|folder| std::fs::read(folder.path().join(name)).unwrap());
+            assert!(one == other, "{name} differs");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_model_is_refused() {
+        let check = |tiny: TinyModel, expect: &str| {
+            let error = tiny.make().unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        check(TinyModel { alphabet: "abca".into(), ..TinyModel::default() }, "'a' twice");
+        check(TinyModel { alphabet: "a".into(), ..TinyModel::default() }, "two characters");
+        check(TinyModel { heads: 3, ..TinyModel::default() }, "width of 64 for 3 heads");
+        check(TinyModel { layers: 0, ..TinyModel::default() }, "no size is 0");
+    }
+
+    #[test]
+    fn damaged_folders_are_refused_by_name() {
+        let made = TinyModel::default().make().unwrap();
+        let check = |damage: &dyn Fn(&std::path::Path), expect: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            made.write(folder.path()).unwrap();
+            damage(folder.path());
+            let error = ModelFolder::read(folder.path()).unwrap_err();
+            assert!(error.to_string().contains(expect), "{error}");
+            error
+        };
+        let file = |name: &'static str, bytes: &'static [u8]| {
+            move |folder: &std::path::Path| std::fs::write(folder.join(name), bytes).unwrap()
+        };
+        check(&|folder| std::fs::remove_file(folder.join("model.safetensors")).unwrap(), "a shard of the model");
+        check(
+            &|folder| {
+                let path = folder.join("model.safetensors");
+                let bytes = std::fs::read(&path).unwrap();
+                std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            },
+            "is the download complete?",
+        );
+        check(&file("config.json", br#"{"model_type": "mamba"}"#), "model_type is `mamba`");
+        check(
+            &|folder| std::fs::remove_file(folder.join("chat_template.jinja")).unwrap(),
+            "neither chat_template.jinja",
+        );
+        let wider = |folder: &std::path::Path| {
+            let text = made.config.to_json().replace("\"intermediate_size\": 170", "\"intermediate_size\": 171");
+            std::fs::write(folder.join("config.json"), text).unwrap();
+        };
+        let error = check(&wider, "gate_proj");
+        assert!(matches!(error, LocalModelError::Shape { .. }), "{error}");
+        let deeper = |folder: &std::path::Path| {
+            let text = made.config.to_json().replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
+            std::fs::write(folder.join("config.json"), text).unwrap();
+        };
+        check(&deeper, "model.layers.2.input_layernorm.weight is in no file");
+        let index: &[u8] = br#"{"weight_map": {"a": "../../secret.safetensors"}}"#;
+        check(
+            &|folder| std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap(),
+            "a shard is called",
+        );
+    }
+}

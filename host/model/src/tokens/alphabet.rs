@@ -1,0 +1,36 @@
+//! Tokenizers of single characters, for models that are made here.
+
+use serde_json::{Map, Value, json};
+
+/// `tokenizer.json` of a vocabulary in which every character is a token, numbered in order. Hugging Face's library reads it.
+pub fn alphabet_json(characters: &[char]) -> String {
+    let vocabulary: Map<String, Value> =
+        (0..).zip(characters).map(|(id, character): (u32, _)| (character.to_string(), json!(id))).collect();
+    let document = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": { "type": "Split", "pattern": { "Regex": "(?s)." }, "behavior": "Isolated", "invert": false },
+        "post_processor": null,
+        "decoder": { "type": "Fuse" },
+        "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "" },
+    });
+    format!("{document:#}\n")
+}
+
+/// The characters of such a vocabulary, if it is one, by their numbers.
+pub(super) fn characters(document: &Value) -> Option<Vec<char>> {
+    let model = document.get("model")?;
+    let splits = document.get("pre_tokenizer")?.get("pattern")?.get("Regex")? == "(?s).";
+    let plain = document.get("added_tokens")?.as_array()?.is_empty() && document.get("normalizer")?.is_null();
+    if model.get("type")? != "WordLevel" || !splits || !plain {
+        return None;
+    }
+    let mut numbered = Vec::new();
+    for (text, id) in model.get("vocab")?.as_object()? {
+        let mut characters = text.chars();
+        let character = characters.next().filter(|_| characters.next().is_none())?;
+        numbered.push((id.as_u64()?, character));
+    }
+    numbered.sort_unstable();
+    let dense = (0..).zip(&numbered).all(|(place, (id, _))| place == *id);
+    dense.then(|| numbered.into_iter().map(|(_, character)| character).collect())
+}

@@ -1,0 +1,136 @@
+//! Text to tokens and back.
+
+use super::alphabet::characters;
+use crate::LocalModelError;
+use clawhost_core::escaped;
+use std::collections::HashMap;
+
+/// A tokenizer as `tokenizer.json` describes it.
+#[derive(Debug, Clone)]
+pub struct Tokenizer(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// Every character a token: a look-up, where the library would take a regular expression to each.
+    Alphabet {
+        characters: Vec<char>,
+        ids: HashMap<char, u32>,
+    },
+    Library(Box<tokenizers::Tokenizer>),
+}
+
+/// Characters of a text that an error shows.
+const SHOWN: usize = 40;
+
+impl Tokenizer {
+    /// Reads `tokenizer.json`.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, LocalModelError> {
+        let wrong = |why: String| LocalModelError::Tokenizer(why);
+        let document: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        if let Some(characters) = characters(&document) {
+            let ids = (0..).zip(&characters).map(|(id, character)| (*character, id)).collect();
+            return Ok(Self(Kind::Alphabet { characters, ids }));
+        }
+        let library = tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self(Kind::Library(Box::new(library))))
+    }
+
+    /// Tokens of a text, with nothing put before or behind it. Words for special tokens in it become those tokens: only what
+    /// a template rendered belongs here.
+    ///
+    /// # Errors
+    /// The vocabulary has nothing for a part of it.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, LocalModelError> {
+        match &self.0 {
+            Kind::Alphabet { ids, .. } => text
+                .chars()
+                .map(|character| {
+                    ids.get(&character).copied().ok_or_else(|| {
+                        let shown = escaped(text, SHOWN);
+                        LocalModelError::Tokenizer(format!(
+                            "the alphabet has no {character:?}, which stands in `{shown}`"
+                        ))
+                    })
+                })
+                .collect(),
+            Kind::Library(library) => {
+                let encoded = library
+                    .encode_fast(text, false)
+                    .map_err(|error| LocalModelError::Tokenizer(format!("`{}`: {error}", escaped(text, SHOWN))))?;
+                Ok(encoded.get_ids().to_vec())
+            }
+        }
+    }
+
+    /// The text of some tokens, special ones too unless they are to be left out. Bytes that are no text become `U+FFFD`.
+    ///
+    /// # Errors
+    /// The library cannot.
+    pub fn decode(&self, tokens: &[u32], without_special: bool) -> Result<String, LocalModelError> {
+        match &self.0 {
+            Kind::Alphabet { characters, .. } => {
+                let known = |token: &u32| characters.get(*token as usize).copied();
+                Ok(tokens.iter().map(|token| known(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+            }
+            Kind::Library(library) => library
+                .decode(tokens, without_special)
+                .map_err(|error| LocalModelError::Tokenizer(format!("tokens have no text: {error}"))),
+        }
+    }
+
+    /// The token of a text that is one.
+    pub fn token(&self, text: &str) -> Option<u32> {
+        match &self.0 {
+            Kind::Alphabet { ids, .. } => {
+                let mut characters = text.chars();
+                let only = characters.next().filter(|_| characters.next().is_none())?;
+                ids.get(&only).copied()
+            }
+            Kind::Library(library) => library.token_to_id(text),
+        }
+    }
+
+    /// Tokens that it can give.
+    pub fn size(&self) -> usize {
+        match &self.0 {
+            Kind::Alphabet { characters, .. } => characters.len(),
+            Kind::Library(library) => library.get_vocab_size(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::alphabet_json;
+
+    #[test]
+    fn an_alphabet_is_read_back_and_the_library_reads_it_the_same_way() {
+        let text = alphabet_json(&['a', 'b', '+', '\n', 'é', '"']);
+        let ours = Tokenizer::parse(&text).unwrap();
+        assert!(matches!(ours.0, Kind::Alphabet { .. }));
+        let library = Tokenizer(Kind::Library(Box::new(tokenizers::Tokenizer::from_bytes(text.as_bytes()).unwrap())));
+        for text in ["", "ab+", "é\n\"a", "aaaa"] {
+            let tokens = ours.encode(text).unwrap();
+            assert_eq!(tokens, library.encode(text).unwrap(), "{text}");
+            assert_eq!(ours.decode(&tokens, false).unwrap(), text);
+            assert_eq!(library.decode(&tokens, false).unwrap(), text);
+        }
+        assert_eq!((ours.token("+"), ours.token("ab"), ours.token("z"), ours.size()), (Some(2), None, None, 6));
+        assert_eq!(library.size(), 6);
+        let error = ours.encode("abz").unwrap_err().to_string();
+        assert!(error.contains("has no 'z'") && error.contains("`abz`"), "{error}");
+        assert!(library.encode("abz").is_err(), "nothing is guessed");
+    }
+
+    #[test]
+    fn what_is_no_tokenizer_is_refused() {
+        for text in ["", "{}", "[]", r#"{"model": {"type": "Magic"}}"#] {
+            assert!(matches!(Tokenizer::parse(text), Err(LocalModelError::Tokenizer(_))), "{text}");
+        }
+    }
+}

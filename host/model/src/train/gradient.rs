@@ -1,0 +1,262 @@
+//! From sequences to log-probs, and from what a loss wants of each log-prob to gradients of weights.
+//!
+//! Every loss of policy gradients depends on the weights only through the log-probs of the trained tokens. So a
+//! loss is plain arithmetic on those numbers, and what comes back is its derivative by each of them, `g`. The head is differentiated
+//! by hand, chunk by chunk, because logits of all tokens at once would be the largest tensor by far:
+//!
+//! ```text
+//! dL/dlogits = g · (one-hot(token) - softmax) / temperature
+//! dL/dhidden = dL/dlogits · headᵀ        dL/dhead = hiddenᵀ · dL/dlogits
+//! ```
+//!
+//! Below the head burn differentiates `sum(hidden · dL/dhidden)`, which has the wanted gradient.
+
+use super::sequence::Sequence;
+use crate::network::{Network, Rows, values};
+use crate::{LocalModelError, Weight};
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use std::collections::BTreeMap;
+
+/// Rows of logits that are in memory at once.
+const CHUNK: usize = 4096;
+
+/// What is known about the trained tokens of one sequence.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TokenScores {
+    /// Natural logarithm of each token's probability, after temperature.
+    pub logprobs: Vec<f64>,
+    /// Entropy of the distribution that each was drawn from, in nats.
+    pub entropies: Vec<f64>,
+}
+
+/// Gradients by the name of the weight.
+#[derive(Debug, Default)]
+pub struct GradientSum {
+    pub(super) of: BTreeMap<String, Weight<Tensor<2>, Tensor<1>>>,
+}
+
+impl GradientSum {
+    fn add_matrix(&mut self, name: &str, gradient: Tensor<2>) {
+        let sum = match self.of.remove(name) {
+            Some(Weight::Matrix(sum)) => sum + gradient,
+            _ => gradient,
+        };
+        self.of.insert(name.to_owned(), Weight::Matrix(sum));
+    }
+
+    fn add_vector(&mut self, name: &str, gradient: Tensor<1>) {
+        let sum = match self.of.remove(name) {
+            Some(Weight::Vector(sum)) => sum + gradient,
+            _ => gradient,
+        };
+        self.of.insert(name.to_owned(), Weight::Vector(sum));
+    }
+
+    /// Adds another sum.
+    pub fn add(&mut self, other: Self) {
+        for (name, gradient) in other.of {
+            match gradient {
+                Weight::Matrix(matrix) => self.add_matrix(&name, matrix),
+                Weight::Vector(vector) => self.add_vector(&name, vector),
+            }
+        }
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+}
+
+/// Trained tokens of a batch: which hidden row foretells each, which token it is, and its temperature.
+struct Targets {
+    /// Places in the flattened hidden rows.
+    places: Vec<i32>,
+    tokens: Vec<i32>,
+    scale: Vec<f32>,
+    /// Of each sequence.
+    counts: Vec<usize>,
+}
+
+impl Targets {
+    fn of(sequences: &[&Sequence], rows: &Rows) -> Self {
+        let mut targets = Self { places: Vec::new(), tokens: Vec::new(), scale: Vec::new(), counts: Vec::new() };
+        for (sequence, place) in sequences.iter().zip(&rows.places) {
+            let start = place.row * rows.shape[1] + place.start;
+            for trained in sequence.trained() {
+                targets.places.push((start + trained - 1) as i32);
+                targets.tokens.push(sequence.tokens().get(*trained).map_or(0, |token| *token as i32));
+                targets.scale.push(1.0 / sequence.temperature());
+            }
+            targets.counts.push(sequence.trained().len());
+        }
+        targets
+    }
+
+    /// One number for each target, by sequence.
+    fn by_sequence(&self, flat: &[f32]) -> Vec<Vec<f64>> {
+        let mut flat = flat.iter().map(|value| f64::from(*value));
+        self.counts.iter().map(|count| (&mut flat).take(*count).collect()).collect()
+    }
+}
+
+fn vector(numbers: Vec<f32>, device: &Device) -> Tensor<1> {
+    let length = numbers.len();
+    Tensor::from_data(TensorData::new(numbers, [length]), device)
+}
+
+fn indices(numbers: &[i32], device: &Device) -> Tensor<1, Int> {
+    Tensor::from_data(TensorData::new(numbers.to_vec(), [numbers.len()]), device)
+}
+
+/// One piece of the head's work.
+struct Piece {
+    hidden: Tensor<2>,
+    tokens: Tensor<2, Int>,
+    scale: Tensor<2>,
+    length: usize,
+}
+
+fn pieces(hidden: &Tensor<2>, targets: &Targets, device: &Device) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for (tokens, scale) in targets.tokens.chunks(CHUNK).zip(targets.scale.chunks(CHUNK)) {
+        let length = tokens.len();
+        pieces.push(Piece {
+            hidden: hidden.clone().narrow(0, start, length),
+            tokens: indices(tokens, device).reshape([length, 1]),
+            scale: vector(scale.to_vec(), device).reshape([length, 1]),
+            length,
+        });
+        start += length;
+    }
+    pieces
+}
+
+impl Piece {
+    fn log_shares(&self, head: &Tensor<2>) -> Tensor<2> {
+        log_softmax(self.hidden.clone().matmul(head.clone()) * self.scale.clone(), 1)
+    }
+}
+
+/// Scores of the trained tokens, without gradients.
+///
+/// # Errors
+/// The device gives nothing back.
+pub fn scores(network: &Network, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+    let device = network.device();
+    let tokens: Vec<&[u32]> = sequences.iter().map(|sequence| sequence.tokens()).collect();
+    let rows = Rows::padded(&tokens, &device);
+    let targets = Targets::of(sequences, &rows);
+    if targets.places.is_empty() {
+        return Ok(vec![TokenScores::default(); sequences.len()]);
+    }
+    let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
+    let (logprobs, entropies) = score(&pieces(&hidden, &targets, &device), &network.head())?;
+    Ok(joined(&targets, &logprobs, &entropies))
+}
+
+fn joined(targets: &Targets, logprobs: &[f32], entropies: &[f32]) -> Vec<TokenScores> {
+    let both = targets.by_sequence(logprobs).into_iter().zip(targets.by_sequence(entropies));
+    both.map(|(logprobs, entropies)| TokenScores { logprobs, entropies }).collect()
+}
+
+fn score(pieces: &[Piece], head: &Tensor<2>) -> Result<(Vec<f32>, Vec<f32>), LocalModelError> {
+    let (mut logprobs, mut entropies) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        let log_shares = piece.log_shares(head);
+        let chosen = log_shares.clone().gather(1, piece.tokens.clone()).reshape([piece.length]);
+        let entropy = (log_shares.clone().exp() * log_shares).sum_dim(1).neg().reshape([piece.length]);
+        let both = values(&Tensor::cat(vec![chosen, entropy], 0))?;
+        let (chosen, entropy) = both.split_at(piece.length.min(both.len()));
+        logprobs.extend_from_slice(chosen);
+        entropies.extend_from_slice(entropy);
+    }
+    Ok((logprobs, entropies))
+}
+
+fn flat(hidden: Tensor<3>) -> Tensor<2> {
+    let [rows, length, width] = hidden.dims();
+    hidden.reshape([rows * length, width])
+}
+
+/// What a loss makes of the scores of some sequences: the derivative by each log-prob, in their order, and whatever it wants to
+/// tell.
+pub type Wanted<T> = (Vec<Vec<f64>>, T);
+
+/// Gradients of what `loss` wants of the log-probs of these sequences. `network` has tracked weights.
+///
+/// # Errors
+/// Those of the loss, or the device gives nothing back.
+pub fn gradients<T, E: From<LocalModelError>>(
+    network: &Network,
+    sequences: &[&Sequence],
+    loss: impl FnOnce(&[TokenScores]) -> Result<Wanted<T>, E>,
+) -> Result<(GradientSum, T), E> {
+    // Leaves of its own: others may differentiate the same weights at the same time.
+    let network = &network.with_own_leaves();
+    let mut sum = GradientSum::default();
+    let device = network.device();
+    let tokens: Vec<&[u32]> = sequences.iter().map(|sequence| sequence.tokens()).collect();
+    let rows = Rows::padded(&tokens, &device);
+    let targets = Targets::of(sequences, &rows);
+    if targets.places.is_empty() {
+        let (_, told) = loss(&vec![TokenScores::default(); sequences.len()])?;
+        return Ok((sum, told));
+    }
+    let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
+    // The head is done by hand, outside of burn's graph.
+    let plain = hidden.clone().inner();
+    let outside = plain.device();
+    let head = network.head().inner();
+    let pieces = pieces(&plain, &targets, &outside);
+    let (logprobs, entropies) = score(&pieces, &head)?;
+    let (wanted, told) = loss(&joined(&targets, &logprobs, &entropies))?;
+    let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();
+    let mut wanted = wanted.chunks(CHUNK);
+    let mut of_hidden = Vec::with_capacity(pieces.len());
+    let mut of_head: Option<Tensor<2>> = None;
+    for piece in &pieces {
+        let weight = vector(wanted.next().unwrap_or_default().to_vec(), &outside).reshape([piece.length, 1]);
+        let weight = weight * piece.scale.clone();
+        // g (one-hot - softmax): everywhere minus the share, and g more at the token.
+        let logits = (piece.log_shares(&head).exp() * weight.clone()).neg().scatter(
+            1,
+            piece.tokens.clone(),
+            weight,
+            burn::tensor::IndexingUpdateOp::Add,
+        );
+        of_hidden.push(logits.clone().matmul(head.clone().transpose()));
+        let part = piece.hidden.clone().transpose().matmul(logits);
+        of_head = Some(match of_head {
+            None => part,
+            Some(sum) => sum + part,
+        });
+    }
+    let of_hidden = Tensor::from_inner(Tensor::cat(of_hidden, 0));
+    let mut gradients = (hidden * of_hidden).sum().backward();
+    for (name, weight) in network.weights.weights() {
+        match weight {
+            Weight::Matrix(matrix) => {
+                if let Some(gradient) = matrix.grad_remove(&mut gradients) {
+                    sum.add_matrix(&name, gradient);
+                }
+                let head = match (name.as_str(), &network.weights.head) {
+                    ("model.embed_tokens.weight", None) => of_head.clone().map(Tensor::transpose),
+                    ("lm_head.weight", Some(_)) => of_head.clone(),
+                    _ => None,
+                };
+                if let Some(gradient) = head.filter(|_| matrix.is_require_grad()) {
+                    sum.add_matrix(&name, gradient);
+                }
+            }
+            Weight::Vector(vector) => {
+                if let Some(gradient) = vector.grad_remove(&mut gradients) {
+                    sum.add_vector(&name, gradient);
+                }
+            }
+        }
+    }
+    Ok((sum, told))
+}

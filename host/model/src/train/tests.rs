@@ -1,0 +1,221 @@
+//! What a step does to a small model.
+
+use super::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
+use crate::cpu::tests::config;
+use crate::network::{Network, Rows, values};
+use crate::{Architecture, HostDecoder, HostMatrix, LocalModelError, ModelConfig, digest, initial};
+use burn::tensor::Device;
+use std::sync::Arc;
+
+fn sequences() -> Vec<Sequence> {
+    let text = |length: u32, salt: u32| (0..length).map(|place| (place * 7 + salt * 11 + 3) % 61).collect::<Vec<u32>>();
+    (0..9u32)
+        .map(|number| {
+            let tokens = text(6 + number, number);
+            let mask: Vec<bool> = (0..tokens.len()).map(|place| place >= 3 && place % 4 != 1).collect();
+            Sequence::new(tokens, &mask, if number % 2 == 0 { 1.0 } else { 0.7 }).unwrap()
+        })
+        .collect()
+}
+
+fn trainer(config: &Arc<ModelConfig>, host: &HostDecoder, rule: Rule) -> Trainer {
+    let settings = OptimizerSettings { rule, ..OptimizerSettings::default() };
+    Trainer::new(config.clone(), host, &Device::flex(), Trained::Full, settings, Schedule::constant(1e-2))
+}
+
+fn small() -> (Arc<ModelConfig>, HostDecoder) {
+    let config = Arc::new(config(Architecture::Qwen3));
+    let host = initial(&config, 3);
+    (config, host)
+}
+
+/// The model with one weight moved along a slope, which is laid out as on the device.
+fn moved(host: &HostDecoder, name: &str, slope: &[f32], step: f64) -> HostDecoder {
+    let along = |value: &f32, slope: &f32| (f64::from(*value) + step * f64::from(*slope)) as f32;
+    host.map(
+        &mut |this, matrix| {
+            if this != name {
+                return matrix.clone();
+            }
+            let [rows, columns] = matrix.shape;
+            let is_embedding = name == "model.embed_tokens.weight";
+            let at =
+                |row: usize, column: usize| if is_embedding { row * columns + column } else { column * rows + row };
+            let values = (0..rows)
+                .flat_map(|row| (0..columns).map(move |column| (row, column)))
+                .map(|(row, column)| along(&matrix.values[row * columns + column], &slope[at(row, column)]))
+                .collect();
+            HostMatrix::new(name, matrix.shape, values).unwrap()
+        },
+        &mut |this, vector| match this == name {
+            true => vector.iter().zip(slope).map(|(value, slope)| along(value, slope)).collect(),
+            false => vector.clone(),
+        },
+    )
+}
+
+/// Mean negative log-prob, and its derivatives.
+fn likelihood(total: f64) -> impl Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<f64>, LocalModelError> + Sync {
+    move |_, scores| {
+        let all = scores.iter().map(|unit| unit.iter().flat_map(|one| &one.logprobs).copied().collect::<Vec<f64>>());
+        let all: Vec<Vec<f64>> = all.collect();
+        let loss = -all.iter().flatten().sum::<f64>() / total;
+        Ok((all.iter().map(|unit| vec![-1.0 / total; unit.len()]).collect(), loss))
+    }
+}
+
+fn total(sequences: &[Sequence]) -> f64 {
+    sequences.iter().map(|one| one.trained().len() as f64).sum()
+}
+
+fn learn(trainer: &mut Trainer, sequences: &[Sequence], units: &[&[Sequence]]) -> f64 {
+    let told = trainer.accumulate(units, &likelihood(total(sequences))).unwrap();
+    trainer.step().unwrap().unwrap();
+    told.iter().sum()
+}
+
+#[test]
+fn scores_are_those_of_the_whole_logits() {
+    let (config, host) = small();
+    let sequences = sequences();
+    let trainer = trainer(&config, &host, Rule::Muon);
+    let scores = trainer.scores(&sequences.iter().collect::<Vec<_>>()).unwrap();
+    let network = Network::new(config.clone(), &host, &Device::flex());
+    for (sequence, scores) in sequences.iter().zip(&scores) {
+        let logits = values(&network.logits(&Rows::padded(&[sequence.tokens()], &Device::flex()))).unwrap();
+        for (place, (logprob, entropy)) in sequence.trained().iter().zip(scores.logprobs.iter().zip(&scores.entropies))
+        {
+            let row: Vec<f64> = logits[(place - 1) * 61..place * 61]
+                .iter()
+                .map(|logit| f64::from(*logit) / f64::from(sequence.temperature()))
+                .collect();
+            let sum = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+            let right = row[sequence.tokens()[*place] as usize] - sum;
+            assert!((right - logprob).abs() < 1e-5, "{right} {logprob}");
+            let right: f64 = row.iter().map(|logit| (sum - logit) * (logit - sum).exp()).sum();
+            assert!((right - entropy).abs() < 1e-4, "{right} {entropy}");
+        }
+    }
+}
+
+#[test]
+fn a_gradient_is_the_slope_of_its_loss() {
+    let (config, host) = small();
+    let sequences = sequences();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    let loss = |host: &HostDecoder| {
+        let scores = trainer(&config, host, Rule::AdamW).scores(&sequences.iter().collect::<Vec<_>>()).unwrap();
+        -scores.iter().flat_map(|one| &one.logprobs).sum::<f64>() / total(&sequences)
+    };
+    let mut trainer = trainer(&config, &host, Rule::AdamW);
+    trainer.accumulate(&units, &likelihood(total(&sequences))).unwrap();
+    let gradients = trainer.pending();
+    for name in [
+        "model.embed_tokens.weight",
+        "model.layers.0.self_attn.k_norm.weight",
+        "model.layers.1.mlp.down_proj.weight",
+        "model.norm.weight",
+    ] {
+        let slope = &gradients[name];
+        // Along the gradient itself the loss rises by its squared length.
+        let length = slope.iter().map(|one| f64::from(*one).powi(2)).sum::<f64>().sqrt();
+        let step = 1e-2 / length.max(1e-3);
+        let [up, down] = [step, -step].map(|step| loss(&moved(&host, name, slope, step)));
+        let found = (up - down) / (2.0 * step);
+        assert!((found / length.powi(2) - 1.0).abs() < 2e-2, "{name}: {found} {}", length.powi(2));
+    }
+}
+
+#[test]
+fn how_a_batch_is_cut_changes_a_gradient_by_rounding_alone() {
+    let (config, host) = small();
+    let sequences = sequences();
+    let gradients = |units: &[&[Sequence]]| {
+        let mut trainer = trainer(&config, &host, Rule::AdamW);
+        // One call for each cut adds up to the same step.
+        for unit in units {
+            trainer.accumulate(&[*unit], &likelihood(total(&sequences))).unwrap();
+        }
+        trainer.pending()
+    };
+    let whole = gradients(&[&sequences]);
+    for cut in [2, 7] {
+        let cut: Vec<&[Sequence]> = sequences.chunks(sequences.len().div_ceil(cut)).collect();
+        for (name, gradient) in gradients(&cut) {
+            let worst = gradient.iter().zip(&whole[&name]).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-6, "{name}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn steps_lower_the_loss_and_equal_steps_come_to_equal_bytes() {
+    let (config, host) = small();
+    let sequences = sequences();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    for rule in [Rule::Muon, Rule::AdamW] {
+        let run = || {
+            let mut trainer = trainer(&config, &host, rule);
+            let losses: Vec<f64> = (0..12).map(|_| learn(&mut trainer, &sequences, &units)).collect();
+            (losses, digest(&trainer.host().unwrap()), trainer.to_bytes().unwrap())
+        };
+        let (losses, weights, bytes) = run();
+        assert!(losses[11] < 0.7 * losses[0], "{rule:?}: {losses:?}");
+        assert_eq!(run(), (losses, weights, bytes), "{rule:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_brings_everything_back_byte_for_byte() {
+    let (config, host) = small();
+    let sequences = sequences();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    let mut one = trainer(&config, &host, Rule::Muon);
+    for _ in 0..3 {
+        learn(&mut one, &sequences, &units);
+    }
+    let bytes = one.to_bytes().unwrap();
+    let mut other = trainer(&config, &initial(&config, 99), Rule::Muon);
+    other.accumulate(&units, &likelihood(1.0)).unwrap();
+    other.restore(&bytes).unwrap();
+    assert!(other.to_bytes().unwrap() == bytes && other.step().unwrap().is_none(), "and nothing is pending");
+    for _ in 0..3 {
+        assert_eq!(learn(&mut one, &sequences, &units), learn(&mut other, &sequences, &units));
+    }
+    assert!(one.to_bytes().unwrap() == other.to_bytes().unwrap(), "both go on alike");
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused_and_changes_nothing() {
+    let (config, host) = small();
+    let mut mine = trainer(&config, &host, Rule::Muon);
+    let before = mine.to_bytes().unwrap();
+    let wider = Arc::new(ModelConfig { mlp_width: 71, ..(*config).clone() });
+    let shallower = Arc::new(ModelConfig { layers: 1, ..(*config).clone() });
+    for other in [wider, shallower] {
+        let foreign = trainer(&other, &initial(&other, 3), Rule::Muon).to_bytes().unwrap();
+        let error = mine.restore(&foreign).unwrap_err().to_string();
+        assert!(error.contains("it is of another model"), "{error}");
+    }
+    for bytes in [&b""[..], b"nonsense", &before[..before.len() / 2]] {
+        assert!(matches!(mine.restore(bytes), Err(LocalModelError::Checkpoint(_))));
+    }
+    assert!(mine.to_bytes().unwrap() == before);
+}
+
+#[test]
+fn a_step_that_diverges_changes_nothing() {
+    let (config, host) = small();
+    let sequences = sequences();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    let mut trainer = trainer(&config, &host, Rule::Muon);
+    let before = trainer.to_bytes().unwrap();
+    let nonsense = |_: usize, scores: &[Vec<TokenScores>]| {
+        let all = scores.iter().map(|unit| vec![f64::NAN; unit.iter().map(|one| one.logprobs.len()).sum()]);
+        Ok::<Wanted<()>, LocalModelError>((all.collect(), ()))
+    };
+    trainer.accumulate(&units, &nonsense).unwrap();
+    let error = trainer.step().unwrap_err().to_string();
+    assert!(error.contains("the gradient of") && error.contains("is not finite; the step was not taken"), "{error}");
+    assert!(trainer.to_bytes().unwrap() == before && trainer.step().unwrap().is_none(), "and it is forgotten");
+}

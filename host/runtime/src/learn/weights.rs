@@ -1,0 +1,212 @@
+//! Weights that learn: demonstrations first, the same transaction as every layer after that, and a test before and after.
+
+use super::conductor::{Conductor, Stopped};
+use super::evaluate::{compare_arms, test_plan};
+use super::guide::Everybody;
+use super::plan::{LearnPorts, WarmStart};
+use super::report::Evaluation;
+use crate::RuntimeError;
+use crate::plan::Plan;
+use clawhost_core::{Context, Episode, RunId, derive_seed};
+use clawhost_learn::policy::Generated;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+/// What came of learning from demonstrations.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarmStartReport {
+    /// Demonstrations that were learned from.
+    pub demonstrations: u64,
+    /// Mean reward of the demonstrations; none: not scored.
+    pub demonstrated: Option<f64>,
+    /// Steps taken.
+    pub steps: u64,
+    /// Loss per token before the last of them, nats.
+    pub loss: f64,
+    /// Every look: steps so far, and the mean reward of what the model sampled.
+    pub looks: Vec<(u64, f64)>,
+    /// Whether the target was reached.
+    pub reached: bool,
+    /// Whether it is over.
+    pub finished: bool,
+}
+
+/// What test episodes came to, by their place: the task, and the reward if there is one.
+pub(crate) type Tested = BTreeMap<u64, (String, Option<f64>)>;
+
+/// Puts the weights of the last checkpoint in their place.
+pub(crate) async fn restore(run: &RunId, ports: &LearnPorts) -> Result<(), RuntimeError> {
+    let Some(weights) = &ports.weights else { return Ok(()) };
+    if let Some(bytes) = ports.learning.weights(run).await? {
+        weights.lock().unwrap_or_else(PoisonError::into_inner).restore(&bytes)?;
+    }
+    Ok(())
+}
+
+fn mean(episodes: &[Arc<Episode>]) -> Option<f64> {
+    let rewards: Vec<f64> = episodes.iter().filter_map(|episode| episode.reward).collect();
+    (!rewards.is_empty()).then(|| rewards.iter().sum::<f64>() / rewards.len() as f64)
+}
+
+/// Which demonstrations a step learns from: a walk through all of them in an order of the seed's, begun again when it is over.
+fn chosen(all: &[Arc<Generated>], seed: u64, step: u64, batch: u64) -> Vec<Arc<Generated>> {
+    let count = all.len().max(1) as u64;
+    let place = |number: u64| {
+        let (round, place) = (number / count, number % count);
+        // A step of a size without a common divisor meets every place once.
+        let mut stride = (derive_seed(seed, "demonstrations", round) % count) | 1;
+        while gcd(stride, count) != 1 {
+            stride += 2;
+        }
+        usize::try_from((place * stride + derive_seed(seed, "first demonstration", round) % count) % count).unwrap_or(0)
+    };
+    (step * batch..(step + 1) * batch).filter_map(|number| all.get(place(number)).cloned()).collect()
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+impl Conductor<'_> {
+    /// All that the weights need to go on from here.
+    pub(crate) fn weights_snapshot(&self) -> Result<Option<Vec<u8>>, RuntimeError> {
+        let Some(weights) = &self.ports.weights else { return Ok(None) };
+        Ok(Some(weights.lock().unwrap_or_else(PoisonError::into_inner).snapshot()?))
+    }
+
+    /// Learns from demonstrations until what the model samples is good enough to learn from; checkpointed at every look.
+    pub(crate) async fn warm_up(&mut self) -> Result<Result<(), Stopped>, RuntimeError> {
+        let warm = self.plan.weights.as_ref().and_then(|plan| plan.warm_start.clone());
+        let (Some(warm), Some(weights)) = (warm, self.ports.weights.clone()) else { return Ok(Ok(())) };
+        let demonstrations = match self.demonstrations(&warm).await? {
+            Ok(episodes) => episodes,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let generated: Vec<Arc<Generated>> =
+            demonstrations.iter().filter_map(|episode| Generated::of(episode).map(Arc::new)).collect();
+        let mut report = self.state.warm_start.clone().unwrap_or_default();
+        (report.demonstrations, report.demonstrated) = (generated.len() as u64, mean(&demonstrations));
+        while !report.finished {
+            for _ in 0..warm.every {
+                if self.cancel.is_requested() {
+                    return Ok(Err(crate::report::StopReason::Cancelled.into()));
+                }
+                let batch = chosen(&generated, self.plan.play.seed, report.steps, warm.batch);
+                let mut weights = weights.lock().unwrap_or_else(PoisonError::into_inner);
+                report.loss = weights.supervise(&batch, warm.rate)?;
+                report.steps += 1;
+            }
+            weights.lock().unwrap_or_else(PoisonError::into_inner).publish()?;
+            let reward = match self.look(&warm, report.steps).await? {
+                Ok(reward) => reward,
+                Err(stopped) => return Ok(Err(stopped)),
+            };
+            report.looks.push((report.steps, reward));
+            report.reached = reward >= warm.target;
+            report.finished = report.reached || report.steps >= warm.steps;
+            self.observer.warmed(&report, &warm);
+            self.state.warm_start = Some(report.clone());
+            self.checkpoint(serde_json::Value::Null, Vec::new()).await?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Plays the demonstrations, or reads them.
+    async fn demonstrations(&self, warm: &WarmStart) -> Result<Result<Vec<Arc<Episode>>, Stopped>, RuntimeError> {
+        let Some(demonstrator) = &self.ports.demonstrator else { return Ok(Ok(Vec::new())) };
+        let mut options = self.plan.play.options.clone();
+        options.extend(warm.options.iter().cloned());
+        let plan = Plan {
+            episodes: warm.demonstrations,
+            group: 1,
+            split: Some(self.splits.train.clone()),
+            options,
+            ..self.plan.play.clone()
+        };
+        let policy = self.ports.play.policy.with_model(demonstrator.clone());
+        let phase = self.phase_by("demonstrations", plan, policy, self.train.clone()).await?;
+        Ok(phase.map(|phase| phase.episodes))
+    }
+
+    /// The mean reward of what the model samples now.
+    async fn look(&self, warm: &WarmStart, steps: u64) -> Result<Result<f64, Stopped>, RuntimeError> {
+        let plan = Plan {
+            episodes: warm.episodes,
+            group: 1,
+            split: Some(self.splits.train.clone()),
+            ..self.plan.play.clone()
+        };
+        let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
+        let phase = self.phase(&format!("warm-{steps:05}"), plan, guidance, self.train.clone()).await?;
+        Ok(phase.map(|phase| mean(&phase.episodes).unwrap_or(0.0)))
+    }
+
+    /// Plays the test split with the weights as they are, once for each pair.
+    async fn test_weights(&self, name: &str) -> Result<Result<Tested, Stopped>, RuntimeError> {
+        let context = Context { seed: self.plan.play.seed, options: self.plan.play.options.clone() };
+        let environment = self.ports.play.environment.as_ref();
+        let tasks = self.splits.test.fetch(environment, &context, self.plan.test_pairs).await?;
+        let plan = test_plan(&self.plan.play, &self.splits, self.plan.test_pairs);
+        let plan = Plan { episodes: self.plan.test_pairs, group: 1, paired: false, ..plan };
+        let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
+        let phase = self.phase(name, plan, guidance, tasks).await?;
+        let told = |episode: &Arc<Episode>| (episode.index, (episode.task.id.clone(), episode.reward));
+        Ok(phase.map(|phase| phase.episodes.iter().map(told).collect()))
+    }
+
+    /// Plays the test before the first reward, once.
+    pub(crate) async fn test_beforehand(&mut self) -> Result<Result<(), Stopped>, RuntimeError> {
+        if self.ports.weights.is_none() || self.plan.test_pairs == 0 || self.state.tested.is_some() {
+            return Ok(Ok(()));
+        }
+        match self.test_weights("test-before").await? {
+            Ok(tested) => self.state.tested = Some(tested),
+            Err(stopped) => return Ok(Err(stopped)),
+        }
+        self.checkpoint(serde_json::Value::Null, Vec::new()).await?;
+        Ok(Ok(()))
+    }
+
+    /// The weights of before the first reward against those of now, on the same test tasks with the same seeds.
+    pub(crate) async fn evaluate_weights(&self) -> Result<Result<Evaluation, Stopped>, RuntimeError> {
+        let after = match self.test_weights("test-after").await? {
+            Ok(episodes) => episodes,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let before = self.state.tested.clone().unwrap_or_default();
+        Ok(Ok(compare_arms(&self.splits, &before, &after, &self.ports.play.rewards)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_demonstration_is_met_once_in_a_round() {
+        let generated = |number: u32| {
+            Arc::new(Generated {
+                sequences: vec![],
+                rollout: vec![],
+                turn_ends: vec![number as usize],
+                temperature: 1.0,
+                version: 0,
+                restricted: false,
+                truncated: false,
+            })
+        };
+        for count in [1u32, 2, 6, 30, 31] {
+            let all: Vec<_> = (0..count).map(generated).collect();
+            for round in 0..3 {
+                let mut met: Vec<usize> =
+                    chosen(&all, 7, round, u64::from(count)).iter().map(|one| one.turn_ends[0]).collect();
+                if count > 6 {
+                    assert!(!met.is_sorted(), "{count}: not in the order they were played in");
+                }
+                met.sort_unstable();
+                assert_eq!(met, (0..count as usize).collect::<Vec<_>>(), "{count} round {round}");
+            }
+        }
+    }
+}
