@@ -79,6 +79,9 @@ impl Conductor<'_> {
     pub(crate) async fn warm_up(&mut self) -> Result<Result<(), Stopped>, RuntimeError> {
         let warm = self.plan.weights.as_ref().and_then(|plan| plan.warm_start.clone());
         let (Some(warm), Some(weights)) = (warm, self.ports.weights.clone()) else { return Ok(Ok(())) };
+        if self.state.warm_start.as_ref().is_some_and(|report| report.finished) {
+            return Ok(Ok(()));
+        }
         let demonstrations = match self.demonstrations(&warm).await? {
             Ok(episodes) => episodes,
             Err(stopped) => return Ok(Err(stopped)),
