@@ -119,3 +119,16 @@ async fn what_cannot_be_answered_is_refused() {
     check(Request { prompt: vec![1, 61], ..request(1, 1) }, "has the token 61; the model knows 61").await;
     engine.ask(request(1, 5)).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_older_weights_computed_is_of_no_use_to_newer_ones() {
+    let engine = Engine::new(version(1)).unwrap();
+    let mut longer = request(7, 30);
+    let first = engine.ask(longer.clone()).await.unwrap();
+    longer.prompt.extend(first.tokens.iter().map(|token| token.token));
+    longer.prompt.push(3);
+    engine.publish(version(2));
+    let answer = engine.ask(longer.clone()).await.unwrap();
+    let fresh = Engine::new(version(2)).unwrap().ask(longer).await.unwrap();
+    assert_eq!((answer.reused, said(answer)), (0, said(fresh)));
+}
