@@ -15,6 +15,7 @@ mod inspect;
 mod learn;
 mod learn_progress;
 mod learn_summary;
+mod pace;
 mod playbook;
 mod plot;
 mod plugin;
@@ -27,6 +28,7 @@ mod score;
 mod setup;
 mod stored;
 mod summary;
+mod weights;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use exit::Exit;

@@ -4,14 +4,14 @@
 use crate::cpu::CpuModel;
 use crate::generate::{Engine, Version};
 use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{HostDecoder, LocalModelError, ModelConfig, digest};
+use crate::{HostDecoder, Keeping, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
     Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Staleness, StepBatch, SupervisedStep,
     TrajectoryGroup,
 };
-use clawhost_learn::{Batch, Forward, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, Forward, Kept, Layer, LearnError, Step, Weights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub struct WeightsLayer {
     host: HostDecoder,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
-    /// Whether demonstrations were learned from last: their momentum is no reward's.
-    supervised: bool,
+    /// Where weights are written down, where that was asked for.
+    keeping: Option<Keeping>,
 }
 
 /// What one trajectory is trained with: its number in the step, and its sequences.
@@ -80,8 +80,13 @@ impl WeightsLayer {
             staleness: Staleness::default(),
             host,
             compared: false,
-            supervised: false,
+            keeping: None,
         })
+    }
+
+    /// Writes weights down where the loop says so.
+    pub fn keep_in(&mut self, keeping: Keeping) {
+        self.keeping = Some(keeping);
     }
 
     /// The weights now.
@@ -96,12 +101,6 @@ impl WeightsLayer {
         self.engine.publish(Version { number, digest: digest(&self.host), model });
         self.compared = false;
         Ok(())
-    }
-
-    fn begin_rewards(&mut self) {
-        if std::mem::take(&mut self.supervised) {
-            self.trainer.forget_momentum();
-        }
     }
 
     /// Trains units of a step, micro-batch by micro-batch.
@@ -215,7 +214,6 @@ impl Layer for WeightsLayer {
                 units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
             }
         }
-        self.begin_rewards();
         // Weights that sampled all of it have log-probs of their own on the way; others differ rightly.
         let fresh = experience.trained().iter().all(|one| one.trajectory().recorded().version_lag == 0);
         if !self.compared && !fresh {
@@ -277,12 +275,22 @@ impl Weights for WeightsLayer {
         }
         let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
         let (loss, _) = self.accumulate(&step, &units)?;
-        self.supervised = true;
         self.trainer.step_at(rate).map_err(refused)?;
         Ok(loss)
     }
 
+    fn end_supervision(&mut self) {
+        self.trainer.forget_momentum();
+    }
+
     fn publish(&mut self) -> Result<(), LearnError> {
         Self::publish(self).map_err(refused)
+    }
+
+    fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
+        match &mut self.keeping {
+            Some(keeping) => keeping.write(kept, &self.host).map_err(refused),
+            None => Ok(()),
+        }
     }
 }
