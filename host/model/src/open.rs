@@ -51,7 +51,11 @@ impl ModelFolder {
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
         let trainer = Trainer::new(config.clone(), &self.weights, &Device::flex(), Trained::Full, optimizer, schedule);
-        let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
+        let mut layer = WeightsLayer::new(config.clone(), trainer, model.engine().clone(), settings.objective)?;
+        if settings.objective.kl > 0.0 {
+            let still = Schedule::constant(0.0);
+            layer.stay_near(Trainer::new(config, &self.weights, &Device::flex(), Trained::Full, optimizer, still));
+        }
         Ok((model, layer))
     }
 }

@@ -29,6 +29,9 @@ pub(crate) struct WeightsOptions {
     /// Episodes that were cut off: `keep` them like others, `mask` them (they teach nothing), or `penalty=P` (P less reward)
     #[arg(long, value_name = "RULE", default_value = "keep", value_parser = truncation, help_heading = "Weights")]
     pub(crate) truncated: Truncation,
+    /// Weight of the divergence from the model as it was opened: how much it is held near that; 0: not at all
+    #[arg(long, value_name = "BETA", default_value_t = 0.0, conflicts_with = "demonstrations", value_parser = kl, help_heading = "Weights")]
+    pub(crate) kl: f64,
     /// Times in an iteration that groups whose members all earned the same are replaced by others
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=3), help_heading = "Weights")]
     pub(crate) refills: u32,
@@ -68,6 +71,7 @@ impl Default for WeightsOptions {
             warmup: 5,
             optimizer: "muon".into(),
             truncated: Truncation::Keep,
+            kl: 0.0,
             refills: 3,
             difficulty_filter: false,
             evaluate_every: 10,
@@ -85,6 +89,13 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= 1.0 => Ok(rate),
         _ => Err("expected a number above 0 and at most 1, as 0.002".into()),
+    }
+}
+
+fn kl(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(weight) if (0.0..=10.0).contains(&weight) => Ok(weight),
+        _ => Err("expected a number from 0 to 10, as 0.02".into()),
     }
 }
 
@@ -142,6 +153,8 @@ mod tests {
         };
         check(&["--rate", "0"], "above 0 and at most 1");
         check(&["--objective", "sft"], "possible values: grpo, dapo");
+        check(&["--kl", "-1"], "a value is required");
+        check(&["--kl", "0.02", "--demonstrations", "a=b"], "cannot be used with");
         check(&["--model", "m", "--policy", "follower"], "cannot be used with");
         check(&["--demonstrations-until", "0.5"], "--demonstrations");
     }

@@ -69,6 +69,7 @@ fn objective(options: &WeightsOptions, play: &Plan, max_tokens: u32) -> anyhow::
             if let Some(reward) = &mut gradient.reward {
                 reward.truncation = options.truncated;
             }
+            gradient.kl = options.kl;
             Ok(gradient)
         }
         _ => Err(UsageError(format!("--objective {} does not follow rewards alone", options.objective)).into()),

@@ -384,20 +384,30 @@ impl<'a> Conductor<'a> {
         let names: Vec<String> = layers.iter().map(|layer| layer.name().to_owned()).collect();
         match learn(&mut layers, taught) {
             Ok(applied) => {
+                let left_out: Vec<String> = applied
+                    .outcomes
+                    .iter()
+                    .filter_map(|outcome| match outcome {
+                        LayerOutcome::LeftOut(why) => Some(why.to_string()),
+                        _ => None,
+                    })
+                    .collect();
                 report.learned = match (&applied.rolled_back, applied.learned()) {
                     (Some(why), _) => Err(why.to_string()),
+                    // Lessons are weighed by every batch; weights either move or do not.
+                    (None, true) if !learns_lessons(&self.plan, &self.ports) && !applied.moved() => {
+                        Err("nothing in it differed by its reward, so no weight moved".to_owned())
+                    }
                     (None, true) => Ok(()),
-                    (None, false) => Err("no layer could make use of it".to_owned()),
+                    (None, false) if left_out.is_empty() => Err("no layer could make use of it".to_owned()),
+                    (None, false) => Err(left_out.join("; ")),
                 };
+                report.events.extend(left_out);
                 for (layer, outcome) in names.iter().zip(applied.outcomes) {
-                    match outcome {
-                        LayerOutcome::Stepped(forward, step) => {
-                            let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
-                            report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
-                            report.events.extend(step.events);
-                        }
-                        LayerOutcome::LeftOut(why) => report.events.push(why.to_string()),
-                        LayerOutcome::RolledBack => {}
+                    if let LayerOutcome::Stepped(forward, step) = outcome {
+                        let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
+                        report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
+                        report.events.extend(step.events);
                     }
                 }
             }
