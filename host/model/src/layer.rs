@@ -25,6 +25,8 @@ pub struct WeightsLayer {
     staleness: Staleness,
     /// Of the weights, as the engine has them.
     host: HostDecoder,
+    /// Names them.
+    weights_digest: Digest,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
     /// Whether demonstrations were learned from last: their momentum is no reward's.
@@ -78,6 +80,7 @@ impl WeightsLayer {
             engine,
             objective,
             staleness: Staleness::default(),
+            weights_digest: digest(&host),
             host,
             compared: false,
             supervised: false,
@@ -93,7 +96,8 @@ impl WeightsLayer {
         self.host = self.trainer.host()?;
         let number = self.trainer.steps_ever();
         let model = CpuModel::new(self.config.clone(), &self.host);
-        self.engine.publish(Version { number, digest: digest(&self.host), model });
+        self.weights_digest = digest(&self.host);
+        self.engine.publish(Version { number, digest: self.weights_digest, model });
         self.compared = false;
         Ok(())
     }
@@ -264,8 +268,7 @@ impl Layer for WeightsLayer {
     }
 
     fn digest(&self) -> Digest {
-        let weights = digest(&self.host);
-        weights.extended(self.trainer.state_digest().to_string().as_bytes())
+        self.weights_digest.extended(self.trainer.state_digest().to_string().as_bytes())
     }
 }
 

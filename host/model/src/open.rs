@@ -4,7 +4,6 @@ use crate::cpu::CpuModel;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
 use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
-use burn::tensor::Device;
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
 
@@ -50,7 +49,7 @@ impl ModelFolder {
         let model = self.open(name)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = Trainer::new(config.clone(), &self.weights, &Device::flex(), Trained::Full, optimizer, schedule);
+        let trainer = Trainer::on_processor(config.clone(), &self.weights, Trained::Full, optimizer, schedule);
         let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
         Ok((model, layer))
     }
