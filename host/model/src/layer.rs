@@ -25,6 +25,8 @@ pub struct WeightsLayer {
     staleness: Staleness,
     /// Of the weights, as the engine has them.
     host: HostDecoder,
+    /// Names them.
+    weights_digest: Digest,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
     /// Weights that the policy shall stay near, where the objective wants that: those it began with.
@@ -80,6 +82,7 @@ impl WeightsLayer {
             engine,
             objective,
             staleness: Staleness::default(),
+            weights_digest: digest(&host),
             host,
             compared: false,
             reference: None,
@@ -106,7 +109,8 @@ impl WeightsLayer {
         self.host = self.trainer.host()?;
         let number = self.trainer.steps_ever();
         let model = CpuModel::new(self.config.clone(), &self.host);
-        self.engine.publish(Version { number, digest: digest(&self.host), model });
+        self.weights_digest = digest(&self.host);
+        self.engine.publish(Version { number, digest: self.weights_digest, model });
         self.compared = false;
         Ok(())
     }
@@ -303,8 +307,7 @@ impl Layer for WeightsLayer {
     }
 
     fn digest(&self) -> Digest {
-        let weights = digest(&self.host);
-        weights.extended(self.trainer.state_digest().to_string().as_bytes())
+        self.weights_digest.extended(self.trainer.state_digest().to_string().as_bytes())
     }
 }
 

@@ -4,7 +4,6 @@ use crate::cpu::CpuModel;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
 use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
-use burn::tensor::Device;
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
 
@@ -50,11 +49,11 @@ impl ModelFolder {
         let model = self.open(name)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = Trainer::new(config.clone(), &self.weights, &Device::flex(), Trained::Full, optimizer, schedule);
+        let trainer = Trainer::on_processor(config.clone(), &self.weights, Trained::Full, optimizer, schedule);
         let mut layer = WeightsLayer::new(config.clone(), trainer, model.engine().clone(), settings.objective)?;
         if settings.objective.kl > 0.0 {
             let still = Schedule::constant(0.0);
-            layer.stay_near(Trainer::new(config, &self.weights, &Device::flex(), Trained::Full, optimizer, still));
+            layer.stay_near(Trainer::on_processor(config, &self.weights, Trained::Full, optimizer, still));
         }
         Ok((model, layer))
     }

@@ -32,7 +32,7 @@ pub struct Network {
 }
 
 /// Whether a matrix keeps its orientation: what is looked up row by row.
-fn is_looked_up(name: &str) -> bool {
+pub(crate) fn is_looked_up(name: &str) -> bool {
     name == "model.embed_tokens.weight"
 }
 
