@@ -43,9 +43,14 @@ pub(super) fn lay_columns(rows: &[f32], stride: usize, outputs: usize, inputs: u
     for (panel, to) in to.chunks_exact_mut((inputs * LANES).max(1)).enumerate() {
         let first = panel * LANES;
         let width = LANES.min(outputs - first);
-        for (row, to) in rows.chunks(stride).zip(to.chunks_exact_mut(LANES)) {
-            to[..width].copy_from_slice(&row[first..first + width]);
-            to[width..].fill(0.0);
+        let places = to.as_chunks_mut::<LANES>().0.iter_mut();
+        if width == LANES {
+            places.zip(rows.chunks(stride)).for_each(|(to, row)| to.copy_from_slice(&row[first..first + LANES]));
+        } else {
+            for (to, row) in places.zip(rows.chunks(stride)) {
+                *to = [0.0; LANES];
+                to.iter_mut().zip(&row[first..first + width]).for_each(|(to, value)| *to = *value);
+            }
         }
     }
 }
@@ -196,6 +201,15 @@ fn tile<const R: usize, const ADD: bool>(
     stride: usize,
     width: usize,
 ) {
+    let sums = sums_of_rows::<R>(x, inputs, panel);
+    for (row, sums) in sums.iter().enumerate() {
+        put::<ADD>(sums, &mut out[row * stride..][..width]);
+    }
+}
+
+/// Given back as a whole: sums that somebody writes from while they grow would not stay in registers.
+#[inline(always)]
+fn sums_of_rows<const R: usize>(x: &[f32], inputs: usize, panel: &[f32]) -> [[f32; LANES]; R] {
     let mut sums = [[0.0f32; LANES]; R];
     let rows: [&[f32]; R] = std::array::from_fn(|row| &x[row * inputs..(row + 1) * inputs]);
     for (input, weights) in panel.chunks_exact(LANES).enumerate() {
@@ -206,9 +220,7 @@ fn tile<const R: usize, const ADD: bool>(
             }
         }
     }
-    for (row, sums) in sums.iter().enumerate() {
-        put::<ADD>(sums, &mut out[row * stride..][..width]);
-    }
+    sums
 }
 
 /// Writes sums, or adds them.
@@ -244,23 +256,17 @@ pub(super) fn add_outer_products(
         let first = number * ROWS;
         let count = ROWS.min(outputs - first);
         strip.clear();
-        strip.extend(dy.chunks(stride).map(|row| {
-            let mut values = [0.0f32; ROWS];
-            match row[first..].first_chunk::<ROWS>() {
-                Some(six) => values = *six,
-                None => values[..count].copy_from_slice(&row[first..first + count]),
+        strip.resize(rows, [0.0f32; ROWS]);
+        let places = strip.iter_mut().zip(dy.chunks(stride));
+        if count == ROWS {
+            places.for_each(|(to, row)| to.copy_from_slice(&row[first..first + ROWS]));
+        } else {
+            for (to, row) in places {
+                to.iter_mut().zip(&row[first..first + count]).for_each(|(to, value)| *to = *value);
             }
-            values
-        }));
-        for (panel, x) in x.chunks_exact(rows * LANES).enumerate() {
-            let mut sums = [[0.0f32; LANES]; ROWS];
-            for (values, x) in strip.iter().zip(x.chunks_exact(LANES)) {
-                for (sums, value) in sums.iter_mut().zip(values) {
-                    for (sum, x) in sums.iter_mut().zip(x) {
-                        *sum = value.mul_add(*x, *sum);
-                    }
-                }
-            }
+        }
+        for (panel, x) in x.as_chunks::<LANES>().0.chunks_exact(rows).enumerate() {
+            let sums = sums_of_products(&strip, x);
             let first = panel * LANES;
             let width = LANES.min(inputs - first);
             for (sums, slope) in sums.iter().zip(slope.chunks_exact_mut(inputs)) {
@@ -268,4 +274,19 @@ pub(super) fn add_outer_products(
             }
         }
     }
+}
+
+/// Sums over rows of each of a strip's values times each of a panel's.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "only counted loops were unrolled, and sums kept in registers")]
+fn sums_of_products(strip: &[[f32; ROWS]], x: &[[f32; LANES]]) -> [[f32; LANES]; ROWS] {
+    let mut sums = [[0.0f32; LANES]; ROWS];
+    for (values, x) in strip.iter().zip(x) {
+        for row in 0..ROWS {
+            for lane in 0..LANES {
+                sums[row][lane] = values[row].mul_add(x[lane], sums[row][lane]);
+            }
+        }
+    }
+    sums
 }
