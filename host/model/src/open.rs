@@ -1,10 +1,9 @@
 //! From a folder to a model that answers, and to one that learns as well.
 
-use crate::cpu::CpuModel;
+use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
 use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
-use burn::tensor::Device;
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
 
@@ -20,14 +19,14 @@ pub struct LearningSettings {
 }
 
 impl ModelFolder {
-    /// The model behind the port of all models.
+    /// The model behind the port of all models, answering on this device.
     ///
     /// # Errors
-    /// Its tokenizer or template cannot be used.
-    pub fn open(&self, name: &str) -> Result<Arc<LocalModel>, LocalModelError> {
+    /// Its tokenizer or template cannot be used, or the device does not take it.
+    pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
         let config = Arc::new(self.config.clone());
-        let version =
-            Version { number: 0, digest: digest(&self.weights), model: CpuModel::new(config.clone(), &self.weights) };
+        let model = device.model(config.clone(), &self.weights)?;
+        let version = Version { number: 0, digest: digest(&self.weights), model };
         let speech = Speech {
             name: name.to_owned(),
             tokenizer: self.tokenizer()?,
@@ -46,12 +45,16 @@ impl ModelFolder {
         &self,
         name: &str,
         settings: &LearningSettings,
+        device: &ComputeDevice,
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
-        let model = self.open(name)?;
+        let model = self.open(name, device)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = Trainer::new(config.clone(), &self.weights, &Device::flex(), Trained::Full, optimizer, schedule);
-        let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
+        let trainer = device.guarded(|| {
+            Trainer::new(config.clone(), &self.weights, device.burn(), Trained::Full, optimizer, schedule)
+        })?;
+        let engine = model.engine().clone();
+        let layer = WeightsLayer::new(config, trainer, engine, settings.objective, device.clone())?;
         Ok((model, layer))
     }
 }
