@@ -23,7 +23,7 @@ const HEADER: &str = "include/cuda_runtime.h";
 
 fn library(names: &[&str]) -> Option<Library> {
     // SAFETY: what is loaded by these names is NVIDIA's, and its initialisers may run at any time; burn loads the same.
-    names.iter().find_map(|name| unsafe { Library::new(name) }.ok())
+    names.iter().find_map(|name| unsafe { Library::new(*name) }.ok())
 }
 
 /// Calls a function of the driver that gives back 0 where all is well.
