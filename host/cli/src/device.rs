@@ -4,8 +4,8 @@ use crate::exit::Exit;
 use clap::Args;
 use clawhost_devkit::doctor::Finding;
 use clawhost_model::device::{
-    Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, DeviceError, DeviceKind, FoundDevice, Prober, answer_probe,
-    choose,
+    Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, DeviceError, DeviceKind, FoundDevice, Prober,
+    answer_probe, choose,
 };
 use std::io::Write as _;
 
@@ -66,7 +66,7 @@ pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
     }
     if findings.is_empty() {
         let says = "local models are computed on this processor; this program was built for nothing else";
-        let build = "cargo install --path host/cli --features gpu (any GPU), or --features cuda (NVIDIA)";
+        let build = "cargo install --locked --path host/cli --features gpu (any GPU), or --features cuda (NVIDIA)";
         findings.push(Finding::missing("devices", says, COSTS, build));
     }
     Ok(findings)
@@ -87,7 +87,9 @@ fn tried(device: &FoundDevice, prober: &dyn Prober) -> Finding {
         return Finding::good(&topic, format!("{what}; taken only by --device {name}, not tried here"));
     }
     match prober.probe(*name) {
-        Ok(worked) => Finding::good(&topic, format!("{what}: works, the first product after {} ms", worked.milliseconds)),
+        Ok(worked) => {
+            Finding::good(&topic, format!("{what}: works, the first product after {} ms", worked.milliseconds))
+        }
         Err(why) => Finding::missing(&topic, format!("{what}: {why}"), COSTS, "update its driver, or use --device cpu"),
     }
 }

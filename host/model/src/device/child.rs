@@ -69,9 +69,8 @@ fn product(name: DeviceName) -> Result<Worked, String> {
     let (one, other) = (whole(1), whole(4));
     let found = device
         .guarded(|| {
-            let on = |values: &[f32]| {
-                Tensor::<2>::from_data(TensorData::new(values.to_vec(), [SIZE, SIZE]), device.burn())
-            };
+            let on =
+                |values: &[f32]| Tensor::<2>::from_data(TensorData::new(values.to_vec(), [SIZE, SIZE]), device.burn());
             on(&one).matmul(on(&other)).into_data().try_into_vec::<f32>()
         })
         .map_err(|error| error.to_string())?

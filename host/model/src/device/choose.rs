@@ -11,10 +11,14 @@ pub const AUTO_PARAMETERS: u64 = 10_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// The word is none.
-    #[error("`{0}` is no device; write auto, cpu, cuda, vulkan, metal or dx12, the last four with a number too, as in vulkan:0")]
+    #[error(
+        "`{0}` is no device; write auto, cpu, cuda, vulkan, metal or dx12, the last four with a number too, as in vulkan:0"
+    )]
     NoDevice(String),
     /// The program lacks it.
-    #[error("this program was built without {backend}; build it with: cargo install --path host/cli --features {feature}")]
+    #[error(
+        "this program was built without {backend}; build it with: cargo install --locked --path host/cli --features {feature}"
+    )]
     NotBuilt {
         /// What it lacks.
         backend: Backend,
@@ -44,7 +48,9 @@ pub enum DeviceError {
         there: String,
     },
     /// Nothing but a program that acts as one.
-    #[error("{name} ({title}) is a program that acts as a GPU, slower than --device cpu; to use it all the same, say --device {name}")]
+    #[error(
+        "{name} ({title}) is a program that acts as a GPU, slower than --device cpu; to use it all the same, say --device {name}"
+    )]
     Software {
         /// The first of them.
         name: DeviceName,
@@ -155,7 +161,8 @@ fn automatic(parameters: u64, built: &[Backend], prober: &dyn Prober) -> Chosen 
         return Chosen::processor("this program was built for nothing else", Vec::new());
     }
     if parameters < AUTO_PARAMETERS {
-        let because = format!("a model of {parameters} weights is faster here than on a GPU (from {AUTO_PARAMETERS} on)");
+        let because =
+            format!("a model of {parameters} weights is faster here than on a GPU (from {AUTO_PARAMETERS} on)");
         return Chosen::processor(because, Vec::new());
     }
     let mut passed_over = Vec::new();
@@ -171,7 +178,9 @@ fn automatic(parameters: u64, built: &[Backend], prober: &dyn Prober) -> Chosen 
     found.sort_by_key(|one| (one.name.backend != Backend::Cuda, one.kind, one.name));
     for FoundDevice { name, title, kind, .. } in found {
         match prober.probe(name) {
-            Ok(_) => return Chosen { name, title, because: format!("it is a {} that works", kind.words()), passed_over },
+            Ok(_) => {
+                return Chosen { name, title, because: format!("it is a {} that works", kind.words()), passed_over };
+            }
             Err(why) => passed_over.push(format!("{name} ({title}): {why}")),
         }
     }

@@ -1,7 +1,10 @@
 //! NVIDIA's devices. The driver, the compiler of kernels and its headers are looked for by name first: what lies below ends the process where one of them
 //! is missing.
 
-#![allow(unsafe_code, reason = "a driver is a library that is found at run time; its few functions are called as cuda.h declares them")]
+#![allow(
+    unsafe_code,
+    reason = "a driver is a library that is found at run time; its few functions are called as cuda.h declares them"
+)]
 
 use super::{Backend, DeviceKind, DeviceName, FoundDevice};
 use burn::tensor::Device;
@@ -50,9 +53,8 @@ fn checked(code: c_int, what: &str) -> Result<(), String> {
 }
 
 fn driver() -> Result<Library, String> {
-    library(&DRIVER).ok_or_else(|| {
-        format!("no NVIDIA driver is here ({} cannot be loaded); install it, or use --device cpu", DRIVER.join(", "))
-    })
+    library(&DRIVER)
+        .ok_or_else(|| format!("no NVIDIA driver is here ({} cannot be loaded); install it", DRIVER.join(", ")))
 }
 
 /// The devices that the driver counts.

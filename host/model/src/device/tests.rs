@@ -3,6 +3,7 @@
 use super::child::Report;
 use super::*;
 use crate::LocalModelError;
+use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -11,7 +12,20 @@ fn a_choice_is_read_and_written_alike() {
     for text in ["auto", "cpu", "cuda", "vulkan", "metal", "dx12", "cuda:0", "vulkan:3", "metal:0", "dx12:65535"] {
         assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
     }
-    for text in ["", "gpu", "CUDA", "cpu:0", "auto:1", "cuda:", "cuda:-1", "cuda:+1", "cuda:1:2", "cuda:65536", "vulkan: 1", ":0"] {
+    for text in [
+        "",
+        "gpu",
+        "CUDA",
+        "cpu:0",
+        "auto:1",
+        "cuda:",
+        "cuda:-1",
+        "cuda:+1",
+        "cuda:1:2",
+        "cuda:65536",
+        "vulkan: 1",
+        ":0",
+    ] {
         let error = text.parse::<DeviceChoice>().unwrap_err().to_string();
         assert!(error.contains("is no device; write auto, cpu, cuda, vulkan"), "{text}: {error}");
     }
@@ -122,8 +136,8 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         assert!(error.contains(expect), "{choice}: {error}");
     };
     let cpu = [Backend::Cpu];
-    check("vulkan", &cpu, Machine::default(), "build it with: cargo install --path host/cli --features gpu");
-    check("cuda:0", &cpu, Machine::default(), "build it with: cargo install --path host/cli --features cuda");
+    check("vulkan", &cpu, Machine::default(), "build it with: cargo install --locked --path host/cli --features gpu");
+    check("cuda:0", &cpu, Machine::default(), "build it with: cargo install --locked --path host/cli --features cuda");
     if !cfg!(target_os = "macos") {
         check("metal", &BUILT, Machine::default(), "metal exists on macos alone");
     }
@@ -181,7 +195,10 @@ fn a_driver_that_crashes_ends_no_choice() {
 
 #[test]
 fn the_processor_is_probed_like_any_device() {
-    assert!(matches!(serde_json::from_str(&answer_probe("cpu")).unwrap(), Report::Works(Worked { name: DeviceName::CPU, .. })));
+    assert!(matches!(
+        serde_json::from_str(&answer_probe("cpu")).unwrap(),
+        Report::Works(Worked { name: DeviceName::CPU, .. })
+    ));
     let check = |about: &str, expect: &str| match serde_json::from_str(&answer_probe(about)).unwrap() {
         Report::Failed(why) => assert!(why.contains(expect), "{about}: {why}"),
         other => panic!("{about}: {other:?}"),
@@ -205,4 +222,30 @@ fn a_device_that_fails_in_the_midst_is_named_and_the_processor_hides_no_bug() {
     assert!(text.ends_with("start again, or use --device cpu"), "{text}");
     let bug = std::panic::catch_unwind(|| ComputeDevice::processor().guarded(|| -> u8 { panic!("a bug") }));
     assert!(bug.is_err());
+}
+
+#[test]
+fn a_step_that_a_device_fails_in_changes_nothing() {
+    let config = std::sync::Arc::new(crate::cpu::tests::config(crate::Architecture::Qwen3));
+    let host = crate::initial(&config, 3);
+    let device = ComputeDevice::fake(0);
+    let settings = OptimizerSettings::default();
+    let mut trainer = Trainer::new(config, &host, device.burn(), Trained::Full, settings, Schedule::constant(1e-2));
+    let sequence = Sequence::new((0..9).collect(), &[[false; 3], [true; 3], [true; 3]].concat(), 1.0).unwrap();
+    let units: [&[Sequence]; 1] = [&[sequence]];
+    let learn = |trainer: &mut Trainer, breaks: bool| {
+        let loss = |_: usize, scores: &[Vec<TokenScores>]| {
+            // As burn says that a device is gone, in the midst of a pass.
+            assert!(!breaks, "device lost");
+            let wanted = scores.iter().map(|unit| vec![-1.0; unit.iter().map(|one| one.logprobs.len()).sum()]);
+            Ok::<_, LocalModelError>((wanted.collect(), ()))
+        };
+        device.guarded(|| trainer.accumulate(&units, &loss)).flatten()
+    };
+    let before = trainer.to_bytes().unwrap();
+    let error = learn(&mut trainer, true).unwrap_err();
+    assert!(matches!(error, LocalModelError::DeviceLost { .. }), "{error}");
+    assert!(trainer.step().unwrap().is_none() && trainer.to_bytes().unwrap() == before, "nothing is left of it");
+    learn(&mut trainer, false).unwrap();
+    assert!(trainer.step().unwrap().is_some() && trainer.to_bytes().unwrap() != before);
 }

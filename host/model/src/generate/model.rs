@@ -36,11 +36,7 @@ impl Model {
     ///
     /// # Errors
     /// The device does not take them.
-    pub fn new(
-        device: &ComputeDevice,
-        config: Arc<ModelConfig>,
-        host: &HostDecoder,
-    ) -> Result<Self, LocalModelError> {
+    pub fn new(device: &ComputeDevice, config: Arc<ModelConfig>, host: &HostDecoder) -> Result<Self, LocalModelError> {
         match device.is_processor() {
             true => Ok(Self::Processor(CpuModel::new(config, host))),
             false => Ok(Self::Device(DeviceModel::new(device, config, host)?)),

@@ -43,11 +43,7 @@ impl DeviceModel {
     ///
     /// # Errors
     /// The device does not take them.
-    pub fn new(
-        device: &ComputeDevice,
-        config: Arc<ModelConfig>,
-        host: &HostDecoder,
-    ) -> Result<Self, LocalModelError> {
+    pub fn new(device: &ComputeDevice, config: Arc<ModelConfig>, host: &HostDecoder) -> Result<Self, LocalModelError> {
         let network = device.guarded(|| Network::new(config.clone(), host, device.burn()))?;
         Ok(Self { config, network, device: device.clone(), desk: Desk::default(), slots: Mutex::default() })
     }
@@ -102,7 +98,10 @@ impl DeviceModel {
         let mut kept = self.kept();
         if !held.iter().all(|one| self.desk.is_of(one) && one.epoch == kept.epoch) {
             let name = self.device.name().to_string();
-            return Err(LocalModelError::DeviceLost { name, why: "what it held was lost with a failure before".into() });
+            return Err(LocalModelError::DeviceLost {
+                name,
+                why: "what it held was lost with a failure before".into(),
+            });
         }
         let mut slots = std::mem::take(&mut kept.slots);
         let done = self.device.guarded(|| run(&mut slots)).flatten();

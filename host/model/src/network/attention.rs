@@ -15,12 +15,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    pub(super) fn of(
-        block: &Block<Tensor<2>, Tensor<1>>,
-        x: Tensor<3>,
-        config: &ModelConfig,
-        rotary: &Rotary,
-    ) -> Self {
+    pub(super) fn of(block: &Block<Tensor<2>, Tensor<1>>, x: Tensor<3>, config: &ModelConfig, rotary: &Rotary) -> Self {
         let [count, length, _] = x.dims();
         let (heads, shared, width) = (config.heads, config.key_value_heads, config.head_width);
         let mut query = block.query.apply(x.clone()).reshape([count, length, heads, width]);
@@ -33,11 +28,7 @@ impl Heads {
             key = normalised(key, norm, config.norm_epsilon);
         }
         let query = rotary.turn(query).mul_scalar(1.0 / (width as f64).sqrt());
-        Self {
-            query: query.swap_dims(1, 2),
-            key: rotary.turn(key).swap_dims(1, 2),
-            value: value.swap_dims(1, 2),
-        }
+        Self { query: query.swap_dims(1, 2), key: rotary.turn(key).swap_dims(1, 2), value: value.swap_dims(1, 2) }
     }
 }
 

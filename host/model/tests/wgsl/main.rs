@@ -152,7 +152,8 @@ fn answers_come_to_the_processors_logits_in_whatever_company() {
         let host = initial(&config, 7);
         let cpu = CpuModel::new(config.clone(), &host);
         let model = DeviceModel::new(device, config.clone(), &host).unwrap();
-        let texts: Vec<Vec<u32>> = (0..).zip([1, 2, 16, 17, 70, 100]).map(|(salt, length)| text(length, salt)).collect();
+        let texts: Vec<Vec<u32>> =
+            (0..).zip([1, 2, 16, 17, 70, 100]).map(|(salt, length)| text(length, salt)).collect();
         let all: Vec<Vec<f32>> = texts.iter().map(|text| right(&cpu, text)).collect();
         let behind = |number: usize, length: usize| &all[number][(length - 1) * 61..length * 61];
         let mut held: Vec<Held> = texts.iter().map(|_| model.begin()).collect();
@@ -376,9 +377,8 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
         end: vec![15],
     };
     let began = Instant::now();
-    let answers: Vec<Vec<Answer>> = (0..4)
-        .map(|group| ask(model.engine(), (0..8).map(|member| asked(group, member)).collect()))
-        .collect();
+    let answers: Vec<Vec<Answer>> =
+        (0..4).map(|group| ask(model.engine(), (0..8).map(|member| asked(group, member)).collect())).collect();
     let played = began.elapsed();
     let batch = batch(&answers, &prompt);
     let step = |layer: &mut WeightsLayer| {
@@ -396,7 +396,9 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
     let moved = worst(&flat(&folder.weights), &right_weights);
     println!("GRPO, 4 groups of 8: answers {played:.2?}, step {took:.2?}");
     println!("  loss {:.7} against {:.7}; gradient {norm:.6} against {right_norm:.6}", found["loss"], expect["loss"]);
-    println!("  answers and trainer differ by {mismatch:.1e} at most; weights moved by {moved:.1e} and are {apart:.1e} apart");
+    println!(
+        "  answers and trainer differ by {mismatch:.1e} at most; weights moved by {moved:.1e} and are {apart:.1e} apart"
+    );
     assert!((found["loss"] - expect["loss"]).abs() < 1e-5 && (norm / right_norm - 1.0).abs() < 1e-3);
     assert!(mismatch < f64::from(LOGIT) && apart < 0.05 * moved);
     // The new weights answer, and a snapshot brings them back.

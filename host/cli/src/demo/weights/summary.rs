@@ -56,11 +56,7 @@ fn shown(measured: Option<&Measured>) -> String {
     })
 }
 
-pub(super) fn text(
-    (options, device): (&DemoWeights, &Chosen),
-    found: &[Found],
-    wall: Duration,
-) -> anyhow::Result<()> {
+pub(super) fn text((options, device): (&DemoWeights, &Chosen), found: &[Found], wall: Duration) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     let Chosen { name, title, .. } = device;
     let place = if *name == DeviceName::CPU { title.clone() } else { format!("{name} ({title})") };
