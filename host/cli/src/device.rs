@@ -17,10 +17,17 @@ const HELP: &str = "Where the model is computed: `auto`, `cpu`, `cuda`, `vulkan`
 GPU equal seeds give runs that differ by rounding";
 
 /// Where a local model is computed.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DeviceOption {
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = read, help = HELP, help_heading = "Model")]
     pub(crate) device: DeviceChoice,
+}
+
+impl Default for DeviceOption {
+    /// What clap gives where nothing is said.
+    fn default() -> Self {
+        Self { device: DeviceChoice::Auto }
+    }
 }
 
 fn read(text: &str) -> Result<DeviceChoice, String> {
@@ -39,8 +46,11 @@ impl DeviceOption {
     }
 }
 
-/// A device that was chosen, in words for people.
+/// A device that was chosen, in words for people; none where there was nothing to choose.
 pub(crate) fn described(chosen: &Chosen) -> Vec<String> {
+    if Backend::built() == [Backend::Cpu] {
+        return Vec::new();
+    }
     let mut lines = vec![format!("device      {} ({}): {}", chosen.name, chosen.title, chosen.because)];
     lines.extend(chosen.passed_over.iter().map(|one| format!("            passed over: {one}")));
     lines

@@ -50,11 +50,15 @@ impl ModelFolder {
         let model = self.open(name, device)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = device.guarded(|| {
-            Trainer::new(config.clone(), &self.weights, device.burn(), Trained::Full, optimizer, schedule)
-        })?;
-        let engine = model.engine().clone();
-        let layer = WeightsLayer::new(config, trainer, engine, settings.objective, device.clone())?;
+        let trainer = |schedule: Schedule| {
+            let config = config.clone();
+            device.guarded(|| Trainer::new(config, &self.weights, device.burn(), Trained::Full, optimizer, schedule))
+        };
+        let (engine, objective) = (model.engine().clone(), settings.objective);
+        let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
+        if settings.objective.kl > 0.0 {
+            layer.stay_near(trainer(Schedule::constant(0.0))?);
+        }
         Ok((model, layer))
     }
 }
