@@ -1,6 +1,7 @@
 //! Text to tokens and back: tokenizers as Hugging Face has them, chat templates, and alphabets made here.
 
 mod alphabet;
+mod json;
 mod template;
 mod tokenizer;
 

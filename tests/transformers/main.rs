@@ -1,0 +1,169 @@
+//! Local models beside `transformers` and `peft`: what those computed lies in `reference`, made by `make_reference.py`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use burn::tensor::Device;
+use clawhost_core::{Message, Origin, Role, ToolCall, ToolSpec};
+use clawhost_model::cpu::{CpuModel, Work};
+use clawhost_model::generate::{Engine, Request, Sampling, Version};
+use clawhost_model::network::{Network, Rows, values};
+use clawhost_model::{HostDecoder, ModelConfig, ModelFolder, digest};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Largest difference of a logit: both sides compute in f32, in another order.
+const LIMIT: f32 = 1e-5;
+const MODELS: [&str; 3] = ["qwen2", "qwen3", "llama"];
+
+fn reference(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transformers/reference").join(name)
+}
+
+fn expected(name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(reference(name).join("expected.json")).unwrap()).unwrap()
+}
+
+fn read(name: &str) -> ModelFolder {
+    ModelFolder::read(&reference(name)).unwrap()
+}
+
+fn numbers(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
+}
+
+/// Logits behind every token, on the processor.
+fn on_processor(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]) -> Vec<f32> {
+    let model = CpuModel::new(config.clone(), weights);
+    let mut cache = model.cache();
+    let mut work = [Work { cache: &mut cache, tokens, logits: Vec::new(), every: true }];
+    model.forward(&mut work);
+    let [work] = work;
+    work.logits
+}
+
+/// The same through burn.
+fn on_device(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]) -> Vec<f32> {
+    let network = Network::new(config.clone(), weights, &Device::flex());
+    values(&network.logits(&Rows::padded(&[tokens], &Device::flex()))).unwrap()
+}
+
+/// The largest difference from what is expected.
+fn worst(logits: &[f32], expected: &Value, vocabulary: usize) -> f32 {
+    let places = numbers(&expected["places"]);
+    let rows = expected["logits"].as_array().unwrap();
+    let mut worst = 0.0f32;
+    for (place, row) in places.iter().zip(rows) {
+        let found = &logits[*place as usize * vocabulary..][..vocabulary];
+        for (found, right) in found.iter().zip(row.as_array().unwrap()) {
+            worst = worst.max((f64::from(*found) - right.as_f64().unwrap()).abs() as f32);
+        }
+    }
+    worst
+}
+
+#[test]
+fn logits_are_those_of_transformers_on_both_paths() {
+    for name in MODELS {
+        let (folder, expected) = (read(name), expected(name));
+        let (config, tokens) = (Arc::new(folder.config.clone()), numbers(&expected["tokens"]));
+        for (path, logits) in [
+            ("processor", on_processor(&config, &folder.weights, &tokens)),
+            ("device", on_device(&config, &folder.weights, &tokens)),
+        ] {
+            let worst = worst(&logits, &expected, config.vocabulary);
+            println!("{name}, {path}: {worst:e}");
+            assert!(worst < LIMIT, "{name} on the {path}: {worst:e}");
+        }
+    }
+}
+
+#[test]
+fn texts_come_to_the_tokens_of_transformers_and_back() {
+    for name in MODELS {
+        let (folder, expected) = (read(name), expected(name));
+        let tokenizer = folder.tokenizer().unwrap();
+        for one in expected["texts"].as_array().unwrap() {
+            let (text, tokens) = (one["text"].as_str().unwrap(), numbers(&one["tokens"]));
+            assert_eq!(tokenizer.encode(text).unwrap(), tokens, "{name}: {text:?}");
+            assert_eq!(tokenizer.decode(&tokens, true).unwrap(), one["decoded"].as_str().unwrap(), "{name}: {text:?}");
+        }
+    }
+}
+
+fn message(told: &Value) -> Message {
+    let role: Role = serde_json::from_value(told["role"].clone()).unwrap();
+    let mut message = Message::text(role, Origin::Host, told["content"].as_str().unwrap());
+    for call in told["tool_calls"].as_array().into_iter().flatten() {
+        let text = |name: &str| call["function"][name].as_str().unwrap().to_owned();
+        let arguments = call["function"]["arguments"].to_string();
+        let id = call["id"].as_str().unwrap().to_owned();
+        message.tool_calls.push(ToolCall { id, name: text("name"), arguments, extra: Vec::new() });
+    }
+    message.tool_call_id = told["tool_call_id"].as_str().map(str::to_owned);
+    message
+}
+
+fn tool(told: &Value) -> ToolSpec {
+    let text = |name: &str| told["function"][name].as_str().unwrap().to_owned();
+    let input_schema = told["function"]["parameters"].to_string();
+    ToolSpec { name: text("name"), description: text("description"), input_schema, extra: Vec::new() }
+}
+
+#[test]
+fn conversations_are_rendered_character_for_character_as_transformers_does() {
+    for name in MODELS {
+        let (folder, expected) = (read(name), expected(name));
+        let template = folder.chat_template().unwrap();
+        let chats = expected["chats"].as_object().unwrap();
+        assert!(chats.len() > 5);
+        for (what, chat) in chats {
+            let messages: Vec<Message> = chat["messages"].as_array().unwrap().iter().map(message).collect();
+            let tools: Vec<ToolSpec> = chat["tools"].as_array().into_iter().flatten().map(tool).collect();
+            let text = template.render(&messages, &tools).unwrap();
+            assert_eq!(text, chat["text"].as_str().unwrap(), "{name}: {what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn greedy_answers_are_those_of_generate() {
+    for name in MODELS {
+        let (folder, expected) = (read(name), expected(name));
+        let config = Arc::new(folder.config.clone());
+        let model = CpuModel::new(config.clone(), &folder.weights);
+        let engine = Engine::new(Version { number: 0, digest: digest(&folder.weights), model }).unwrap();
+        let answer = numbers(&expected["answer"]);
+        let request = Request {
+            prompt: numbers(&expected["prompt"]),
+            sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+            seed: 0,
+            choice: 0,
+            max_tokens: 24,
+            end: config.end_tokens.clone(),
+        };
+        let tokens: Vec<u32> = engine.ask(request).await.unwrap().tokens.iter().map(|token| token.token).collect();
+        assert_eq!(tokens, answer, "{name}");
+    }
+}
+
+#[test]
+fn how_a_model_wants_to_be_sampled_is_read() {
+    let check = |name: &str, sampling: Sampling, end: &[&str]| {
+        let folder = read(name);
+        let tokenizer = folder.tokenizer().unwrap();
+        let mut end: Vec<u32> = end.iter().map(|word| tokenizer.token(word).unwrap()).collect();
+        end.sort_unstable();
+        assert_eq!((folder.sampling, folder.config.end_tokens), (sampling, end), "{name}");
+    };
+    let plain = Sampling::default();
+    let qwen2 = Sampling { temperature: 0.7, top_p: 0.8, top_k: Some(20), ..plain.clone() };
+    check("qwen2", qwen2, &["<|im_end|>", "<|endoftext|>"]);
+    check("qwen3", Sampling { temperature: 0.6, top_p: 0.95, min_p: 0.05, ..plain.clone() }, &["<|im_end|>"]);
+    check("llama", Sampling { temperature: 0.0, ..plain }, &["<|eot_id|>"]);
+}
