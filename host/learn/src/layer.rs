@@ -75,4 +75,22 @@ pub trait Weights: Layer {
     /// # Errors
     /// They cannot be read from where they are.
     fn publish(&mut self) -> Result<(), LearnError>;
+
+    /// Writes the present weights down as a model that others can open, in the place of those that were kept so before. Nothing,
+    /// where nobody asked for that.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    fn keep(&mut self, _: Kept) -> Result<(), LearnError> {
+        Ok(())
+    }
+}
+
+/// Which weights are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Those that did best on the validation tasks so far.
+    Best,
+    /// Those of now.
+    Last,
 }

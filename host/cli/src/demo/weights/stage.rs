@@ -137,7 +137,14 @@ impl<'a> Stage<'a> {
             reflect_every: u64::MAX,
             gate: GatePlan { every: u64::MAX, pairs: 1, alpha: 0.05 },
             evolve: None,
-            weights: Some(WeightsPlan { settings: serde_json::json!(self.settings), warm_start }),
+            weights: Some(WeightsPlan {
+                settings: serde_json::json!(self.settings),
+                warm_start,
+                refills: 0,
+                difficulty: None,
+                evaluate_every: 0,
+                evaluate_episodes: 0,
+            }),
             test_pairs: 0,
             planted: Vec::new(),
         };
