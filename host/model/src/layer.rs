@@ -8,8 +8,8 @@ use crate::{HostDecoder, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
-    Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Staleness, StepBatch, SupervisedStep,
-    TrajectoryGroup,
+    Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
+    SupervisedStep, Trajectory, TrajectoryGroup,
 };
 use clawhost_learn::{Batch, Forward, Layer, LearnError, Step, Weights};
 use std::collections::BTreeMap;
@@ -129,6 +129,23 @@ impl WeightsLayer {
         Ok((loss, metrics))
     }
 
+    /// A trajectory with what the model finds likely without its adapter, where the objective holds it near to that.
+    fn with_reference(&self, trajectory: Trajectory, generated: &Generated) -> Result<Trajectory, LearnError> {
+        if self.objective.kl <= 0.0 {
+            return Ok(trajectory);
+        }
+        let sequences = sequences(generated).map_err(refused)?;
+        let scores = self.trainer.reference_scores(&sequences.iter().collect::<Vec<_>>()).map_err(refused)?;
+        match scores {
+            // Where all weights learn there is none, and the objective says so.
+            None => Ok(trajectory),
+            Some(scores) => {
+                let recorded = trajectory.recorded().clone();
+                Trajectory::new(Recorded { reference: Some(joined(&scores).logprobs), ..recorded })
+            }
+        }
+    }
+
     /// Compares rollout and trainer on what the present version wrote.
     fn compare(&mut self, step: &Experience, units: &[Unit]) -> Result<f64, LearnError> {
         let all: Vec<&Sequence> = units.iter().flat_map(|unit| &unit.sequences).collect();
@@ -185,7 +202,8 @@ impl Layer for WeightsLayer {
                 let Some(generated) = &member.generated else { continue };
                 let name = member.episode.to_string();
                 let lag = current.saturating_sub(generated.version);
-                members.push(generated.trajectory(name.clone(), member.reward, lag)?);
+                let trajectory = generated.trajectory(name.clone(), member.reward, lag)?;
+                members.push(self.with_reference(trajectory, generated)?);
                 written.insert(name, generated.clone());
             }
             groups.push(TrajectoryGroup { task: group.task.clone(), members });

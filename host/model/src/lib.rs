@@ -9,6 +9,7 @@
 //!
 //! The only crate that sees burn.
 
+mod adapter;
 mod config;
 pub mod cpu;
 mod decoder;
@@ -17,6 +18,7 @@ mod error;
 mod folder;
 pub mod generate;
 mod host_weights;
+mod import;
 mod layer;
 pub mod network;
 mod open;
@@ -24,7 +26,9 @@ mod service;
 mod tiny;
 pub mod tokens;
 pub mod train;
+mod weight_files;
 
+pub use adapter::{AdapterFolder, AdapterSettings, Learned, PROJECTIONS, Targets};
 pub use config::{Architecture, ModelConfig, RotaryScaling};
 pub use decoder::{Block, Convert, Decoder, LowRank, Projection, Weight, is_adapter};
 pub use demonstrator::{DEMONSTRATION, Demonstrator};
@@ -33,5 +37,6 @@ pub use folder::ModelFolder;
 pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
 pub use layer::WeightsLayer;
 pub use open::LearningSettings;
-pub use service::{LocalModel, Speech};
+pub use service::{LEFT_OUT, LocalModel, Overlong, Speech};
 pub use tiny::TinyModel;
+pub use weight_files::Stored;

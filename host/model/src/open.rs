@@ -3,7 +3,7 @@
 use crate::cpu::CpuModel;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
-use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
+use crate::{Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, WeightsLayer, digest};
 use burn::tensor::Device;
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// How weights learn.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct LearningSettings {
+    /// Which weights learn.
+    pub learned: Learned,
     /// What is minimised.
     pub objective: PolicyGradient,
     /// How a step is taken.
@@ -25,32 +27,53 @@ impl ModelFolder {
     /// # Errors
     /// Its tokenizer or template cannot be used.
     pub fn open(&self, name: &str) -> Result<Arc<LocalModel>, LocalModelError> {
-        let config = Arc::new(self.config.clone());
-        let version =
-            Version { number: 0, digest: digest(&self.weights), model: CpuModel::new(config.clone(), &self.weights) };
-        let speech = Speech {
+        Ok(Arc::new(LocalModel::new(self.speech(name)?, Arc::new(self.engine()?))))
+    }
+
+    /// How it speaks.
+    ///
+    /// # Errors
+    /// Its tokenizer or template cannot be used.
+    pub fn speech(&self, name: &str) -> Result<Speech, LocalModelError> {
+        Ok(Speech {
             name: name.to_owned(),
             tokenizer: self.tokenizer()?,
             template: self.chat_template()?,
-            end: config.end_tokens.clone(),
+            end: self.config.end_tokens.clone(),
             sampling: self.sampling.clone(),
-        };
-        Ok(Arc::new(LocalModel::new(speech, Arc::new(Engine::new(version)?))))
+            overlong: Overlong::default(),
+        })
     }
 
-    /// The same, and the layer that moves its weights, all of them.
+    /// What answers in tokens.
     ///
     /// # Errors
-    /// As [`ModelFolder::open`].
+    /// No thread could be started.
+    pub fn engine(&self) -> Result<Engine, LocalModelError> {
+        let model = CpuModel::new(Arc::new(self.config.clone()), &self.weights);
+        Engine::new(Version { number: 0, digest: digest(&self.weights), model })
+    }
+
+    /// The same, and the layer that moves its weights: all of them, an adapter that lies there being added first, or an adapter
+    /// alone, which is the one that lies there, or else a fresh one.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::open`], or settings of an adapter make no sense.
     pub fn open_learning(
         &self,
         name: &str,
         settings: &LearningSettings,
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
-        let model = self.open(name)?;
+        let (weights, trained) = match settings.learned {
+            Learned::Full => (self.weights.merged(), Trained::Full),
+            Learned::Adapter(_) if self.weights.has_adapter() => (self.weights.clone(), Trained::Adapters),
+            Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
+        };
+        let this = Self { weights, ..self.clone() };
+        let model = this.open(name)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = Trainer::new(config.clone(), &self.weights, &Device::flex(), Trained::Full, optimizer, schedule);
+        let trainer = Trainer::new(config.clone(), &this.weights, &Device::flex(), trained, optimizer, schedule);
         let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
         Ok((model, layer))
     }

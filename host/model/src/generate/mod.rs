@@ -4,9 +4,11 @@ mod engine;
 mod prefixes;
 mod request;
 mod sampler;
+mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Engine, MOST_AT_ONCE, Version};
+pub use engine::{Engine, MOST_AT_ONCE, Version, Watch};
 pub use request::{Answer, Finish, Request};
 pub use sampler::{Drawn, Sampler, Sampling};
+pub use stop::StopTexts;

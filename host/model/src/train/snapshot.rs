@@ -48,9 +48,11 @@ impl Trainer {
     pub fn to_bytes(&self) -> Result<Vec<u8>, LocalModelError> {
         let mut tensors: BTreeMap<String, Plain> = BTreeMap::new();
         for (name, weight) in self.network().weights.weights() {
+            // Beside an adapter nothing changes.
             let inner = match weight {
-                Weight::Matrix(matrix) => Weight::Matrix(matrix.inner()),
-                Weight::Vector(vector) => Weight::Vector(vector.inner()),
+                Weight::Matrix(matrix) if matrix.is_require_grad() => Weight::Matrix(matrix.inner()),
+                Weight::Vector(vector) if vector.is_require_grad() => Weight::Vector(vector.inner()),
+                _ => continue,
             };
             tensors.insert(format!("weight.{name}"), plain(&inner)?);
         }
@@ -66,7 +68,8 @@ impl Trainer {
             .map_err(damaged)?;
         // One entry: a map of several would be written in any order.
         let [scheduled, ever] = self.counters();
-        let told = format!("{FORMAT} {} {scheduled} {ever}", self.state().steps);
+        let frozen = self.frozen().map(|frozen| format!(" {frozen}")).unwrap_or_default();
+        let told = format!("{FORMAT} {} {scheduled} {ever}{frozen}", self.state().steps);
         let metadata = HashMap::from([("state".to_owned(), told)]);
         safetensors::serialize(views, Some(metadata)).map_err(damaged)
     }
@@ -79,7 +82,13 @@ impl Trainer {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let told = metadata.metadata().as_ref().and_then(|known| known.get("state")).map(String::as_str);
         let told: Vec<&str> = told.unwrap_or_default().split(' ').collect();
-        let [FORMAT, steps, scheduled, ever] = told.as_slice() else { return Err(damaged("no state of a trainer")) };
+        let [FORMAT, steps, scheduled, ever, frozen @ ..] = told.as_slice() else {
+            return Err(damaged("no state of a trainer"));
+        };
+        if *frozen != self.frozen().map(|frozen| frozen.to_string()).iter().map(String::as_str).collect::<Vec<_>>() {
+            let why = "what the adapter stands beside is not the same, or there all weights learn and here they do not";
+            return Err(LocalModelError::Checkpoint(format!("{why}; it is of another model")));
+        }
         let number = |text: &str| text.parse::<u64>().map_err(damaged);
         let (steps, scheduled, ever) = (number(steps)?, number(scheduled)?, number(ever)?);
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;

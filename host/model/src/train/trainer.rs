@@ -4,9 +4,10 @@ use super::gradient::{GradientSum, TokenScores, Wanted, gradients, scores};
 use super::optimizer::{OptimizerSettings, OptimizerState, StepReport, Tensors};
 use super::schedule::Schedule;
 use super::sequence::Sequence;
-use crate::network::{Network, to_host};
-use crate::{Convert, HostDecoder, LocalModelError, ModelConfig, Weight, is_adapter};
+use crate::network::{DeviceDecoder, Network, to_host};
+use crate::{Convert, HostDecoder, LocalModelError, ModelConfig, Weight, digest, is_adapter};
 use burn::tensor::{Device, Tensor};
+use clawhost_core::Digest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub struct Trainer {
     ever: u64,
     state: OptimizerState,
     pending: GradientSum,
+    /// Names what does not learn, where something does not.
+    frozen: Option<Digest>,
 }
 
 impl Trainer {
@@ -56,8 +59,13 @@ impl Trainer {
             &mut |name, vector| if learns(name) { vector.clone().require_grad() } else { vector.clone() },
         );
         let network = Network { weights, ..plain };
+        let frozen = (trained == Trained::Adapters).then(|| {
+            let scales = host.scales().into_iter().flat_map(f64::to_le_bytes).collect::<Vec<_>>();
+            digest(&host.without_adapters()).extended(&scales)
+        });
         Self {
             network,
+            frozen,
             settings,
             schedule,
             scheduled: 0,
@@ -73,6 +81,10 @@ impl Trainer {
 
     pub(super) fn state(&self) -> &OptimizerState {
         &self.state
+    }
+
+    pub(super) fn frozen(&self) -> Option<Digest> {
+        self.frozen
     }
 
     pub(super) fn counters(&self) -> [u64; 2] {
@@ -99,6 +111,8 @@ impl Trainer {
 
             fn matrix(&mut self, name: &str, old: &Tensor<2>) -> Result<Tensor<2>, LocalModelError> {
                 match self.0.get(name) {
+                    // What does not learn is in no snapshot.
+                    None if !old.is_require_grad() => Ok(old.clone()),
                     Some(Weight::Matrix(new)) if new.dims() == old.dims() => {
                         let new = Tensor::from_inner(new.clone());
                         Ok(if old.is_require_grad() { new.require_grad() } else { new })
@@ -109,6 +123,7 @@ impl Trainer {
 
             fn vector(&mut self, name: &str, old: &Tensor<1>) -> Result<Tensor<1>, LocalModelError> {
                 match self.0.get(name) {
+                    None if !old.is_require_grad() => Ok(old.clone()),
                     Some(Weight::Vector(new)) if new.dims() == old.dims() => {
                         let new = Tensor::from_inner(new.clone());
                         Ok(if old.is_require_grad() { new.require_grad() } else { new })
@@ -148,8 +163,20 @@ impl Trainer {
     /// # Errors
     /// The device gives nothing back.
     pub fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        self.scores_of(&self.network.weights, sequences)
+    }
+
+    /// The same of the model without its adapters: what it is held near to. None: it has none, and what it was is not kept.
+    ///
+    /// # Errors
+    /// As [`Trainer::scores`].
+    pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Option<Vec<TokenScores>>, LocalModelError> {
+        self.frozen.map(|_| self.scores_of(&self.network.weights.without_adapters(), sequences)).transpose()
+    }
+
+    fn scores_of(&self, weights: &DeviceDecoder, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         let plain = Network {
-            weights: self.network.weights.map(&mut |_, one| one.clone().inner(), &mut |_, one| one.clone().inner()),
+            weights: weights.map(&mut |_, one| one.clone().inner(), &mut |_, one| one.clone().inner()),
             config: self.network.config.clone(),
         };
         let mut all = Vec::with_capacity(sequences.len());
