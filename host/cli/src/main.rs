@@ -15,6 +15,7 @@ mod inspect;
 mod learn;
 mod learn_progress;
 mod learn_summary;
+mod model;
 mod playbook;
 mod plot;
 mod plugin;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         args::Command::Run(options) => run::main(&arguments.common, &options, &args::given(&matches)),
         args::Command::Eval(options) => eval::main(&arguments.common, &options),
         args::Command::Playbook(command) => playbook::main(&arguments.common, &command),
+        args::Command::Model(command) => model::main(&arguments.common, &command),
         args::Command::Demo(demo) => demo::main(&arguments.common, &demo),
         args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
         args::Command::Replay(options) => replay::main(&arguments.common, &options),

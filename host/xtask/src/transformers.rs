@@ -8,7 +8,9 @@ use std::process::Command;
 /// `cargo xtask transformers PYTHON`
 pub(crate) fn main(rest: &[String]) -> Result<()> {
     let [python] = rest else {
-        bail!("name the Python of a virtual environment with torch, transformers and peft; tests/transformers/make_reference.py says how to make one")
+        bail!(
+            "name the Python of a virtual environment with torch, transformers and peft; tests/transformers/make_reference.py says how to make one"
+        )
     };
     let script = root().join("tests/transformers/make_reference.py");
     run(Command::new(python).arg(&script).arg("--check"))?;
@@ -17,6 +19,8 @@ pub(crate) fn main(rest: &[String]) -> Result<()> {
         std::fs::remove_dir_all(&out)?;
     }
     say(&format!("writing models and adapters into {}", out.display()));
-    run(cargo().args(["test", "-p", "clawhost-model", "--test", "transformers"]).env("CLAWHOST_TRANSFORMERS_OUT", &out))?;
+    run(cargo()
+        .args(["test", "-p", "clawhost-model", "--test", "transformers"])
+        .env("CLAWHOST_TRANSFORMERS_OUT", &out))?;
     run(Command::new(python).arg(&script).arg("--ours").arg(&out))
 }
