@@ -27,6 +27,7 @@ mod playbooks;
 mod refusals;
 mod replay;
 mod shop;
+mod weights;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

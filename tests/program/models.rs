@@ -62,7 +62,7 @@ fn a_model_comes_from_its_seed_and_says_what_it_is() {
 fn a_text_goes_on_the_same_way_for_the_same_seed() {
     let bench = bench();
     let tiny = bench.tiny("tiny", &[]);
-    let arguments = ["model", "generate", &tiny, "1+1=", "--max-tokens", "9", "--seed", "3"];
+    let arguments = ["model", "generate", &tiny, "1+1=", "--max-tokens", "9", "--seed", "4"];
     let told = bench.json(&[&arguments[..], &["--n", "3"]].concat());
     let samples = told["samples"].as_array().unwrap();
     assert_eq!((samples.len(), &told["prompt_tokens"]), (3, &serde_json::json!([1, 10, 1, 11])));
@@ -77,7 +77,7 @@ fn a_text_goes_on_the_same_way_for_the_same_seed() {
     assert_eq!(bench.out(&arguments), format!("{first}\n"));
     let several = bench.out(&[&arguments[..], &["--n", "3"]].concat());
     assert!(several.starts_with(&format!("1: {first}\n2: ")), "{several}");
-    let piped = bench.told(&["model", "generate", &tiny, "--max-tokens", "9", "--seed", "3"], "1+1=\n");
+    let piped = bench.told(&["model", "generate", &tiny, "--max-tokens", "9", "--seed", "4"], "1+1=\n");
     assert_eq!(String::from_utf8(piped.stdout).unwrap(), format!("{first}\n"));
     // Up to a stop text, and nothing of it.
     let stop: String = first.chars().skip(1).take(2).collect();
@@ -106,7 +106,7 @@ fn prompts_that_cannot_be_gone_on_with_are_refused() {
         &["generate", &tiny, &"1".repeat(32)],
         "the prompt has 32 tokens, and the model's context holds 32; shorten it",
     );
-    check(&["info", &bench.path("nowhere")], "is no folder of a model; make one with `clawhost model init DIR`");
+    check(&["info", &bench.path("nowhere")], "it is no model's folder; `clawhost model init DIR` makes a tiny one");
     check(&["import", &bench.path("nowhere"), &bench.path("y")], "is no folder; download the model first");
     check(&["export", &tiny, &bench.path("y"), "--merge"], "has no adapter to merge");
     check(&["generate", &tiny, "1", "--adapter", &reference("adapter")], "it is of another model");

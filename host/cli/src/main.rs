@@ -16,6 +16,7 @@ mod learn;
 mod learn_progress;
 mod learn_summary;
 mod model;
+mod pace;
 mod playbook;
 mod plot;
 mod plugin;
@@ -28,6 +29,7 @@ mod score;
 mod setup;
 mod stored;
 mod summary;
+mod weights;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use exit::Exit;

@@ -2,12 +2,13 @@
 
 use crate::args::{EndpointOptions, HostOptions, LearnOptions, ModelOptions, PlayOptions, Run};
 use crate::exit::UsageError;
+use crate::weights::WeightsOptions;
 use clawhost_package::{Evolve, RunFile, SystemPrompt, Work};
 use std::path::Path;
 
 /// What may stand on the command line beside a run file: how it is shown, hosted and taken up, by the ids of the options; and
 /// groups of options, which are no options.
-const BESIDE: [&str; 18] = [
+const BESIDE: [&str; 19] = [
     "plugin",
     "resume",
     "dry_run",
@@ -26,6 +27,7 @@ const BESIDE: [&str; 18] = [
     "EndpointOptions",
     "HostOptions",
     "LearnOptions",
+    "WeightsOptions",
 ];
 
 /// Whether a plugin is a run file.
@@ -129,6 +131,7 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
                 test_pairs: learn.eval.pairs,
                 forbid: learn.harness.forbid,
                 dry_run: given.learning.dry_run,
+                weights: WeightsOptions::default(),
             };
         }
     }

@@ -70,6 +70,9 @@ pub trait Weights: Layer {
     /// The demonstrations cannot be learned from; the weights are as before.
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError>;
 
+    /// Demonstrations are over: what a step remembers of those before it, their momentum, is no reward's and is forgotten.
+    fn end_supervision(&mut self);
+
     /// Lets the present weights answer from the next request on.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ const TEMPLATE: &str = "chat_template.jinja";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The folder of a model's adapter, in the model's own; as PEFT has them.
 pub(crate) const ADAPTER: &str = "adapter";
+/// What such an adapter says that it was made for: the folder above, wherever that is moved.
+pub(crate) const BASE: &str = "..";
 
 fn text(path: &Path) -> Result<String, LocalModelError> {
     std::fs::read_to_string(path).map_err(|error| file(path, error))
@@ -138,7 +140,7 @@ impl ModelFolder {
         write("generation_config.json", format!("{:#}\n", self.generation()).as_bytes())?;
         weight_files::write(folder, &self.weights, stored, shard)?;
         match self.weights.has_adapter() {
-            true => AdapterFolder::of(&self.weights, &folder.display().to_string())?.write(&folder.join(ADAPTER)),
+            true => AdapterFolder::of(&self.weights, BASE)?.write(&folder.join(ADAPTER)),
             false => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! A model of somebody else's taken over: read whole, checked, and copied as it is.
 
-use crate::folder::ADAPTER;
+use crate::folder::{ADAPTER, BASE};
 use crate::weight_files::{file, shards};
 use crate::{AdapterFolder, LocalModelError, ModelFolder};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl ModelFolder {
             std::fs::copy(&path, &to).map_err(|error| file(&to, error))?;
         }
         if model.weights.has_adapter() {
-            AdapterFolder::of(&model.weights, &target.display().to_string())?.write(&target.join(ADAPTER))?;
+            AdapterFolder::of(&model.weights, BASE)?.write(&target.join(ADAPTER))?;
         }
         Ok(model)
     }

@@ -4,14 +4,14 @@
 use crate::cpu::CpuModel;
 use crate::generate::{Engine, Version};
 use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{HostDecoder, LocalModelError, ModelConfig, digest};
+use crate::{HostDecoder, Keeping, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
     Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
     SupervisedStep, Trajectory, TrajectoryGroup,
 };
-use clawhost_learn::{Batch, Forward, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, Forward, Kept, Layer, LearnError, Step, Weights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,8 +27,11 @@ pub struct WeightsLayer {
     host: HostDecoder,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
-    /// Whether demonstrations were learned from last: their momentum is no reward's.
-    supervised: bool,
+    /// Weights that the policy shall stay near, where the objective wants that: those it began with. An adapter
+    /// has them beside it.
+    reference: Option<Trainer>,
+    /// Where weights are written down, where that was asked for.
+    keeping: Option<Keeping>,
 }
 
 /// What one trajectory is trained with: its number in the step, and its sequences.
@@ -80,8 +83,19 @@ impl WeightsLayer {
             staleness: Staleness::default(),
             host,
             compared: false,
-            supervised: false,
+            reference: None,
+            keeping: None,
         })
+    }
+
+    /// Holds the policy near these weights, as far as the objective says.
+    pub fn stay_near(&mut self, reference: Trainer) {
+        self.reference = Some(reference);
+    }
+
+    /// Writes weights down where the loop says so.
+    pub fn keep_in(&mut self, keeping: Keeping) {
+        self.keeping = Some(keeping);
     }
 
     /// The weights now.
@@ -96,12 +110,6 @@ impl WeightsLayer {
         self.engine.publish(Version { number, digest: digest(&self.host), model });
         self.compared = false;
         Ok(())
-    }
-
-    fn begin_rewards(&mut self) {
-        if std::mem::take(&mut self.supervised) {
-            self.trainer.forget_momentum();
-        }
     }
 
     /// Trains units of a step, micro-batch by micro-batch.
@@ -129,21 +137,25 @@ impl WeightsLayer {
         Ok((loss, metrics))
     }
 
-    /// A trajectory with what the model finds likely without its adapter, where the objective holds it near to that.
-    fn with_reference(&self, trajectory: Trajectory, generated: &Generated) -> Result<Trajectory, LearnError> {
-        if self.objective.kl <= 0.0 {
-            return Ok(trajectory);
+    /// Log-probs that some weights give to what was written in some trajectories, by their names.
+    fn scored(
+        &self,
+        score: impl Fn(&[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError>,
+        written: &BTreeMap<String, Arc<Generated>>,
+        wanted: impl Fn(&Generated) -> bool,
+    ) -> Result<BTreeMap<String, Vec<f64>>, LearnError> {
+        let mut own = Vec::new();
+        for (name, generated) in written.iter().filter(|(_, generated)| wanted(generated)) {
+            own.push((name, sequences(generated).map_err(refused)?));
         }
-        let sequences = sequences(generated).map_err(refused)?;
-        let scores = self.trainer.reference_scores(&sequences.iter().collect::<Vec<_>>()).map_err(refused)?;
-        match scores {
-            // Where all weights learn there is none, and the objective says so.
-            None => Ok(trajectory),
-            Some(scores) => {
-                let recorded = trajectory.recorded().clone();
-                Trajectory::new(Recorded { reference: Some(joined(&scores).logprobs), ..recorded })
-            }
+        let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
+        let mut scores = score(&all).map_err(refused)?.into_iter();
+        let mut found = BTreeMap::new();
+        for (name, sequences) in &own {
+            let scores: Vec<TokenScores> = (&mut scores).take(sequences.len()).collect();
+            found.insert((*name).clone(), joined(&scores).logprobs);
         }
+        Ok(found)
     }
 
     /// Compares rollout and trainer on what the present version wrote.
@@ -194,17 +206,31 @@ impl Layer for WeightsLayer {
 
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         let current = self.engine.current().number;
-        let mut groups = Vec::with_capacity(batch.groups.len());
         let mut written: BTreeMap<String, Arc<Generated>> = BTreeMap::new();
+        let members = batch.groups.iter().flat_map(|group| &group.members);
+        for member in members {
+            written.extend(member.generated.as_ref().map(|generated| (member.episode.to_string(), generated.clone())));
+        }
+        let lag = |generated: &Generated| current.saturating_sub(generated.version);
+        // What older weights wrote is weighed by how likely the weights of now find it.
+        let late = |generated: &Generated| (1..=self.staleness.max_version_lag).contains(&lag(generated));
+        let mut old = self.scored(|all| self.trainer.scores(all), &written, late)?;
+        let mut reference = match &self.reference {
+            Some(reference) => self.scored(|all| reference.scores(all), &written, |_| true)?,
+            None if self.objective.kl > 0.0 && self.trainer.has_reference() => {
+                self.scored(|all| self.trainer.reference_scores(all), &written, |_| true)?
+            }
+            None => BTreeMap::new(),
+        };
+        let mut groups = Vec::with_capacity(batch.groups.len());
         for group in &batch.groups {
             let mut members = Vec::with_capacity(group.members.len());
             for member in &group.members {
                 let Some(generated) = &member.generated else { continue };
                 let name = member.episode.to_string();
-                let lag = current.saturating_sub(generated.version);
-                let trajectory = generated.trajectory(name.clone(), member.reward, lag)?;
-                members.push(self.with_reference(trajectory, generated)?);
-                written.insert(name, generated.clone());
+                let (trainer, reference) = (old.remove(&name), reference.remove(&name));
+                let recorded = generated.recorded(name, member.reward, lag(generated));
+                members.push(Trajectory::new(Recorded { trainer, reference, ..recorded })?);
             }
             groups.push(TrajectoryGroup { task: group.task.clone(), members });
         }
@@ -233,7 +259,6 @@ impl Layer for WeightsLayer {
                 units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
             }
         }
-        self.begin_rewards();
         // Weights that sampled all of it have log-probs of their own on the way; others differ rightly.
         let fresh = experience.trained().iter().all(|one| one.trajectory().recorded().version_lag == 0);
         if !self.compared && !fresh {
@@ -295,12 +320,25 @@ impl Weights for WeightsLayer {
         }
         let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
         let (loss, _) = self.accumulate(&step, &units)?;
-        self.supervised = true;
         self.trainer.step_at(rate).map_err(refused)?;
         Ok(loss)
+    }
+
+    fn end_supervision(&mut self) {
+        self.trainer.forget_momentum();
     }
 
     fn publish(&mut self) -> Result<(), LearnError> {
         Self::publish(self).map_err(refused)
     }
+
+    fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
+        match &mut self.keeping {
+            Some(keeping) => keeping.write(kept, &self.host).map_err(refused),
+            None => Ok(()),
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,7 +74,12 @@ impl ModelFolder {
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
         let trainer = Trainer::new(config.clone(), &this.weights, &Device::flex(), trained, optimizer, schedule);
-        let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
+        let mut layer = WeightsLayer::new(config.clone(), trainer, model.engine().clone(), settings.objective)?;
+        // An adapter is held near the model without it, which is there already.
+        if settings.objective.kl > 0.0 && trained == Trained::Full {
+            let still = Schedule::constant(0.0);
+            layer.stay_near(Trainer::new(config, &this.weights, &Device::flex(), Trained::Full, optimizer, still));
+        }
         Ok((model, layer))
     }
 }

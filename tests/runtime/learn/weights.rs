@@ -22,6 +22,8 @@ struct Dial {
     published: Arc<AtomicU64>,
     /// Demonstrations of every step.
     shown: Vec<usize>,
+    /// What demonstrations left behind, beside the number.
+    momentum: bool,
     /// What was to be written down, with the number of then.
     kept: Vec<(Kept, u64)>,
     /// Rewards of every group of the last batch.
@@ -37,6 +39,7 @@ impl Layer for Dial {
         let generated = batch.groups.iter().flat_map(|group| &group.members).all(|member| member.generated.is_some());
         assert!(generated, "every member comes with its tokens");
         let rewards = |group: &Group| group.members.iter().map(|member| member.reward).collect();
+        assert!(!self.momentum, "what demonstrations left behind is forgotten");
         self.taught = batch.groups.iter().map(rewards).collect();
         self.pending = 1;
         Ok(Forward::default())
@@ -49,11 +52,12 @@ impl Layer for Dial {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
-        Ok(self.value.to_le_bytes().to_vec())
+        Ok([&self.value.to_le_bytes()[..], &[u8::from(self.momentum)]].concat())
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
-        self.value = u64::from_le_bytes(bytes.try_into().unwrap());
+        self.value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        self.momentum = bytes[8] == 1;
         self.publish()
     }
 
@@ -62,13 +66,14 @@ impl Layer for Dial {
     }
 
     fn digest(&self) -> Digest {
-        Digest::of(&self.value.to_le_bytes())
+        Digest::of(&[&self.value.to_le_bytes()[..], &[u8::from(self.momentum)]].concat())
     }
 }
 
 impl Weights for Dial {
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], _: f64) -> Result<f64, LearnError> {
         self.shown.push(demonstrations.len());
+        self.momentum = true;
         self.value += 1;
         Ok(1.0 / self.value as f64)
     }
@@ -76,6 +81,10 @@ impl Weights for Dial {
     fn publish(&mut self) -> Result<(), LearnError> {
         self.published.store(self.value, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn end_supervision(&mut self) {
+        self.momentum = false;
     }
 
     fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
@@ -184,7 +193,7 @@ async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_
     let evaluation = report.evaluation.clone().unwrap();
     assert_eq!((evaluation.before.unwrap().mean, evaluation.after.unwrap().mean), (0.5, 0.875));
     assert_eq!((evaluation.pairs, report.outcome), (32, Outcome::Improved));
-    assert_eq!(report.layers, ["harness", "weights"]);
+    assert_eq!(report.layers, ["weights"]);
     assert!(report.iterations.iter().all(|one| one.metrics.keys().all(|name| name.contains('.'))));
 }
 

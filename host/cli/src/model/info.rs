@@ -11,6 +11,11 @@ use std::path::Path;
 /// Bytes of a value while a model runs.
 const VALUE_BYTES: u64 = 4;
 
+/// As people wrote it: 0.6 in f32 is 0.6000000238 in f64.
+fn plain(number: f32) -> Value {
+    json!(number.to_string().parse::<f64>().unwrap_or_default())
+}
+
 pub(super) fn info(common: &Common, folder: &Path) -> anyhow::Result<Exit> {
     let model = read(folder, None)?;
     let (config, sampling) = (&model.config, &model.sampling);
@@ -35,8 +40,8 @@ pub(super) fn info(common: &Common, folder: &Path) -> anyhow::Result<Exit> {
             "context": config.context, "rotary_scaling": scaling,
             "tokenizer": { "tokens": tokenizer.size(), "end": config.end_tokens }, "chat_template": template,
             "sampling": {
-                "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p,
-                "min_p": sampling.min_p,
+                "temperature": plain(sampling.temperature), "top_k": sampling.top_k, "top_p": plain(sampling.top_p),
+                "min_p": plain(sampling.min_p),
             },
             "adapter": adapter.map(|adapter| adapter.settings), "weights": digest(&model.weights),
         }));

@@ -33,13 +33,7 @@ pub(crate) fn main(common: &Common, command: &Command) -> anyhow::Result<Exit> {
 
 /// A model with its own adapter, or with the one that is named.
 fn read(folder: &Path, adapter: Option<&Path>) -> anyhow::Result<ModelFolder> {
-    if !folder.is_dir() {
-        let folder = folder.display();
-        return Err(
-            UsageError(format!("{folder} is no folder of a model; make one with `clawhost model init DIR`")).into()
-        );
-    }
-    let mut model = ModelFolder::read(folder)?;
+    let mut model = crate::policy::local(folder)?;
     if let Some(adapter) = adapter {
         model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
     }

@@ -91,7 +91,8 @@ fn an_adapter_learns_and_what_it_stands_beside_stays() {
 
     // What it is held near to is the model without it.
     let sequence = sequence();
-    let reference = one.reference_scores(&[&sequence]).unwrap().unwrap();
+    let reference = one.reference_scores(&[&sequence]).unwrap();
+    assert!(one.has_reference());
     let plain = trainer(&config, &host);
     assert_eq!(reference, plain.scores(&[&sequence]).unwrap());
     assert_ne!(reference, one.scores(&[&sequence]).unwrap());

@@ -166,12 +166,17 @@ impl Trainer {
         self.scores_of(&self.network.weights, sequences)
     }
 
-    /// The same of the model without its adapters: what it is held near to. None: it has none, and what it was is not kept.
+    /// Whether it has an adapter alone to learn, so that what it began with is there.
+    pub fn has_reference(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// The same of the model without its adapters: what an adapter is held near to.
     ///
     /// # Errors
     /// As [`Trainer::scores`].
-    pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Option<Vec<TokenScores>>, LocalModelError> {
-        self.frozen.map(|_| self.scores_of(&self.network.weights.without_adapters(), sequences)).transpose()
+    pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        self.scores_of(&self.network.weights.without_adapters(), sequences)
     }
 
     fn scores_of(&self, weights: &DeviceDecoder, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {

@@ -374,27 +374,40 @@ impl<'a> Conductor<'a> {
         };
         let weights = self.ports.weights.clone();
         let mut weights = weights.as_ref().map(|weights| weights.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut layers: Vec<&mut dyn Layer> = vec![&mut self.state.harness];
+        let mut layers: Vec<&mut dyn Layer> = Vec::new();
+        if learns_lessons(&self.plan, &self.ports) {
+            layers.push(&mut self.state.harness);
+        }
         if let Some(weights) = &mut weights {
             layers.push(&mut **weights);
         }
         let names: Vec<String> = layers.iter().map(|layer| layer.name().to_owned()).collect();
         match learn(&mut layers, taught) {
             Ok(applied) => {
+                let left_out: Vec<String> = applied
+                    .outcomes
+                    .iter()
+                    .filter_map(|outcome| match outcome {
+                        LayerOutcome::LeftOut(why) => Some(why.to_string()),
+                        _ => None,
+                    })
+                    .collect();
                 report.learned = match (&applied.rolled_back, applied.learned()) {
                     (Some(why), _) => Err(why.to_string()),
+                    // Lessons are weighed by every batch; weights either move or do not.
+                    (None, true) if !learns_lessons(&self.plan, &self.ports) && !applied.moved() => {
+                        Err("nothing in it differed by its reward, so no weight moved".to_owned())
+                    }
                     (None, true) => Ok(()),
-                    (None, false) => Err("no layer could make use of it".to_owned()),
+                    (None, false) if left_out.is_empty() => Err("no layer could make use of it".to_owned()),
+                    (None, false) => Err(left_out.join("; ")),
                 };
+                report.events.extend(left_out);
                 for (layer, outcome) in names.iter().zip(applied.outcomes) {
-                    match outcome {
-                        LayerOutcome::Stepped(forward, step) => {
-                            let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
-                            report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
-                            report.events.extend(step.events);
-                        }
-                        LayerOutcome::LeftOut(why) => report.events.push(why.to_string()),
-                        LayerOutcome::RolledBack => {}
+                    if let LayerOutcome::Stepped(forward, step) = outcome {
+                        let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
+                        report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
+                        report.events.extend(step.events);
                     }
                 }
             }
@@ -448,7 +461,9 @@ impl<'a> Conductor<'a> {
             weights: self.weights_snapshot()?,
             report,
             versions,
-            ledger: Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) }),
+            // Where weights alone learn, the playbook stays whose it is.
+            ledger: learns_lessons(&self.plan, &self.ports)
+                .then(|| PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) }),
             spent: self.ports.play.meter.spent(),
         };
         Ok(self.ports.learning.checkpoint(checkpoint).await?)
@@ -467,6 +482,15 @@ impl<'a> Conductor<'a> {
             Err(stopped) => return Ok(Err(stopped)),
         };
         Ok(Ok(compare(&self.splits, &phase.episodes, &self.ports.play.rewards)))
+    }
+
+    /// Who changed what is deployed.
+    fn layers(&self, evolution: Option<&EvolutionReport>) -> Vec<String> {
+        let gate = evolution.and_then(|evolution| evolution.gate.as_ref());
+        let evolved = gate.is_some_and(|gate| gate.decision == Decision::Promote);
+        let harness = learns_lessons(&self.plan, &self.ports);
+        let all = [("harness", harness), ("evolution", evolved), ("weights", self.ports.weights.is_some())];
+        all.into_iter().filter(|(_, learns)| *learns).map(|(name, _)| name.to_owned()).collect()
     }
 
     async fn report(
@@ -489,7 +513,7 @@ impl<'a> Conductor<'a> {
             proposals: self.state.harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             learned: self.state.learned,
-            layers: layers(evolution.as_ref(), self.ports.weights.is_some()),
+            layers: self.layers(evolution.as_ref()),
             evolution,
             warm_start: self.state.warm_start.clone(),
             best: self.state.best.clone(),
@@ -501,12 +525,9 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// Who changed what is deployed.
-fn layers(evolution: Option<&EvolutionReport>, weights: bool) -> Vec<String> {
-    let gate = evolution.and_then(|evolution| evolution.gate.as_ref());
-    let evolved = gate.filter(|gate| gate.decision == Decision::Promote).map(|_| "evolution".to_owned());
-    let weights = weights.then(|| "weights".to_owned());
-    std::iter::once("harness".to_owned()).chain(evolved).chain(weights).collect()
+/// Whether the playbook is learned.
+fn learns_lessons(plan: &LearnPlan, ports: &LearnPorts) -> bool {
+    plan.weights.is_none() || !ports.reflectors.is_empty() || plan.evolve.is_some() || !plan.planted.is_empty()
 }
 
 /// What is kept of a playbook beside what it says.

@@ -174,6 +174,10 @@ impl Conductor<'_> {
             report.looks.push((report.steps, reward));
             report.reached = reward >= warm.target;
             report.finished = report.reached || report.steps >= warm.steps;
+            if report.finished {
+                // Before the checkpoint: whoever takes the run up from there must not remember more than whoever went on.
+                weights.lock().unwrap_or_else(PoisonError::into_inner).end_supervision();
+            }
             self.observer.warmed(&report, &warm);
             self.state.warm_start = Some(report.clone());
             self.checkpoint(serde_json::Value::Null, Vec::new()).await?;
