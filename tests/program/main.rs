@@ -17,6 +17,7 @@ mod stub;
 mod compile;
 mod crash;
 mod demo;
+mod devices;
 mod doctor;
 mod endpoint;
 mod evolve;
@@ -26,6 +27,7 @@ mod playbooks;
 mod refusals;
 mod replay;
 mod shop;
+mod weights;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

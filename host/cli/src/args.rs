@@ -54,6 +54,13 @@ pub(crate) enum Command {
     /// Compile a component for another process of this program
     #[command(name = crate::hosting::COMPILE, hide = true)]
     CompileComponent,
+    /// Try a device out for another process of this program
+    #[command(name = crate::device::PROBE, hide = true)]
+    ProbeDevice {
+        /// A device (vulkan:0), or a backend whose devices are listed (vulkan)
+        #[arg(value_name = "DEVICE")]
+        what: String,
+    },
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(Completions),
@@ -70,7 +77,7 @@ pub(crate) struct Run {
     /// How many episodes to play [default: 20; learning: 64 an iteration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) episodes: Option<u64>,
-    /// Episodes per task and seed, judged together [default: 1; learning: 4]
+    /// Episodes per task and seed, judged together [default: 1; learning: 4; weights: 8]
     #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) group: Option<u32>,
     /// Let the episodes of a group share their first K turns and go their own ways from there; needs --group
@@ -88,6 +95,14 @@ pub(crate) struct Run {
     pub(crate) learning: LearnOptions,
 }
 
+impl Run {
+    /// Who acts: --model DIR is short for a policy.
+    pub(crate) fn policy(&self) -> crate::setup::Policy {
+        let folder = self.learning.weights.model.as_ref().map(|folder| format!("local:{}", folder.display()));
+        crate::setup::Policy::Named(folder.unwrap_or_else(|| self.play.policy.clone()))
+    }
+}
+
 /// What plays, who judges, and within which limits.
 #[derive(Debug, Args)]
 pub(crate) struct PlayOptions {
@@ -101,7 +116,7 @@ pub(crate) struct PlayOptions {
     #[arg(long, value_name = "R.wasm[?OPTION=VALUE][#weight=W]")]
     pub(crate) reward: Vec<String>,
     /// Who acts: `follower` (built in, no key), `openai:MODEL@http://HOST:PORT/v1` or `anthropic:MODEL@http://HOST:PORT/v1`
-    /// (without an address: the provider's own), or `script:FILE` (one answer per line)
+    /// (without an address: the provider's own), `local:DIR` (a model in a folder), or `script:FILE` (one answer per line)
     #[arg(long, value_name = "SPEC", default_value = "follower")]
     pub(crate) policy: String,
     /// Episodes at once; never changes a result
@@ -146,8 +161,8 @@ pub(crate) const SECTION: &str = "rules";
 /// What is learned, and how.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LearnOptions {
-    /// Learn: `harness` (a playbook of lessons, each measured)
-    #[arg(long, value_name = "LAYER", value_parser = ["harness"], help_heading = "Learning")]
+    /// Learn: `harness` (a playbook of lessons, each measured), or `weights` (of the local model of --model)
+    #[arg(long, value_name = "LAYER", value_parser = ["harness", "weights"], help_heading = "Learning")]
     pub(crate) learn: Option<String>,
     /// A reflector that proposes lessons, with options as above; may be repeated
     #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", requires = "learn", help_heading = "Learning")]
@@ -194,6 +209,8 @@ pub(crate) struct LearnOptions {
     /// Check everything, print the plan and what it costs at most, and play nothing
     #[arg(long, help_heading = "Learning")]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) weights: crate::weights::WeightsOptions,
 }
 
 #[derive(Debug, Args)]
@@ -328,6 +345,8 @@ pub(crate) struct DemoWeights {
     /// target/guests]
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) device: crate::device::DeviceOption,
     /// Where the curves go: a file that ends in .svg; a drawing that is there is overwritten
     #[arg(long, value_name = "FILE", default_value = "clawhost-weights.svg")]
     pub(crate) svg: PathBuf,
@@ -351,6 +370,8 @@ pub(crate) struct ModelOptions {
     /// Price per million tokens, read and written, as `0.15,0.60`
     #[arg(long, value_name = "IN,OUT", value_parser = prices, help_heading = "Model")]
     pub(crate) price: Option<(f64, f64)>,
+    #[command(flatten)]
+    pub(crate) device: crate::device::DeviceOption,
     #[command(flatten)]
     pub(crate) endpoint: EndpointOptions,
 }

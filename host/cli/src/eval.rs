@@ -5,7 +5,7 @@ use crate::data;
 use crate::exit::{Exit, UsageError};
 use crate::progress::Progress;
 use crate::run::{Stopping, watch_signals};
-use crate::setup::Setup;
+use crate::setup::{Policy, Setup};
 use crate::{learn_summary, playbook, summary};
 use anyhow::Context as _;
 use clawhost_core::{Clock as _, Environment as _};
@@ -27,7 +27,9 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
         return Err(UsageError("nothing is measured without a reward: --reward R.wasm".into()).into());
     }
     let progress = Progress::new(options.pairs * 2, options.play.quiet);
-    let setup = Setup::new(common, &options.play, &|text| progress.say(text)).await?;
+    let setup =
+        Setup::new(common, &options.play, Policy::Named(options.play.policy.clone()), &|text| progress.say(text))
+            .await?;
     let name = options.playbook.clone().unwrap_or_else(|| setup.environment.identity().name.clone());
     let after = playbook::served(&setup, &name, options.version).await?;
     let before = match options.against {

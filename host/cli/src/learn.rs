@@ -100,7 +100,7 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     }
     let progress = LearnProgress::new(options.play.quiet);
     let say = |text: &str| progress.say(text);
-    let setup = Setup::new(common, &options.play, &say).await?;
+    let setup = Setup::new(common, &options.play, options.policy(), &say).await?;
     let mut reflectors = Vec::new();
     for text in &learning.reflector {
         reflectors.push(setup.reflector(text, &say).await?);

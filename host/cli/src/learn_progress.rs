@@ -1,5 +1,6 @@
 //! Progress of learning: a line for every iteration, and on a terminal a bar for the phase under way.
 
+use crate::pace::{Pace, TRAINING};
 use clawhost_runtime::learn::{EvolutionReport, IterationReport, LearnObserver, WarmStart, WarmStartReport};
 use clawhost_runtime::{EpisodeSummary, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +16,9 @@ pub(crate) struct LearnProgress {
     bar: Option<ProgressBar>,
     quiet: bool,
     last_line: Mutex<Option<Instant>>,
+    pace: Mutex<Pace>,
+    /// Whether it was told that rewards say nothing.
+    silent: Mutex<bool>,
     /// What the run under way is a part of, with a comma behind it; empty: it is all there is.
     whole: Mutex<String>,
 }
@@ -28,7 +32,14 @@ impl LearnProgress {
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, quiet, last_line: Mutex::default(), whole: Mutex::default() }
+        Self {
+            bar,
+            quiet,
+            last_line: Mutex::default(),
+            pace: Mutex::default(),
+            silent: Mutex::default(),
+            whole: Mutex::default(),
+        }
     }
 
     /// Says something without breaking the bar.
@@ -49,10 +60,20 @@ impl LearnProgress {
     /// What comes from now on is a part of something larger, which is named in front.
     pub(crate) fn within(&self, whole: &str) {
         *self.whole.lock().unwrap_or_else(PoisonError::into_inner) = format!("{whole}, ");
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = Pace::default();
     }
 
     fn whole(&self) -> String {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells once that rewards say nothing, and again when they had something to say meanwhile.
+    fn mention_signal(&self, report: &IterationReport) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (false, Some(why)) = (*silent, &report.signal) {
+            self.say(&format!("{}iteration {}: {why}", self.whole(), report.iteration));
+        }
+        *silent = report.signal.is_some();
     }
 
     pub(crate) fn finish(&self) {
@@ -77,6 +98,9 @@ impl Observer for LearnProgress {
 
 impl LearnObserver for LearnProgress {
     fn phase(&self, name: &str, episodes: u64) {
+        if name.ends_with(TRAINING) {
+            self.pace.lock().unwrap_or_else(PoisonError::into_inner).begin(Instant::now());
+        }
         if let Some(bar) = &self.bar {
             bar.set_length(episodes);
             bar.set_position(0);
@@ -106,6 +130,10 @@ impl LearnObserver for LearnProgress {
         if self.quiet {
             return;
         }
+        let tokens = report.metrics.get("weights.tokens").copied().unwrap_or(0.0);
+        let left = of.saturating_sub(report.iteration);
+        let pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner).note(Instant::now(), tokens, left);
+        self.mention_signal(report);
         let has_news = report.gate.is_some()
             || report.learned.is_err()
             || report.reflections.failures() > 0
@@ -118,7 +146,8 @@ impl LearnObserver for LearnProgress {
         let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
         let number = |name: &str| report.metrics.get(&format!("harness.{name}")).copied().unwrap_or(0.0);
         if let Some(text) = crate::learn_summary::weights(report) {
-            self.say(&format!("{}iteration {}/{of}  {reward}  {text}", self.whole(), report.iteration));
+            let pace = pace.map(|known| format!("  {known}")).unwrap_or_default();
+            self.say(&format!("{}iteration {}/{of}  {reward}  {text}{pace}", self.whole(), report.iteration));
             return;
         }
         let mut text = format!(

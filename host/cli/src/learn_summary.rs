@@ -123,14 +123,19 @@ pub(crate) fn evolution(report: &EvolutionReport) -> [String; 2] {
 /// What the weights did in an iteration; none: they are not what learns.
 pub(crate) fn weights(report: &IterationReport) -> Option<String> {
     let metric = |name: &str| report.metrics.get(&format!("weights.{name}")).copied();
-    let loss = metric("loss")?;
+    let without_variance = *report.metrics.get("train.zero_variance_share")?;
+    let loss = metric("loss").map_or("no loss".to_owned(), |loss| format!("loss {loss:+.4}"));
     let number = |name: &str| metric(name).unwrap_or(0.0);
+    let validated = report.metrics.get("val.reward").map(|reward| format!("  validation {reward:.3}"));
+    let refused = report.learned.as_ref().err().map(|why| format!("  NOT LEARNED: {}", escaped(why, 300)));
+    let ends = [validated, refused].map(Option::unwrap_or_default).concat();
     Some(format!(
-        "loss {loss:+.4}  entropy {:.3}  clipped {:.1} %  gradient {:.2}  groups without variance {:.0} %",
+        "{loss}  KL {:.4}  entropy {:.3}  clipped {:.1} %  gradient {:.2}  without variance {:.0} %{ends}",
+        number("approx_kl"),
         number("entropy"),
         100.0 * number("clip_fraction"),
         number("gradient_norm"),
-        100.0 * number("zero_variance_share"),
+        100.0 * without_variance,
     ))
 }
 

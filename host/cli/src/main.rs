@@ -6,6 +6,7 @@
 mod args;
 mod data;
 mod demo;
+mod device;
 mod doctor;
 mod episodes;
 mod eval;
@@ -15,6 +16,7 @@ mod inspect;
 mod learn;
 mod learn_progress;
 mod learn_summary;
+mod pace;
 mod playbook;
 mod plot;
 mod plugin;
@@ -27,6 +29,7 @@ mod score;
 mod setup;
 mod stored;
 mod summary;
+mod weights;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use exit::Exit;
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     let done = match arguments.command {
         args::Command::CompileComponent => return hosting::compile(),
+        args::Command::ProbeDevice { what } => device::probe(&what),
         args::Command::Run(options) => run::main(&arguments.common, &options, &args::given(&matches)),
         args::Command::Eval(options) => eval::main(&arguments.common, &options),
         args::Command::Playbook(command) => playbook::main(&arguments.common, &command),

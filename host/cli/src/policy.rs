@@ -1,20 +1,42 @@
-//! From words to models: `follower`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `script:FILE`.
+//! From words to models: `follower`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`, `script:FILE`.
 
 use crate::args;
+use crate::device::DeviceOption;
 use crate::exit::UsageError;
 use crate::plugin::nearest;
 use clawhost_core::{Llm, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::Follower;
+use clawhost_model::ModelFolder;
 use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// A model that lies in a folder.
+///
+/// # Errors
+/// There is none that runs here.
+pub(crate) fn local(folder: &Path) -> anyhow::Result<ModelFolder> {
+    let shown = folder.display();
+    if !folder.join("config.json").exists() {
+        let why = "there is no config.json, so it is no model's folder; `clawhost model init DIR` makes a tiny one";
+        return Err(UsageError(format!("{shown}: {why}")).into());
+    }
+    ModelFolder::read(folder).map_err(|error| UsageError(format!("{shown}: {error}")).into())
+}
+
+/// What a model is called by its folder.
+pub(crate) fn folder_name(folder: &Path) -> String {
+    let named = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    named.unwrap_or_else(|| "local".to_owned())
+}
+
 /// Makes models from words, all under one budget.
 pub(crate) struct Models<'a> {
     endpoint: &'a args::EndpointOptions,
+    device: DeviceOption,
     grants: &'a [String],
     budget: Budget,
     prices: Option<Prices>,
@@ -28,13 +50,21 @@ impl<'a> Models<'a> {
     pub(crate) fn new(options: &'a args::ModelOptions, concurrency: usize) -> Self {
         let budget = Budget { tokens: options.max_tokens_total, cost: options.max_cost };
         let prices = options.price.map(|(input, output)| Prices { input, output });
-        Self { grants: &options.grant, budget, prices, concurrency, ..Self::bare(&options.endpoint) }
+        Self {
+            device: options.device,
+            grants: &options.grant,
+            budget,
+            prices,
+            concurrency,
+            ..Self::bare(&options.endpoint)
+        }
     }
 
     /// Models without grants and budgets.
     pub(crate) fn bare(endpoint: &'a args::EndpointOptions) -> Self {
         Self {
             endpoint,
+            device: DeviceOption::default(),
             grants: &[],
             budget: Budget::default(),
             prices: None,
@@ -99,19 +129,29 @@ impl<'a> Models<'a> {
         let model: Arc<dyn Llm> = match (dialect, kind) {
             (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
+            (_, "local") if !rest.is_empty() => {
+                let folder = local(Path::new(rest))?;
+                let (device, _) = self.device.open(folder.config.parameters())?;
+                folder.open(&folder_name(Path::new(rest)), &device)?
+            }
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
-                let known = ["follower", "openai", "anthropic", "script"];
+                let known = ["follower", "openai", "anthropic", "local", "script"];
                 let hint = nearest(kind, known.into_iter()).filter(|name| *name != kind);
                 let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 return Err(UsageError(format!(
                     "`{spec}` is no model; write follower, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, \
-                     or script:FILE{hint}"
+                     local:DIR, or script:FILE{hint}"
                 ))
                 .into());
             }
         };
-        Ok(Arc::new(Metered::new(model, self.budget, self.prices, self.spent.clone())))
+        Ok(self.metered(model))
+    }
+
+    /// A model with the run's budget around it.
+    pub(crate) fn metered(&self, model: Arc<dyn Llm>) -> Arc<dyn Llm> {
+        Arc::new(Metered::new(model, self.budget, self.prices, self.spent.clone()))
     }
 
     /// What `--grant` allows.

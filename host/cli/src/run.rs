@@ -36,8 +36,10 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
     if options.learning.dry_run && options.learning.learn.is_none() {
         return Err(UsageError("--dry-run goes with --learn, or with a run.toml that learns".into()).into());
     }
-    if options.learning.learn.is_some() {
-        return crate::learn::run(common, options).await;
+    match options.learning.learn.as_deref() {
+        Some("weights") => return crate::weights::run(common, options).await,
+        Some(_) => return crate::learn::run(common, options).await,
+        None => {}
     }
     let episodes = options.episodes.unwrap_or(EPISODES);
     let group = options.group.unwrap_or(1);
@@ -57,7 +59,7 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
         }
     }
     let progress = Progress::new(episodes, options.play.quiet);
-    let setup = Setup::new(common, &options.play, &|text| progress.say(text)).await?;
+    let setup = Setup::new(common, &options.play, options.policy(), &|text| progress.say(text)).await?;
     let plan = Plan {
         split: options.tasks.clone(),
         branch_at: options.branch_at,

@@ -2,17 +2,19 @@
 
 use crate::args::{EndpointOptions, HostOptions, LearnOptions, ModelOptions, PlayOptions, Run};
 use crate::exit::UsageError;
+use crate::weights::WeightsOptions;
 use clawhost_package::{Evolve, RunFile, SystemPrompt, Work};
 use std::path::Path;
 
 /// What may stand on the command line beside a run file: how it is shown, hosted and taken up, by the ids of the options; and
 /// groups of options, which are no options.
-const BESIDE: [&str; 18] = [
+const BESIDE: [&str; 21] = [
     "plugin",
     "resume",
     "dry_run",
     "quiet",
     "store_limit",
+    "device",
     "api_key_file",
     "model_timeout",
     "retries",
@@ -23,9 +25,11 @@ const BESIDE: [&str; 18] = [
     "Run",
     "PlayOptions",
     "ModelOptions",
+    "DeviceOption",
     "EndpointOptions",
     "HostOptions",
     "LearnOptions",
+    "WeightsOptions",
 ];
 
 /// Whether a plugin is a run file.
@@ -81,6 +85,8 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
                 max_tokens_total: file.max_tokens_total,
                 max_cost: file.max_cost,
                 price: file.price.map(|price| (price.input, price.output)),
+                // The machine's, not the run's.
+                device: given.play.models.device,
                 endpoint: EndpointOptions {
                     api_key_file: given.play.models.endpoint.api_key_file.clone(),
                     model_timeout: given.play.models.endpoint.model_timeout,
@@ -129,6 +135,7 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
                 test_pairs: learn.eval.pairs,
                 forbid: learn.harness.forbid,
                 dry_run: given.learning.dry_run,
+                weights: WeightsOptions::default(),
             };
         }
     }

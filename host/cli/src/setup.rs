@@ -15,6 +15,14 @@ use clawhost_store::{Store, StoreOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Who acts.
+pub(crate) enum Policy {
+    /// As `--policy` says it.
+    Named(String),
+    /// At hand already.
+    Open(Arc<dyn Llm>),
+}
+
 /// Everything that plays, ready.
 pub(crate) struct Setup<'a> {
     pub(crate) folder: PathBuf,
@@ -36,13 +44,17 @@ impl<'a> Setup<'a> {
     pub(crate) async fn new(
         common: &Common,
         options: &'a args::PlayOptions,
+        policy: Policy,
         say: &dyn Fn(&str),
     ) -> anyhow::Result<Self> {
         let clock = Arc::new(SystemClock::new());
         let environment_spec = PluginSpec::parse(&options.plugin)?;
         let reward_specs = options.reward.iter().map(|text| RewardSpec::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let models = Models::new(&options.models, usize::from(options.concurrency));
-        let model = models.model(&options.policy)?;
+        let model = match policy {
+            Policy::Named(spec) => models.model(&spec)?,
+            Policy::Open(model) => models.metered(model),
+        };
         let grants = models.grants()?;
         let system_prompt = match &options.system_prompt_file {
             Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {

@@ -70,9 +70,30 @@ pub trait Weights: Layer {
     /// The demonstrations cannot be learned from; the weights are as before.
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError>;
 
+    /// Demonstrations are over: what a step remembers of those before it, their momentum, is no reward's and is forgotten.
+    fn end_supervision(&mut self);
+
     /// Lets the present weights answer from the next request on.
     ///
     /// # Errors
     /// They cannot be read from where they are.
     fn publish(&mut self) -> Result<(), LearnError>;
+
+    /// Writes the present weights down as a model that others can open, in the place of those that were kept so before. Nothing,
+    /// where nobody asked for that.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    fn keep(&mut self, _: Kept) -> Result<(), LearnError> {
+        Ok(())
+    }
+}
+
+/// Which weights are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Those that did best on the validation tasks so far.
+    Best,
+    /// Those of now.
+    Last,
 }

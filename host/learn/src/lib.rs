@@ -30,6 +30,6 @@ pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
 pub use entry::{Entry, EntryId, Status};
 pub use error::LearnError;
 pub use intensity::Intensity;
-pub use layer::{Forward, Layer, Step, Weights};
+pub use layer::{Forward, Kept, Layer, Step, Weights};
 pub use lesson::{Lesson, Skill, estimated_tokens};
 pub use transaction::{Applied, LayerOutcome, learn};

@@ -36,6 +36,11 @@ impl Applied {
     pub fn learned(&self) -> bool {
         self.outcomes.iter().any(|outcome| matches!(outcome, LayerOutcome::Stepped(..)))
     }
+
+    /// Whether any layer is another than before.
+    pub fn moved(&self) -> bool {
+        self.outcomes.iter().any(|outcome| matches!(outcome, LayerOutcome::Stepped(_, step) if step.updates > 0))
+    }
 }
 
 /// A layer with what it was before the batch, and what it made of it.

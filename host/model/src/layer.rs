@@ -1,17 +1,17 @@
 //! The weights as a layer: what a batch's trajectories say about every token becomes one step of the optimiser, and the new
 //! weights answer whoever asks next.
 
-use crate::cpu::CpuModel;
+use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{HostDecoder, LocalModelError, ModelConfig, digest};
+use crate::{HostDecoder, Keeping, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
-    Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Staleness, StepBatch, SupervisedStep,
-    TrajectoryGroup,
+    Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
+    SupervisedStep, Trajectory, TrajectoryGroup,
 };
-use clawhost_learn::{Batch, Forward, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, Forward, Kept, Layer, LearnError, Step, Weights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub struct WeightsLayer {
     trainer: Trainer,
     engine: Arc<Engine>,
     objective: PolicyGradient,
+    /// Where the trainer computes, and the engine.
+    device: ComputeDevice,
     staleness: Staleness,
     /// Of the weights, as the engine has them.
     host: HostDecoder,
@@ -29,8 +31,10 @@ pub struct WeightsLayer {
     weights_digest: Digest,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
-    /// Whether demonstrations were learned from last: their momentum is no reward's.
-    supervised: bool,
+    /// Weights that the policy shall stay near, where the objective wants that: those it began with.
+    reference: Option<Trainer>,
+    /// Where weights are written down, where that was asked for.
+    keeping: Option<Keeping>,
 }
 
 /// What one trajectory is trained with: its number in the step, and its sequences.
@@ -63,7 +67,7 @@ fn joined(scores: &[TokenScores]) -> TokenScores {
 }
 
 impl WeightsLayer {
-    /// Weights that a trainer moves and an engine answers with.
+    /// Weights that a trainer moves and an engine answers with, both on this device.
     ///
     /// # Errors
     /// The device gives the weights not back.
@@ -72,19 +76,32 @@ impl WeightsLayer {
         trainer: Trainer,
         engine: Arc<Engine>,
         objective: PolicyGradient,
+        device: ComputeDevice,
     ) -> Result<Self, LocalModelError> {
-        let host = trainer.host()?;
+        let host = device.guarded(|| trainer.host()).flatten()?;
         Ok(Self {
             config,
             trainer,
             engine,
             objective,
+            device,
             staleness: Staleness::default(),
             weights_digest: digest(&host),
             host,
             compared: false,
-            supervised: false,
+            reference: None,
+            keeping: None,
         })
+    }
+
+    /// Holds the policy near these weights, as far as the objective says.
+    pub fn stay_near(&mut self, reference: Trainer) {
+        self.reference = Some(reference);
+    }
+
+    /// Writes weights down where the loop says so.
+    pub fn keep_in(&mut self, keeping: Keeping) {
+        self.keeping = Some(keeping);
     }
 
     /// The weights now.
@@ -93,25 +110,21 @@ impl WeightsLayer {
     }
 
     fn publish(&mut self) -> Result<(), LocalModelError> {
-        self.host = self.trainer.host()?;
+        let host = self.device.guarded(|| self.trainer.host()).flatten()?;
+        let model = self.device.model(self.config.clone(), &host)?;
+        self.host = host;
         let number = self.trainer.steps_ever();
-        let model = CpuModel::new(self.config.clone(), &self.host);
         self.weights_digest = digest(&self.host);
         self.engine.publish(Version { number, digest: self.weights_digest, model });
         self.compared = false;
         Ok(())
     }
 
-    fn begin_rewards(&mut self) {
-        if std::mem::take(&mut self.supervised) {
-            self.trainer.forget_momentum();
-        }
-    }
-
     /// Trains units of a step, micro-batch by micro-batch.
     fn accumulate(&mut self, step: &(dyn StepBatch + Sync), units: &[Unit]) -> Result<(f64, Metrics), LearnError> {
         let parts: Vec<&[Sequence]> = units.iter().map(|unit| unit.sequences.as_slice()).collect();
-        let told = self.trainer.accumulate(&parts, &|first, scores: &[Vec<TokenScores>]| {
+        let trainer = &mut self.trainer;
+        let loss = |first: usize, scores: &[Vec<TokenScores>]| {
             let all: Vec<TokenScores> = scores.iter().map(|scores| joined(scores)).collect();
             let numbers = units.iter().skip(first).map(|unit| unit.number);
             let evaluations: Vec<Evaluation<'_>> = numbers
@@ -124,7 +137,8 @@ impl WeightsLayer {
                 .collect();
             let outcome = step.loss(&evaluations)?;
             Ok::<_, StepError>((outcome.gradients, (outcome.loss, outcome.metrics)))
-        })?;
+        };
+        let told = self.device.guarded(|| trainer.accumulate(&parts, &loss)).map_err(refused)??;
         let (mut loss, mut metrics) = (0.0, Metrics::default());
         for (part, found) in told {
             loss += part;
@@ -133,10 +147,33 @@ impl WeightsLayer {
         Ok((loss, metrics))
     }
 
+    /// Log-probs that a trainer's weights give to what was written in some trajectories, by their names.
+    fn scored(
+        &self,
+        trainer: &Trainer,
+        written: &BTreeMap<String, Arc<Generated>>,
+        wanted: impl Fn(&Generated) -> bool,
+    ) -> Result<BTreeMap<String, Vec<f64>>, LearnError> {
+        let mut own = Vec::new();
+        for (name, generated) in written.iter().filter(|(_, generated)| wanted(generated)) {
+            own.push((name, sequences(generated).map_err(refused)?));
+        }
+        let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
+        let scores = self.device.guarded(|| trainer.scores(&all)).flatten();
+        let mut scores = scores.map_err(refused)?.into_iter();
+        let mut found = BTreeMap::new();
+        for (name, sequences) in &own {
+            let scores: Vec<TokenScores> = (&mut scores).take(sequences.len()).collect();
+            found.insert((*name).clone(), joined(&scores).logprobs);
+        }
+        Ok(found)
+    }
+
     /// Compares rollout and trainer on what the present version wrote.
     fn compare(&mut self, step: &Experience, units: &[Unit]) -> Result<f64, LearnError> {
         let all: Vec<&Sequence> = units.iter().flat_map(|unit| &unit.sequences).collect();
-        let mut scores = self.trainer.scores(&all).map_err(refused)?.into_iter();
+        let scores = self.device.guarded(|| self.trainer.scores(&all)).flatten();
+        let mut scores = scores.map_err(refused)?.into_iter();
         let columns: Vec<TokenScores> =
             units.iter().map(|unit| joined(&(&mut scores).take(unit.sequences.len()).collect::<Vec<_>>())).collect();
         let compared = units.iter().zip(&columns).filter_map(|(unit, scores)| {
@@ -181,16 +218,28 @@ impl Layer for WeightsLayer {
 
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         let current = self.engine.current().number;
-        let mut groups = Vec::with_capacity(batch.groups.len());
         let mut written: BTreeMap<String, Arc<Generated>> = BTreeMap::new();
+        let members = batch.groups.iter().flat_map(|group| &group.members);
+        for member in members {
+            written.extend(member.generated.as_ref().map(|generated| (member.episode.to_string(), generated.clone())));
+        }
+        let lag = |generated: &Generated| current.saturating_sub(generated.version);
+        // What older weights wrote is weighed by how likely the weights of now find it.
+        let late = |generated: &Generated| (1..=self.staleness.max_version_lag).contains(&lag(generated));
+        let mut old = self.scored(&self.trainer, &written, late)?;
+        let mut reference = match &self.reference {
+            Some(reference) => self.scored(reference, &written, |_| true)?,
+            None => BTreeMap::new(),
+        };
+        let mut groups = Vec::with_capacity(batch.groups.len());
         for group in &batch.groups {
             let mut members = Vec::with_capacity(group.members.len());
             for member in &group.members {
                 let Some(generated) = &member.generated else { continue };
                 let name = member.episode.to_string();
-                let lag = current.saturating_sub(generated.version);
-                members.push(generated.trajectory(name.clone(), member.reward, lag)?);
-                written.insert(name, generated.clone());
+                let (trainer, reference) = (old.remove(&name), reference.remove(&name));
+                let recorded = generated.recorded(name, member.reward, lag(generated));
+                members.push(Trajectory::new(Recorded { trainer, reference, ..recorded })?);
             }
             groups.push(TrajectoryGroup { task: group.task.clone(), members });
         }
@@ -219,7 +268,6 @@ impl Layer for WeightsLayer {
                 units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
             }
         }
-        self.begin_rewards();
         // Weights that sampled all of it have log-probs of their own on the way; others differ rightly.
         let fresh = experience.trained().iter().all(|one| one.trajectory().recorded().version_lag == 0);
         if !self.compared && !fresh {
@@ -244,7 +292,8 @@ impl Layer for WeightsLayer {
     }
 
     fn optim_step(&mut self) -> Result<Step, LearnError> {
-        let Some(report) = self.trainer.step().map_err(refused)? else { return Ok(Step::default()) };
+        let report = self.device.guarded(|| self.trainer.step()).flatten();
+        let Some(report) = report.map_err(refused)? else { return Ok(Step::default()) };
         self.publish().map_err(refused)?;
         let metrics = BTreeMap::from([
             ("gradient_norm".to_owned(), report.gradient_norm),
@@ -255,11 +304,11 @@ impl Layer for WeightsLayer {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
-        self.trainer.to_bytes().map_err(refused)
+        self.device.guarded(|| self.trainer.to_bytes()).flatten().map_err(refused)
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
-        self.trainer.restore(bytes).map_err(refused)?;
+        self.device.guarded(|| self.trainer.restore(bytes)).flatten().map_err(refused)?;
         self.publish().map_err(refused)
     }
 
@@ -268,7 +317,9 @@ impl Layer for WeightsLayer {
     }
 
     fn digest(&self) -> Digest {
-        self.weights_digest.extended(self.trainer.state_digest().to_string().as_bytes())
+        // As with a state that cannot be read: the step that follows fails and says why.
+        let state = self.device.guarded(|| self.trainer.state_digest()).unwrap_or_else(|_| Digest::of(b""));
+        self.weights_digest.extended(state.to_string().as_bytes())
     }
 }
 
@@ -280,12 +331,25 @@ impl Weights for WeightsLayer {
         }
         let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
         let (loss, _) = self.accumulate(&step, &units)?;
-        self.supervised = true;
-        self.trainer.step_at(rate).map_err(refused)?;
+        self.device.guarded(|| self.trainer.step_at(rate)).flatten().map_err(refused)?;
         Ok(loss)
+    }
+
+    fn end_supervision(&mut self) {
+        self.trainer.forget_momentum();
     }
 
     fn publish(&mut self) -> Result<(), LearnError> {
         Self::publish(self).map_err(refused)
     }
+
+    fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
+        match &mut self.keeping {
+            Some(keeping) => keeping.write(kept, &self.host).map_err(refused),
+            None => Ok(()),
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

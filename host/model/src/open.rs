@@ -1,8 +1,8 @@
 //! From a folder to a model that answers, and to one that learns as well.
 
-use crate::cpu::CpuModel;
+use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
-use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
+use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub struct LearningSettings {
 }
 
 impl ModelFolder {
-    /// The model behind the port of all models.
+    /// The model behind the port of all models, answering on this device.
     ///
     /// # Errors
-    /// Its tokenizer or template cannot be used.
-    pub fn open(&self, name: &str) -> Result<Arc<LocalModel>, LocalModelError> {
+    /// Its tokenizer or template cannot be used, or the device does not take it.
+    pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
         let config = Arc::new(self.config.clone());
-        let version =
-            Version { number: 0, digest: digest(&self.weights), model: CpuModel::new(config.clone(), &self.weights) };
+        let model = device.model(config.clone(), &self.weights)?;
+        let version = Version { number: 0, digest: digest(&self.weights), model };
         let speech = Speech {
             name: name.to_owned(),
             tokenizer: self.tokenizer()?,
@@ -45,12 +45,17 @@ impl ModelFolder {
         &self,
         name: &str,
         settings: &LearningSettings,
+        device: &ComputeDevice,
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
-        let model = self.open(name)?;
+        let model = self.open(name, device)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = Trainer::on_processor(config.clone(), &self.weights, Trained::Full, optimizer, schedule);
-        let layer = WeightsLayer::new(config, trainer, model.engine().clone(), settings.objective)?;
+        let trainer = |schedule| device.trainer(&config, &self.weights, Trained::Full, optimizer, schedule);
+        let (engine, objective) = (model.engine().clone(), settings.objective);
+        let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
+        if settings.objective.kl > 0.0 {
+            layer.stay_near(trainer(Schedule::constant(0.0))?);
+        }
         Ok((model, layer))
     }
 }

@@ -203,7 +203,9 @@ impl Llm for LocalModel {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.answer(request).await.map_err(|error| match error {
-            LocalModelError::Device { .. } => ModelError::Unavailable(error.to_string()),
+            LocalModelError::Device { .. } | LocalModelError::DeviceLost { .. } => {
+                ModelError::Unavailable(error.to_string())
+            }
             other => ModelError::Refused(other.to_string()),
         })
     }

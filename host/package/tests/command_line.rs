@@ -39,7 +39,7 @@ fn defaults_are_those_of_the_command_line() {
     // With two defaults, for playing and for learning, these stand in words and in the code.
     let args = include_str!("../../cli/src/args.rs");
     assert!(args.contains(&format!("[default: {}; learning: 64 an iteration]", play.episodes)));
-    assert!(args.contains(&format!("[default: {}; learning: 4]", play.group)));
+    assert!(args.contains(&format!("[default: {}; learning: 4; weights: 8]", play.group)));
     default_is("concurrency", file.concurrency);
     default_is("seed", file.seed);
     default_is("max_turns", file.max_turns);

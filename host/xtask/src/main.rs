@@ -7,6 +7,7 @@ mod languages;
 mod messages;
 mod tidy;
 mod toolchain;
+mod wgsl;
 
 use anyhow::{Context as _, Result, bail};
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ const HELP: &str = "cargo xtask COMMAND
               other languages; `test` builds those whose compilers are there
   fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
               compiler and cargo-fuzz
+  wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
+              processor; builds some minutes the first time
   tidy        check floors, dependencies, sizes and names
 
 Guests need a WebAssembly standard library. The first that is there is used:
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Some("guests") => guests::build().map(|_| ()),
         Some("languages") => languages::main(),
         Some("fuzz") => fuzz::main(rest),
+        Some("wgsl") => wgsl::main(rest),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {
             say(HELP);

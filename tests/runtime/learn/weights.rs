@@ -6,7 +6,7 @@ use clawhost_core::{
     Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenRecord, Usage,
 };
 use clawhost_learn::policy::Generated;
-use clawhost_learn::{Batch, Forward, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, Forward, Group, Kept, Layer, LearnError, Step, Weights};
 use clawhost_runtime::learn::{
     LearnPlan, LearnPorts, LearnReport, Verdict as Outcome, WarmStart, WeightsPlan, learn_run, resume_learning,
 };
@@ -22,6 +22,12 @@ struct Dial {
     published: Arc<AtomicU64>,
     /// Demonstrations of every step.
     shown: Vec<usize>,
+    /// What demonstrations left behind, beside the number.
+    momentum: bool,
+    /// What was to be written down, with the number of then.
+    kept: Vec<(Kept, u64)>,
+    /// Rewards of every group of the last batch.
+    taught: Vec<Vec<f64>>,
 }
 
 impl Layer for Dial {
@@ -32,6 +38,9 @@ impl Layer for Dial {
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         let generated = batch.groups.iter().flat_map(|group| &group.members).all(|member| member.generated.is_some());
         assert!(generated, "every member comes with its tokens");
+        let rewards = |group: &Group| group.members.iter().map(|member| member.reward).collect();
+        assert!(!self.momentum, "what demonstrations left behind is forgotten");
+        self.taught = batch.groups.iter().map(rewards).collect();
         self.pending = 1;
         Ok(Forward::default())
     }
@@ -43,11 +52,12 @@ impl Layer for Dial {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
-        Ok(self.value.to_le_bytes().to_vec())
+        Ok([&self.value.to_le_bytes()[..], &[u8::from(self.momentum)]].concat())
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
-        self.value = u64::from_le_bytes(bytes.try_into().unwrap());
+        self.value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        self.momentum = bytes[8] == 1;
         self.publish()
     }
 
@@ -56,13 +66,14 @@ impl Layer for Dial {
     }
 
     fn digest(&self) -> Digest {
-        Digest::of(&self.value.to_le_bytes())
+        Digest::of(&[&self.value.to_le_bytes()[..], &[u8::from(self.momentum)]].concat())
     }
 }
 
 impl Weights for Dial {
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], _: f64) -> Result<f64, LearnError> {
         self.shown.push(demonstrations.len());
+        self.momentum = true;
         self.value += 1;
         Ok(1.0 / self.value as f64)
     }
@@ -71,12 +82,23 @@ impl Weights for Dial {
         self.published.store(self.value, Ordering::SeqCst);
         Ok(())
     }
+
+    fn end_supervision(&mut self) {
+        self.momentum = false;
+    }
+
+    fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
+        self.kept.push((kept, self.value));
+        Ok(())
+    }
 }
 
 /// Answers as the published number says; or always rightly, as a demonstrator.
 struct Dialled {
     published: Arc<AtomicU64>,
     demonstrates: bool,
+    /// One time in so many it is lucky; 0: never.
+    luck: u64,
 }
 
 #[async_trait]
@@ -90,7 +112,8 @@ impl Llm for Dialled {
         let text = request.messages.last().unwrap().plain_text();
         let (light, colour) = text.split_once("\ncolour: ").unwrap();
         let number: u64 = light.strip_prefix("light ").unwrap().parse().unwrap();
-        let knows = self.demonstrates || number % 8 < self.published.load(Ordering::SeqCst);
+        let lucky = self.luck > 0 && request.seed.unwrap_or(0).is_multiple_of(self.luck);
+        let knows = self.demonstrates || lucky || number % 8 < self.published.load(Ordering::SeqCst);
         let answer = if knows { right(colour) } else { "nothing" };
         let record = TokenRecord {
             version: self.published.load(Ordering::SeqCst),
@@ -108,7 +131,14 @@ impl Llm for Dialled {
 }
 
 fn plan(warm_start: Option<WarmStart>) -> LearnPlan {
-    let weights = Some(WeightsPlan { settings: serde_json::Value::Null, warm_start });
+    let weights = Some(WeightsPlan {
+        settings: serde_json::Value::Null,
+        warm_start,
+        refills: 0,
+        difficulty: None,
+        evaluate_every: 0,
+        evaluate_episodes: 0,
+    });
     LearnPlan { iterations: 3, weights, ..small() }
 }
 
@@ -127,11 +157,15 @@ fn warm() -> WarmStart {
 
 /// What a process has at hand.
 fn ports(world: &World) -> (LearnPorts, Arc<Mutex<Dial>>) {
+    lucky_ports(world, 0)
+}
+
+fn lucky_ports(world: &World, luck: u64) -> (LearnPorts, Arc<Mutex<Dial>>) {
     let dial = Arc::new(Mutex::new(Dial::default()));
     let published = dial.lock().unwrap().published.clone();
     let mut ports = world.ports();
     ports.reflectors.clear();
-    let model = |demonstrates| Arc::new(Dialled { published: published.clone(), demonstrates });
+    let model = |demonstrates| Arc::new(Dialled { published: published.clone(), demonstrates, luck });
     ports.play.policy = ChatPolicy::new(model(false), None, clawhost_core::Sampling::default());
     ports.demonstrator = Some(model(true));
     ports.weights = Some(dial.clone());
@@ -159,7 +193,7 @@ async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_
     let evaluation = report.evaluation.clone().unwrap();
     assert_eq!((evaluation.before.unwrap().mean, evaluation.after.unwrap().mean), (0.5, 0.875));
     assert_eq!((evaluation.pairs, report.outcome), (32, Outcome::Improved));
-    assert_eq!(report.layers, ["harness", "weights"]);
+    assert_eq!(report.layers, ["weights"]);
     assert!(report.iterations.iter().all(|one| one.metrics.keys().all(|name| name.contains('.'))));
 }
 
@@ -189,4 +223,73 @@ async fn stopped_anywhere_weights_are_taken_up_again_and_come_to_the_same() {
         let report = resume_learning(World::run(), plan.clone(), ports, &later.cancel, &later.watching).await.unwrap();
         assert_eq!((&report, dial.lock().unwrap().value), (&expected, expected_value), "stopped at episode {at}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_without_variance_are_replaced_by_others_and_reported_as_they_came() {
+    let world = World::new(Proposer::of(&[]));
+    let (ports, dial) = lucky_ports(&world, 9);
+    let mut plan = LearnPlan { iterations: 1, test_pairs: 0, ..plan(None) };
+    plan.weights.as_mut().unwrap().refills = 3;
+    let groups = plan.play.episodes / u64::from(plan.play.group);
+    let report = learn_run(World::run(), plan.clone(), ports, serde_json::json!({}), &world.cancel, &world.watching)
+        .await
+        .unwrap();
+    let first = &report.iterations[0];
+    let [share, refilled] =
+        ["zero_variance_share", "refilled_groups"].map(|name| first.metrics[&format!("train.{name}")]);
+    assert!(share > 0.4 && refilled >= share * groups as f64, "{share} {refilled}");
+    let taught = dial.lock().unwrap().taught.clone();
+    let flat = taught.iter().filter(|group| group.iter().all(|reward| *reward == group[0])).count();
+    assert_eq!(taught.len() as u64, groups, "others take their places");
+    assert!((flat as f64) < share * groups as f64, "{flat}");
+    let mean = taught.iter().flatten().sum::<f64>() / taught.iter().flatten().count() as f64;
+    assert!(first.reward.unwrap() < mean, "what is reported was not chosen");
+    assert_eq!(first.episodes, plan.play.episodes);
+    // Everything of it again, without the replacements.
+    plan.weights.as_mut().unwrap().refills = 0;
+    let world = World::new(Proposer::of(&[]));
+    let (ports, _) = lucky_ports(&world, 9);
+    let plain =
+        learn_run(World::run(), plan, ports, serde_json::json!({}), &world.cancel, &world.watching).await.unwrap();
+    assert_eq!((plain.iterations[0].reward, plain.iterations[0].metrics["train.refilled_groups"]), (first.reward, 0.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_best_weights_are_kept_by_the_validation_tasks_and_the_last_at_the_end() {
+    let world = World::new(Proposer::of(&[]));
+    let (ports, dial) = ports(&world);
+    let mut plan = LearnPlan { iterations: 11, test_pairs: 0, ..plan(None) };
+    (plan.weights.as_mut().unwrap().evaluate_every, plan.weights.as_mut().unwrap().evaluate_episodes) = (2, 16);
+    let report =
+        learn_run(World::run(), plan, ports, serde_json::json!({}), &world.cancel, &world.watching).await.unwrap();
+    let looks: Vec<(u64, f64)> =
+        report.iterations.iter().filter_map(|one| Some((one.iteration, *one.metrics.get("val.reward")?))).collect();
+    assert_eq!(looks, [(2, 0.25), (4, 0.5), (6, 0.75), (8, 1.0), (10, 1.0)]);
+    let best = report.best.unwrap();
+    assert_eq!((best.iteration, best.reward), (8, 1.0), "the first of equals");
+    let kept = [(Kept::Best, 2), (Kept::Best, 4), (Kept::Best, 6), (Kept::Best, 8), (Kept::Last, 11)];
+    assert_eq!(dial.lock().unwrap().kept, kept);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rewards_that_say_nothing_are_told_with_what_helps() {
+    let world = World::new(Proposer::of(&[]));
+    let report = learn(&world, &LearnPlan { iterations: 6, test_pairs: 0, ..plan(None) }).await.0;
+    let told: Vec<bool> = report.iterations.iter().map(|one| one.signal.is_some()).collect();
+    assert_eq!(told, [false, false, false, false, true, true]);
+    let text = report.iterations[4].signal.clone().unwrap();
+    assert!(text.contains("rewards differ in 0.000 of the groups over 5 iterations; make groups larger"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_that_teach_nothing_are_passed_over() {
+    let world = World::new(Proposer::of(&[]));
+    // There are 400 tasks; two times around everything is known.
+    let mut plan = LearnPlan { iterations: 60, test_pairs: 0, ..plan(None) };
+    plan.weights.as_mut().unwrap().difficulty = Some(clawhost_learn::policy::Difficulty::default());
+    let report = learn(&world, &plan).await.0;
+    let passed: Vec<f64> = report.iterations.iter().map(|one| one.metrics["train.tasks_passed_over"]).collect();
+    assert_eq!(passed[24], 0.0, "once around: one group alone says little");
+    assert!(passed[49] > 300.0, "{passed:?}");
 }

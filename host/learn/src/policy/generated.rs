@@ -3,8 +3,7 @@
 //! A model's turns follow each other: the prompt of a turn begins with all that was said before, so one sequence holds them all.
 //! Where it does not (a template that drops what was thought, a conversation that was cut), a new sequence begins.
 
-use super::{Recorded, Sampling, Trajectory};
-use crate::LearnError;
+use super::{Recorded, Sampling};
 use clawhost_core::{Ending, Episode, Turn};
 
 /// Tokens that were read and written behind each other.
@@ -76,12 +75,10 @@ impl Generated {
         self.rollout.len()
     }
 
-    /// As it is learned from, with what it earned.
-    ///
-    /// # Errors
-    /// A log-prob is none, or a turn has no token.
-    pub fn trajectory(&self, name: String, reward: f64, version_lag: u64) -> Result<Trajectory, LearnError> {
-        Trajectory::new(Recorded {
+    /// What is known of it when it is learned from. What a trainer or a reference make of its tokens is added by whoever can
+    /// compute that.
+    pub fn recorded(&self, name: String, reward: f64, version_lag: u64) -> Recorded {
+        Recorded {
             sequence: name,
             reward: Some(reward),
             rollout: self.rollout.iter().map(|logprob| f64::from(*logprob)).collect(),
@@ -92,6 +89,6 @@ impl Generated {
             // Which restriction it was does not matter: without the kept set it cannot be trained on.
             sampling: Sampling { top_p: if self.restricted { 0.0 } else { 1.0 }, ..Sampling::default() },
             ..Recorded::default()
-        })
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! Continuous batching: one thread computes the next token of everything that is under way, again and again.
 //!
 //! A request joins at the next round and leaves when it is over; nobody waits for others to finish. What it is answered does
-//! not depend on who else was there ([`crate::cpu`]). It is computed with the weights that were published when it
+//! not depend on who else was there ([`crate::cpu`]; on a device but for rounding). It is computed with the weights that were published when it
 //! joined, to its last token: new weights are for those who come later.
 
+use super::model::{Memory, Model};
 use super::prefixes::Prefixes;
 use super::request::{Answer, Finish, Request};
 use super::sampler::{Drawn, Sampler};
 use crate::LocalModelError;
-use crate::cpu::{Cache, CpuModel, Work};
 use clawhost_core::Digest;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::oneshot;
@@ -27,13 +28,15 @@ pub struct Version {
     /// Names the weights.
     pub digest: Digest,
     /// Ready to answer.
-    pub model: CpuModel,
+    pub model: Model,
 }
 
 struct Asked {
     request: Request,
-    reply: oneshot::Sender<Answer>,
+    reply: Reply,
 }
+
+type Reply = oneshot::Sender<Result<Answer, LocalModelError>>;
 
 /// Answers requests until it is dropped.
 #[derive(Debug)]
@@ -72,9 +75,9 @@ impl Engine {
     /// Asks. Dropping the future abandons the request.
     ///
     /// # Errors
-    /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer.
+    /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer; or the device failed.
     pub async fn ask(&self, request: Request) -> Result<Answer, LocalModelError> {
-        let config = self.current().model.config.clone();
+        let config = self.current().model.config().clone();
         if request.prompt.is_empty() {
             return Err(LocalModelError::Samples("an empty prompt; at least one token is needed".into()));
         }
@@ -89,7 +92,7 @@ impl Engine {
         let gone = || LocalModelError::Device { name: "cpu".into(), why: "the thread that answers has ended".into() };
         let asked = self.asked.as_ref().ok_or_else(gone)?;
         asked.send(Asked { request, reply }).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())
+        answer.await.map_err(|_| gone())?
     }
 }
 
@@ -107,9 +110,9 @@ impl Drop for Engine {
 struct Running {
     version: Arc<Version>,
     request: Request,
-    reply: oneshot::Sender<Answer>,
+    reply: Reply,
     sampler: Sampler,
-    cache: Cache,
+    cache: Memory,
     /// What is computed next: the rest of the prompt, or the last token.
     next: Vec<u32>,
     drawn: Vec<Drawn>,
@@ -143,7 +146,7 @@ impl Rounds {
                 Err(_) => return false,
             }
         }
-        while self.running.len() < MOST_AT_ONCE {
+        while self.running.len() < self.most_at_once() {
             match self.requests.try_recv() {
                 Ok(asked) => self.join(asked),
                 Err(TryRecvError::Empty) => break,
@@ -153,12 +156,16 @@ impl Rounds {
         true
     }
 
+    fn most_at_once(&self) -> usize {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).model.most_at_once().min(MOST_AT_ONCE)
+    }
+
     fn join(&mut self, Asked { request, reply }: Asked) {
         let version = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         let weights = version.digest.prefix_u64();
         self.prefixes.only(weights);
-        let cache = self.prefixes.take(weights, &request.prompt);
-        let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.cache());
+        let cache = self.prefixes.take(weights, &request.prompt).filter(|cache| version.model.knows(cache));
+        let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.memory());
         let reused = cache.tokens().len();
         let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
         let sampler = Sampler::new(request.sampling.clone(), request.seed, request.choice);
@@ -166,16 +173,14 @@ impl Rounds {
     }
 
     /// A copy of what an answer under way has computed of the same prompt: members of a group share it.
-    fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Cache> {
+    fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Memory> {
         let shared = |one: &&Running| {
             Arc::ptr_eq(&one.version, version)
                 && one.cache.tokens().len() > WORTH_COPYING
                 && one.request.prompt == prompt
         };
         let one = self.running.iter().find(shared)?;
-        let mut cache = one.cache.clone();
-        cache.truncate(prompt.len() - 1);
-        Some(cache)
+        version.model.copy(&one.cache, prompt.len() - 1)
     }
 
     /// One more token for everybody.
@@ -187,19 +192,26 @@ impl Rounds {
             }
         }
         let mut drawn: Vec<bool> = vec![false; self.running.len()];
+        let mut failed: BTreeMap<usize, LocalModelError> = BTreeMap::new();
         for version in versions {
             let mut work = Vec::new();
             let mut places = Vec::new();
             for (place, one) in self.running.iter_mut().enumerate() {
                 if Arc::ptr_eq(&one.version, &version) {
                     let count = one.next.len().min(PREFILL);
-                    let tokens = one.next.get(..count).unwrap_or_default();
-                    work.push(Work::last(&mut one.cache, tokens));
+                    work.push((&mut one.cache, one.next.get(..count).unwrap_or_default()));
                     places.push((place, count));
                 }
             }
-            version.model.forward(&mut work);
-            let logits: Vec<Vec<f32>> = work.into_iter().map(|work| work.logits).collect();
+            let logits = match version.model.forward(work) {
+                Ok(logits) => logits,
+                Err(error) => {
+                    for (place, _) in places {
+                        failed.insert(place, again(&error));
+                    }
+                    continue;
+                }
+            };
             for ((place, count), logits) in places.into_iter().zip(logits) {
                 let Some(one) = self.running.get_mut(place) else { continue };
                 one.next.drain(..count);
@@ -212,7 +224,12 @@ impl Rounds {
             }
         }
         let mut kept = Vec::with_capacity(self.running.len());
-        for (one, drew) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
+        for (place, (one, drew)) in std::mem::take(&mut self.running).into_iter().zip(drawn).enumerate() {
+            if let Some(error) = failed.remove(&place) {
+                // Whoever asked may be gone.
+                let _ = one.reply.send(Err(error));
+                continue;
+            }
             match drew.then(|| one.finish()).flatten() {
                 None => kept.push(one),
                 Some(finish) => self.answer(one, finish),
@@ -225,7 +242,17 @@ impl Rounds {
         let Running { version, reply, cache, drawn, reused, .. } = one;
         self.prefixes.keep(version.digest.prefix_u64(), cache);
         // Whoever asked may be gone.
-        let _ = reply.send(Answer { tokens: drawn, finish, version: version.number, reused });
+        let _ = reply.send(Ok(Answer { tokens: drawn, finish, version: version.number, reused }));
+    }
+}
+
+/// The same error for each of those who waited.
+fn again(error: &LocalModelError) -> LocalModelError {
+    match error {
+        LocalModelError::DeviceLost { name, why } => {
+            LocalModelError::DeviceLost { name: name.clone(), why: why.clone() }
+        }
+        other => LocalModelError::Device { name: "of the model".into(), why: other.to_string() },
     }
 }
 
@@ -239,7 +266,7 @@ impl Running {
             return Some(Finish::Stop);
         }
         let whole = self.request.prompt.len() + self.drawn.len();
-        let full = self.drawn.len() >= self.request.max_tokens || whole >= self.version.model.config.context;
+        let full = self.drawn.len() >= self.request.max_tokens || whole >= self.version.model.config().context;
         full.then_some(Finish::Length)
     }
 }

@@ -1,6 +1,7 @@
 //! Answers of a local model: requests in tokens, batched continuously, with exact log-probs.
 
 mod engine;
+mod model;
 mod prefixes;
 mod request;
 mod sampler;
@@ -8,5 +9,6 @@ mod sampler;
 mod tests;
 
 pub use engine::{Engine, MOST_AT_ONCE, Version};
+pub use model::{Memory, Model};
 pub use request::{Answer, Finish, Request};
 pub use sampler::{Drawn, Sampler, Sampling};

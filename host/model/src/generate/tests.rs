@@ -9,7 +9,7 @@ use std::sync::Arc;
 fn version(number: u64) -> Version {
     let config = Arc::new(config(Architecture::Qwen3));
     let host = initial(&config, number);
-    Version { number, digest: digest(&host), model: CpuModel::new(config, &host) }
+    Version { number, digest: digest(&host), model: CpuModel::new(config, &host).into() }
 }
 
 fn request(seed: u64, length: u32) -> Request {

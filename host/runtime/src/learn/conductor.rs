@@ -11,7 +11,8 @@
 //! Everything that decides is a function of the plan, the seed and the models' answers. An iteration is checkpointed as a
 //! whole; its phases have names, so whoever takes the run up again finds what was played of it.
 
-use super::batch::{batch, by_group, why_unscored};
+use super::batch::{batch, why_unscored};
+use super::choice::Choice;
 use super::evaluate::{compare, test_plan};
 use super::evolve::{EvolutionReport, Stage};
 use super::gate::GateState;
@@ -22,18 +23,19 @@ use super::reflect::{Asked, Reflections, Waiting, reflect};
 use super::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use super::splits::{Splits, fetch};
 use super::values::Values;
-use super::weights::{Tested, WarmStartReport};
+use super::weights::{Best, Tested, WarmStartReport};
 use crate::RuntimeError;
 use crate::guidance::Guidance;
 use crate::plan::{Cancel, Plan};
 use crate::policy::ChatPolicy;
 use crate::report::{FailureCount, StopReason};
 use crate::run::{Observer, Tasks};
-use clawhost_core::{Checkpoint, Context, PlaybookLedger, PlaybookVersion, RunId, RunRecord};
+use clawhost_core::{Checkpoint, Context, Episode, PlaybookLedger, PlaybookVersion, RunId, RunRecord};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Harness, Memory};
 use clawhost_learn::playbook::Playbook;
-use clawhost_learn::{Intensity, Layer, LayerOutcome, LearnError, learn};
+use clawhost_learn::policy::SignalMonitor;
+use clawhost_learn::{Intensity, Kept, Layer, LayerOutcome, LearnError, learn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -46,6 +48,8 @@ pub trait LearnObserver: Observer {
     fn evolved(&self, _: &EvolutionReport) {}
     /// The model was looked at while it learns from demonstrations.
     fn warmed(&self, _: &WarmStartReport, _: &WarmStart) {}
+    /// The training episodes of an iteration were played and scored; nothing was learned from them yet.
+    fn played(&self, _: u64, _: &[Arc<Episode>]) {}
     /// An iteration is over, of so many.
     fn iteration(&self, report: &IterationReport, of: u64);
 }
@@ -87,6 +91,15 @@ pub(crate) struct State {
     /// What the weights came to on the test split before the first reward.
     #[serde(default)]
     pub(crate) tested: Option<Tested>,
+    /// Which training tasks come next, where weights learn.
+    #[serde(default)]
+    pub(crate) choice: Choice,
+    /// Whether rewards still say anything.
+    #[serde(default)]
+    pub(crate) signal: SignalMonitor,
+    /// The best weights so far, by the validation tasks.
+    #[serde(default)]
+    pub(crate) best: Option<Best>,
 }
 
 pub(crate) struct Conductor<'a> {
@@ -99,7 +112,7 @@ pub(crate) struct Conductor<'a> {
     /// Difference between the best and the worst reward.
     pub(crate) range: f64,
     /// The best reward.
-    best: f64,
+    pub(crate) best: f64,
     pub(crate) state: State,
     pub(crate) cancel: &'a Cancel,
     pub(crate) observer: &'a dyn LearnObserver,
@@ -175,7 +188,11 @@ impl<'a> Conductor<'a> {
         let train = fetch(environment.as_ref(), &context, &splits.train, wanted).await?;
         let sessions = plan.iterations.div_ceil(plan.gate.every.max(1)).saturating_add(1);
         let sessions = sessions.saturating_add(u64::from(plan.evolve.is_some()));
-        let val = splits.val.fetch(environment.as_ref(), &context, sessions.saturating_mul(plan.gate.pairs)).await?;
+        let looked_at = plan.weights.as_ref().map_or(0, |weights| weights.evaluate_episodes);
+        let val = splits
+            .val
+            .fetch(environment.as_ref(), &context, sessions.saturating_mul(plan.gate.pairs).max(looked_at))
+            .await?;
         if plan.test_pairs > 0 {
             // Nobody should learn for hours to find that nothing can be reported.
             splits.test.fetch(environment.as_ref(), &context, plan.test_pairs).await?;
@@ -263,6 +280,7 @@ impl<'a> Conductor<'a> {
                 Err(why) => stopped = Some(why),
             }
         }
+        self.keep_weights(Kept::Last)?;
         let report = self.report(evaluation, stopped).await?;
         self.ports.learning.finish_run(&self.run, &report.summary(), report.usage).await?;
         Ok(report)
@@ -270,36 +288,28 @@ impl<'a> Conductor<'a> {
 
     async fn iterate(&mut self) -> Result<Result<IterationReport, Stopped>, RuntimeError> {
         let number = self.state.iteration;
-        let plan = &self.plan.play;
-        let groups = plan.episodes.div_ceil(u64::from(plan.group.max(1)));
-        let play = Plan {
-            split: Some(self.splits.train.clone()),
-            first_group: number.saturating_mul(groups),
-            paired: false,
-            branch_at: None,
-            ..plan.clone()
-        };
-        let seed = play.seed;
+        let seed = self.plan.play.seed;
         let guidance = Arc::new(Everybody(self.state.harness.training(seed)));
         let state_id = self.ports.play.policy.guided(guidance.clone()).state_id();
-        let name = format!("i{:05}-train", number + 1);
-        let phase = match self.phase(&name, play, guidance, self.train.clone()).await? {
-            Ok(phase) => phase,
+        let rollout = match self.rollout(guidance).await? {
+            Ok(rollout) => rollout,
             Err(stopped) => return Ok(Err(stopped)),
         };
-        let groups = by_group(&phase.episodes);
-        for reward in phase.episodes.iter().filter_map(|episode| episode.reward) {
+        let episodes: Vec<Arc<Episode>> = rollout.played.values().flatten().cloned().collect();
+        self.observer.played(number + 1, &episodes);
+        for reward in episodes.iter().filter_map(|episode| episode.reward) {
             self.state.values.add(reward);
         }
-        self.state.waiting.add(&phase.id, &groups, self.best);
-        let taught = batch(number, state_id, &groups, Vec::new());
-        if number == 0 && taught.mean().is_none() {
+        self.state.waiting.add(&rollout.id, &rollout.played, self.best);
+        let reward = batch(number, state_id, &rollout.played, Vec::new()).mean();
+        let taught = batch(number, state_id, &rollout.taught, Vec::new());
+        if number == 0 && reward.is_none() {
             // It would play to the end, and pay for it, to find that nothing was measured.
-            return Ok(Err(StopReason::Unscored { why: why_unscored(&phase.episodes) }.into()));
+            return Ok(Err(StopReason::Unscored { why: why_unscored(&episodes) }.into()));
         }
         let mut proposals = Vec::new();
         let earlier = self.state.reflections.clone();
-        if self.state.intensity.ask(taught.mean()) {
+        if self.state.intensity.ask(reward) {
             let asked = self.ask(seed).await?;
             if asked.out_of_budget {
                 return Ok(Err(StopReason::ModelBudget.into()));
@@ -318,12 +328,17 @@ impl<'a> Conductor<'a> {
             return Ok(Err(StopReason::Reflectors { failed: reflections.calls, why }.into()));
         }
         let taught = clawhost_learn::Batch { proposals, ..taught };
-        let mut report = IterationReport { reflections, ..self.learn(&taught)? };
+        // Over what was played as it came: groups that were chosen because they vary say nothing about how good anybody is.
+        let mut report = IterationReport { reflections, reward, ..self.learn(&taught)? };
+        self.watch_weights(&rollout, &mut report);
         if (number + 1).is_multiple_of(self.plan.gate.every.max(1)) || number + 1 == self.plan.iterations {
             match self.judge_candidate(&format!("i{:05}", number + 1)).await? {
                 Ok(gate) => report.gate = gate,
                 Err(stopped) => return Ok(Err(stopped)),
             }
+        }
+        if let Err(stopped) = self.evaluate_on_the_way(&mut report).await? {
+            return Ok(Err(stopped));
         }
         self.state.iteration += 1;
         report.state = self.state.harness.digest();
@@ -353,32 +368,46 @@ impl<'a> Conductor<'a> {
             metrics: BTreeMap::new(),
             events: Vec::new(),
             gate: None,
+            signal: None,
             state: self.state.harness.digest(),
             usage: clawhost_core::Usage::default(),
         };
         let weights = self.ports.weights.clone();
         let mut weights = weights.as_ref().map(|weights| weights.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut layers: Vec<&mut dyn Layer> = vec![&mut self.state.harness];
+        let mut layers: Vec<&mut dyn Layer> = Vec::new();
+        if learns_lessons(&self.plan, &self.ports) {
+            layers.push(&mut self.state.harness);
+        }
         if let Some(weights) = &mut weights {
             layers.push(&mut **weights);
         }
         let names: Vec<String> = layers.iter().map(|layer| layer.name().to_owned()).collect();
         match learn(&mut layers, taught) {
             Ok(applied) => {
+                let left_out: Vec<String> = applied
+                    .outcomes
+                    .iter()
+                    .filter_map(|outcome| match outcome {
+                        LayerOutcome::LeftOut(why) => Some(why.to_string()),
+                        _ => None,
+                    })
+                    .collect();
                 report.learned = match (&applied.rolled_back, applied.learned()) {
                     (Some(why), _) => Err(why.to_string()),
+                    // Lessons are weighed by every batch; weights either move or do not.
+                    (None, true) if !learns_lessons(&self.plan, &self.ports) && !applied.moved() => {
+                        Err("nothing in it differed by its reward, so no weight moved".to_owned())
+                    }
                     (None, true) => Ok(()),
-                    (None, false) => Err("no layer could make use of it".to_owned()),
+                    (None, false) if left_out.is_empty() => Err("no layer could make use of it".to_owned()),
+                    (None, false) => Err(left_out.join("; ")),
                 };
+                report.events.extend(left_out);
                 for (layer, outcome) in names.iter().zip(applied.outcomes) {
-                    match outcome {
-                        LayerOutcome::Stepped(forward, step) => {
-                            let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
-                            report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
-                            report.events.extend(step.events);
-                        }
-                        LayerOutcome::LeftOut(why) => report.events.push(why.to_string()),
-                        LayerOutcome::RolledBack => {}
+                    if let LayerOutcome::Stepped(forward, step) = outcome {
+                        let named = |(name, value): (String, f64)| (format!("{layer}.{name}"), value);
+                        report.metrics.extend(forward.metrics.into_iter().chain(step.metrics).map(named));
+                        report.events.extend(step.events);
                     }
                 }
             }
@@ -432,7 +461,9 @@ impl<'a> Conductor<'a> {
             weights: self.weights_snapshot()?,
             report,
             versions,
-            ledger: Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) }),
+            // Where weights alone learn, the playbook stays whose it is.
+            ledger: learns_lessons(&self.plan, &self.ports)
+                .then(|| PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) }),
             spent: self.ports.play.meter.spent(),
         };
         Ok(self.ports.learning.checkpoint(checkpoint).await?)
@@ -451,6 +482,15 @@ impl<'a> Conductor<'a> {
             Err(stopped) => return Ok(Err(stopped)),
         };
         Ok(Ok(compare(&self.splits, &phase.episodes, &self.ports.play.rewards)))
+    }
+
+    /// Who changed what is deployed.
+    fn layers(&self, evolution: Option<&EvolutionReport>) -> Vec<String> {
+        let gate = evolution.and_then(|evolution| evolution.gate.as_ref());
+        let evolved = gate.is_some_and(|gate| gate.decision == Decision::Promote);
+        let harness = learns_lessons(&self.plan, &self.ports);
+        let all = [("harness", harness), ("evolution", evolved), ("weights", self.ports.weights.is_some())];
+        all.into_iter().filter(|(_, learns)| *learns).map(|(name, _)| name.to_owned()).collect()
     }
 
     async fn report(
@@ -473,9 +513,10 @@ impl<'a> Conductor<'a> {
             proposals: self.state.harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             learned: self.state.learned,
-            layers: layers(evolution.as_ref(), self.ports.weights.is_some()),
+            layers: self.layers(evolution.as_ref()),
             evolution,
             warm_start: self.state.warm_start.clone(),
+            best: self.state.best.clone(),
             playbook: self.state.harness.deployed().digest(),
             stopped,
             failures,
@@ -484,12 +525,9 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// Who changed what is deployed.
-fn layers(evolution: Option<&EvolutionReport>, weights: bool) -> Vec<String> {
-    let gate = evolution.and_then(|evolution| evolution.gate.as_ref());
-    let evolved = gate.filter(|gate| gate.decision == Decision::Promote).map(|_| "evolution".to_owned());
-    let weights = weights.then(|| "weights".to_owned());
-    std::iter::once("harness".to_owned()).chain(evolved).chain(weights).collect()
+/// Whether the playbook is learned.
+fn learns_lessons(plan: &LearnPlan, ports: &LearnPorts) -> bool {
+    plan.weights.is_none() || !ports.reflectors.is_empty() || plan.evolve.is_some() || !plan.planted.is_empty()
 }
 
 /// What is kept of a playbook beside what it says.
@@ -528,5 +566,8 @@ async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, Runt
         evolution: None,
         warm_start: None,
         tested: None,
+        choice: Choice::new(plan.weights.as_ref().and_then(|weights| weights.difficulty)),
+        signal: SignalMonitor::default(),
+        best: None,
     })
 }

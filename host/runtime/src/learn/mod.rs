@@ -1,6 +1,7 @@
 //! The learning loop: episodes become improvement.
 
 mod batch;
+mod choice;
 mod conductor;
 mod evaluate;
 mod evolve;
@@ -12,6 +13,7 @@ mod phase;
 mod plan;
 mod reflect;
 mod report;
+mod rollout;
 mod splits;
 mod values;
 mod weights;
@@ -29,4 +31,4 @@ pub use plan::{
 pub use reflect::Reflections;
 pub use report::{Evaluation, IterationReport, LearnReport, Mean, Missing, Outcome as Verdict};
 pub use splits::{HeldOut, Splits};
-pub use weights::WarmStartReport;
+pub use weights::{Best, WarmStartReport};

@@ -7,6 +7,7 @@ use crate::run::Ports;
 use clawhost_core::{Attributes, Digest, LearningStore, Llm, Reflector};
 use clawhost_learn::harness::HarnessSettings;
 use clawhost_learn::playbook::{Embedder, Playbook};
+use clawhost_learn::policy::Difficulty;
 use clawhost_learn::{Lesson, Weights};
 use serde::Serialize;
 use std::sync::{Arc, Mutex};
@@ -63,6 +64,14 @@ pub struct WeightsPlan {
     pub settings: serde_json::Value,
     /// Demonstrations first; none: rewards from the first step on.
     pub warm_start: Option<WarmStart>,
+    /// How often groups without variance are replaced in an iteration, at most [`clawhost_learn::policy::REFILLS`]; 0: never.
+    pub refills: u32,
+    /// When tasks are passed over that teach nothing; none: never.
+    pub difficulty: Option<Difficulty>,
+    /// Iterations between two looks at the validation tasks, by which the best weights are kept; 0: none.
+    pub evaluate_every: u64,
+    /// Validation episodes of a look.
+    pub evaluate_episodes: u64,
 }
 
 /// What is to be learned.

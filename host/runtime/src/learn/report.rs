@@ -3,7 +3,7 @@
 use super::evolve::EvolutionReport;
 use super::gate::GateReport;
 use super::reflect::Reflections;
-use super::weights::WarmStartReport;
+use super::weights::{Best, WarmStartReport};
 use crate::interval::Interval;
 use crate::report::{FailureCount, StopReason};
 use clawhost_core::{Digest, Usage};
@@ -113,6 +113,9 @@ pub struct IterationReport {
     pub events: Vec<String>,
     /// What the gate said, if it was asked.
     pub gate: Option<GateReport>,
+    /// Why rewards say nothing any more, and what helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
     /// Names the state of the layers after it.
     pub state: Digest,
     /// What models have cost so far.
@@ -189,6 +192,9 @@ pub struct LearnReport {
     /// What came of learning from demonstrations first, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_start: Option<WarmStartReport>,
+    /// The best weights, by the validation tasks, where these were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<Best>,
     /// Every iteration.
     pub iterations: Vec<IterationReport>,
     /// Every entry.

@@ -4,11 +4,13 @@ use super::conductor::{Conductor, Stopped};
 use super::evaluate::{compare_arms, test_plan};
 use super::guide::Everybody;
 use super::plan::{LearnPorts, WarmStart};
-use super::report::Evaluation;
+use super::report::{Evaluation, IterationReport};
+use super::rollout::{Rollout, measures, varies};
 use crate::RuntimeError;
 use crate::plan::Plan;
 use clawhost_core::{Context, Episode, RunId, derive_seed};
-use clawhost_learn::policy::Generated;
+use clawhost_learn::Kept;
+use clawhost_learn::policy::{Generated, IterationSignal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -30,6 +32,15 @@ pub struct WarmStartReport {
     pub reached: bool,
     /// Whether it is over.
     pub finished: bool,
+}
+
+/// The best weights so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// After which iteration.
+    pub iteration: u64,
+    /// Mean reward of the validation episodes.
+    pub reward: f64,
 }
 
 /// What test episodes came to, by their place: the task, and the reward if there is one.
@@ -75,6 +86,61 @@ impl Conductor<'_> {
         Ok(Some(weights.lock().unwrap_or_else(PoisonError::into_inner).snapshot()?))
     }
 
+    /// Writes the weights down as a model, where that was asked for.
+    pub(crate) fn keep_weights(&self, kept: Kept) -> Result<(), RuntimeError> {
+        let Some(weights) = &self.ports.weights else { return Ok(()) };
+        Ok(weights.lock().unwrap_or_else(PoisonError::into_inner).keep(kept)?)
+    }
+
+    /// Notes whether the iteration's rewards said anything, and the numbers that people look for.
+    pub(crate) fn watch_weights(&mut self, rollout: &Rollout, report: &mut IterationReport) {
+        if self.ports.weights.is_none() {
+            return;
+        }
+        report.metrics.extend(measures(&rollout.played, self.plan.play.group, self.best));
+        report.metrics.insert("train.refilled_groups".into(), rollout.refilled as f64);
+        let passed_over = self.state.choice.passed_over().map(|count| count as f64);
+        report.metrics.extend(passed_over.map(|count| ("train.tasks_passed_over".to_owned(), count)));
+        let comparable =
+            rollout.played.values().filter(|group| group.iter().filter(|one| one.reward.is_some()).count() >= 2);
+        let groups = comparable.count() as u64;
+        let varied = rollout.played.values().filter(|group| varies(group)).count() as u64;
+        let least = self.best - self.range;
+        let mean_reward = report.reward.map_or(0.0, |reward| (reward - least) / self.range.max(f64::MIN_POSITIVE));
+        let told = self.state.signal.note(IterationSignal { groups, varied, mean_reward });
+        report.signal = told.map(|why| why.to_string());
+    }
+
+    /// Looks at the validation tasks now and then, always the same with the same seeds, and keeps the best weights.
+    pub(crate) async fn evaluate_on_the_way(
+        &mut self,
+        report: &mut IterationReport,
+    ) -> Result<Result<(), Stopped>, RuntimeError> {
+        let Some(plan) = self.plan.weights.as_ref().filter(|plan| plan.evaluate_every > 0) else { return Ok(Ok(())) };
+        if self.ports.weights.is_none() || !report.iteration.is_multiple_of(plan.evaluate_every) {
+            return Ok(Ok(()));
+        }
+        let plan = Plan {
+            episodes: plan.evaluate_episodes,
+            group: 1,
+            split: Some(self.splits.val.split.clone()),
+            ..self.plan.play.clone()
+        };
+        let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
+        let name = format!("i{:05}-val", report.iteration);
+        let phase = match self.phase(&name, plan, guidance, self.val.clone()).await? {
+            Ok(phase) => phase,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        let Some(reward) = mean(&phase.episodes) else { return Ok(Ok(())) };
+        report.metrics.insert("val.reward".into(), reward);
+        if self.state.best.as_ref().is_none_or(|best| reward > best.reward) {
+            self.state.best = Some(Best { iteration: report.iteration, reward });
+            self.keep_weights(Kept::Best)?;
+        }
+        Ok(Ok(()))
+    }
+
     /// Learns from demonstrations until what the model samples is good enough to learn from; checkpointed at every look.
     pub(crate) async fn warm_up(&mut self) -> Result<Result<(), Stopped>, RuntimeError> {
         let warm = self.plan.weights.as_ref().and_then(|plan| plan.warm_start.clone());
@@ -108,6 +174,10 @@ impl Conductor<'_> {
             report.looks.push((report.steps, reward));
             report.reached = reward >= warm.target;
             report.finished = report.reached || report.steps >= warm.steps;
+            if report.finished {
+                // Before the checkpoint: whoever takes the run up from there must not remember more than whoever went on.
+                weights.lock().unwrap_or_else(PoisonError::into_inner).end_supervision();
+            }
             self.observer.warmed(&report, &warm);
             self.state.warm_start = Some(report.clone());
             self.checkpoint(serde_json::Value::Null, Vec::new()).await?;

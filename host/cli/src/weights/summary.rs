@@ -1,0 +1,233 @@
+//! What learning came to, for people and for machines.
+
+use super::{completions, watch};
+use crate::args::Common;
+use crate::exit::Exit;
+use crate::learn_summary;
+use crate::plot;
+use crate::setup::Setup;
+use clawhost_core::{Digest, Environment as _, RunId, escaped};
+use clawhost_learn::Kept;
+use clawhost_model::{Keeping, ModelFolder};
+use clawhost_runtime::learn::{LearnPlan, LearnReport, Verdict};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The drawing of a run.
+const CURVE: &str = "curve.svg";
+
+/// What there is to tell beside the report.
+pub(super) struct Facts {
+    pub(super) run: RunId,
+    pub(super) out: PathBuf,
+    pub(super) config: serde_json::Value,
+    /// Digests of the weights.
+    pub(super) before: String,
+    pub(super) after: String,
+    pub(super) started: u64,
+    pub(super) wall: Duration,
+    pub(super) rows: Vec<[String; 3]>,
+}
+
+/// A number with its thousands apart.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let lead = digits.len() % 3;
+    let grouped = digits.char_indices().map(|(place, digit)| {
+        let apart = place > 0 && (place + 3 - lead).is_multiple_of(3);
+        format!("{}{digit}", if apart { "," } else { "" })
+    });
+    grouped.collect()
+}
+
+/// What is played and what learns, for whoever waits.
+pub(super) fn header(setup: &Setup<'_>, found: &ModelFolder, folder: &Path, plan: &LearnPlan) -> String {
+    let environment = setup.environment.identity();
+    let weights = thousands(found.config.parameters());
+    format!(
+        "{} {} with {}, {weights} weights, seed {}; {} iterations of {} episodes in groups of {}",
+        environment.name,
+        environment.version,
+        folder.display(),
+        plan.play.seed,
+        plan.iterations,
+        plan.play.episodes,
+        plan.play.group
+    )
+}
+
+/// What would be done.
+pub(super) fn dry_run(
+    common: &Common,
+    setup: &Setup<'_>,
+    found: &ModelFolder,
+    plan: &LearnPlan,
+    digest: &Digest,
+) -> anyhow::Result<Exit> {
+    let Some(weights) = &plan.weights else { return Ok(Exit::Ok) };
+    let training = plan.iterations.saturating_mul(plan.play.episodes);
+    let refilled = training.saturating_mul(u64::from(weights.refills));
+    let looks = plan.iterations.checked_div(weights.evaluate_every).unwrap_or(0);
+    let validation = looks.saturating_mul(weights.evaluate_episodes);
+    let shown = weights.warm_start.as_ref().map_or(0, |warm| {
+        warm.demonstrations.saturating_add(warm.steps.div_ceil(warm.every.max(1)).saturating_mul(warm.episodes))
+    });
+    let test = plan.test_pairs.saturating_mul(2);
+    let parts = [training, refilled, validation, shown, test];
+    let episodes = parts.into_iter().fold(0, u64::saturating_add);
+    if common.json {
+        let document = serde_json::json!({
+            "format": 1, "dry_run": true, "plan": plan, "digest": digest, "environment": setup.environment.identity(),
+            "policy": setup.model.identity(), "parameters": found.config.parameters(),
+            "at_most": {
+                "training_episodes": training, "refilled_episodes": refilled, "validation_episodes": validation,
+                "demonstration_episodes": shown, "test_episodes": test, "episodes": episodes,
+            },
+        });
+        writeln!(anstream::stdout(), "{document:#}")?;
+        return Ok(Exit::Ok);
+    }
+    let mut out = anstream::stdout();
+    let identity = setup.environment.identity();
+    writeln!(out, "environment {} {} ({})", identity.name, identity.version, identity.digest.short())?;
+    writeln!(out, "model       {} weights, context {}", thousands(found.config.parameters()), found.config.context)?;
+    writeln!(
+        out,
+        "training    {} iterations of {} episodes in groups of {}: {training}, and {refilled} at most in the place of others",
+        plan.iterations, plan.play.episodes, plan.play.group
+    )?;
+    writeln!(out, "shown       {shown} episodes of demonstrations and looks at most")?;
+    writeln!(out, "validation  {validation} episodes")?;
+    writeln!(out, "test        {test} episodes: {} before and as many after", plan.test_pairs)?;
+    writeln!(out, "at most     {episodes} episodes of {} turns", plan.play.max_turns)?;
+    writeln!(out, "digest      {digest}")?;
+    Ok(Exit::Ok)
+}
+
+/// The training reward, and what the validation tasks said.
+pub(super) fn draw(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
+    let validated =
+        report.iterations.iter().filter_map(|one| Some((one.iteration as f64, *one.metrics.get("val.reward")?)));
+    let curves = [("training", learn_summary::curve(report)), ("validation", validated.collect())];
+    let curves: Vec<plot::Curve> = curves
+        .into_iter()
+        .filter(|(_, points)| points.len() >= 2)
+        .map(|(name, points)| plot::Curve { name: name.to_owned(), points })
+        .collect();
+    if curves.is_empty() {
+        return Ok(());
+    }
+    plot::svg(&facts.out.join(CURVE), "Reward while weights learn", ("iteration", "mean reward"), &curves, &[])
+}
+
+pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
+    let mut out = anstream::stdout();
+    writeln!(out, "run         {}", facts.run)?;
+    if let Some(plot) = plot::text(&learn_summary::curve(report), 0.0, 1.0) {
+        writeln!(out, "training reward by iteration")?;
+        writeln!(out, "{plot}")?;
+    }
+    if !facts.rows.is_empty() {
+        writeln!(out, "what was said in the last iteration")?;
+        crate::episodes::print(&mut out, &completions::table(&facts.rows))?;
+    }
+    if let Some(warm) = &report.warm_start {
+        let reached = if warm.reached { "enough" } else { "not enough: more steps may help (--demonstrations-steps)" };
+        let last = warm.looks.last().map_or(0.0, |(_, reward)| *reward);
+        writeln!(
+            out,
+            "shown       {} demonstrations, {} steps, sampled reward {last:.3} after them: {reached}",
+            warm.demonstrations, warm.steps
+        )?;
+    }
+    writeln!(out, "batches     {} learned of {}", report.learned, report.iterations.len())?;
+    if let Some(why) = report.iterations.iter().rev().find_map(|one| one.learned.as_ref().err()) {
+        writeln!(out, "            the last that was not: {}", escaped(why, 500))?;
+    }
+    if let Some(why) = report.iterations.last().and_then(|last| last.signal.as_ref()) {
+        writeln!(out, "signal      {why}")?;
+    }
+    if let Some(evaluation) = &report.evaluation {
+        learn_summary::proof(
+            &mut out,
+            evaluation,
+            ["with the weights of before the first reward", "with those of now"],
+        )?;
+    }
+    match &report.stopped {
+        None => {
+            let changed = if facts.before == facts.after { "no weight changed" } else { "the weights alone changed" };
+            writeln!(out, "verdict     {} ({changed})", report.outcome.words())?;
+            if report.outcome == Verdict::NotMeasured && report.evaluation.is_none() {
+                writeln!(out, "            --test-pairs 200 measures it")?;
+            }
+        }
+        Some(reason) => {
+            writeln!(out, "verdict     none: {}", learn_summary::stopped(reason))?;
+            let next = report.iterations.len() + 1;
+            writeln!(out, "            the same command with --resume goes on from iteration {next}")?;
+        }
+    }
+    writeln!(out, "weights     {} (were {})", short(&facts.after), short(&facts.before))?;
+    writeln!(out, "last        {}", Keeping::place(&facts.out, Kept::Last).display())?;
+    if let Some(best) = &report.best {
+        let place = Keeping::place(&facts.out, Kept::Best);
+        writeln!(
+            out,
+            "best        {}, of iteration {}: {:.3} on validation tasks",
+            place.display(),
+            best.iteration,
+            best.reward
+        )?;
+    }
+    writeln!(
+        out,
+        "numbers     {}: {}, {}, {CURVE}, and events for `tensorboard --logdir`",
+        facts.out.display(),
+        watch::METRICS,
+        watch::COMPLETIONS
+    )?;
+    Ok(())
+}
+
+fn short(digest: &str) -> String {
+    digest.chars().take("sha256:".len() + 12).collect()
+}
+
+/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+pub(super) fn json(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
+    let mut learn = serde_json::json!(report);
+    if let Some(iterations) = learn.get_mut("iterations").and_then(serde_json::Value::as_array_mut) {
+        iterations.iter_mut().filter_map(serde_json::Value::as_object_mut).for_each(|one| {
+            one.remove("usage");
+        });
+    }
+    if let Some(learn) = learn.as_object_mut() {
+        learn.remove("usage");
+    }
+    let document = serde_json::json!({
+        "format": 1,
+        "learn": learn,
+        "weights": { "before": facts.before, "after": facts.after },
+        "config": facts.config,
+        "timing": {
+            "run": facts.run, "out": facts.out, "usage": report.usage, "started": crate::data::time(facts.started),
+            "wall_seconds": facts.wall.as_secs_f64(),
+        },
+    });
+    writeln!(anstream::stdout(), "{document:#}")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        for (number, text) in [(7, "7"), (999, "999"), (1000, "1,000"), (99_456, "99,456"), (1_234_567, "1,234,567")] {
+            assert_eq!(thousands(number), text);
+        }
+    }
+}

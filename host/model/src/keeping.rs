@@ -1,0 +1,82 @@
+//! Where learned weights are written down: folders that open like the one they came from.
+
+use crate::{HostDecoder, LocalModelError, ModelFolder};
+use clawhost_learn::Kept;
+use std::path::{Path, PathBuf};
+
+/// Writes models beside each other, each in the place of the one that was kept so before.
+#[derive(Debug)]
+pub struct Keeping {
+    folder: PathBuf,
+    /// All but the weights.
+    model: ModelFolder,
+}
+
+fn name(kept: Kept) -> &'static str {
+    match kept {
+        Kept::Best => "best",
+        Kept::Last => "last",
+    }
+}
+
+impl Keeping {
+    /// Into this folder, models like this one.
+    pub fn new(folder: &Path, model: ModelFolder) -> Self {
+        Self { folder: folder.to_owned(), model }
+    }
+
+    /// Where they lie.
+    pub fn place(folder: &Path, kept: Kept) -> PathBuf {
+        folder.join(name(kept))
+    }
+
+    /// Writes these weights. Whoever is killed meanwhile leaves the ones of before, or both.
+    pub(crate) fn write(&mut self, kept: Kept, weights: &HostDecoder) -> Result<(), LocalModelError> {
+        let failed = |path: &Path, error: std::io::Error| LocalModelError::File {
+            path: path.to_owned(),
+            why: format!("{error}; is there room, and may it be written to?"),
+        };
+        let place = Self::place(&self.folder, kept);
+        let [new, old] = ["new", "old"].map(|state| self.folder.join(format!(".{}.{state}", name(kept))));
+        for left in [&new, &old] {
+            if left.exists() {
+                std::fs::remove_dir_all(left).map_err(|error| failed(left, error))?;
+            }
+        }
+        self.model.weights = weights.clone();
+        self.model.write(&new)?;
+        if place.exists() {
+            std::fs::rename(&place, &old).map_err(|error| failed(&place, error))?;
+        }
+        std::fs::rename(&new, &place).map_err(|error| failed(&place, error))?;
+        if old.exists() {
+            std::fs::remove_dir_all(&old).map_err(|error| failed(&old, error))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TinyModel, digest};
+
+    #[test]
+    fn what_was_kept_is_replaced_and_opens_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |seed| TinyModel { seed, ..TinyModel::default() }.make().unwrap();
+        let mut keeping = Keeping::new(folder.path(), made(1));
+        // What a process left that was killed.
+        std::fs::create_dir(folder.path().join(".last.new")).unwrap();
+        for seed in [2, 3] {
+            keeping.write(Kept::Last, &made(seed).weights).unwrap();
+            let read = ModelFolder::read(&Keeping::place(folder.path(), Kept::Last)).unwrap();
+            assert_eq!(digest(&read.weights), digest(&made(seed).weights), "{seed}");
+        }
+        keeping.write(Kept::Best, &made(4).weights).unwrap();
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["best", "last"]);
+    }
+}

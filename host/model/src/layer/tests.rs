@@ -1,0 +1,190 @@
+//! What a batch does to weights, and what it does not.
+
+use super::*;
+use crate::device::ComputeDevice;
+use crate::train::{OptimizerSettings, Schedule};
+use crate::{LearningSettings, LocalModel, ModelFolder, TinyModel};
+use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
+use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance};
+use clawhost_learn::{Applied, Group, Kept, LayerOutcome, Member, Removed, learn};
+use std::num::NonZeroU32;
+
+/// Tries at one question.
+const TRIES: u64 = 8;
+
+fn folder() -> ModelFolder {
+    TinyModel { seed: 4, ..TinyModel::default() }.make().unwrap()
+}
+
+fn settings(change: impl FnOnce(&mut PolicyGradient)) -> LearningSettings {
+    let Objective::Policy(mut objective) = Objective::named("dapo", NonZeroU32::new(64).unwrap()).unwrap() else {
+        panic!("dapo is a policy gradient")
+    };
+    objective.reward.as_mut().unwrap().truncation = clawhost_learn::policy::Truncation::Keep;
+    change(&mut objective);
+    LearningSettings { objective, optimizer: OptimizerSettings::default(), schedule: Schedule::constant(0.05) }
+}
+
+fn opened(change: impl FnOnce(&mut PolicyGradient)) -> (Arc<LocalModel>, WeightsLayer) {
+    folder().open_learning("tiny", &settings(change), &ComputeDevice::processor()).unwrap()
+}
+
+/// Answers of the model to one question, every other of them rewarded.
+async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
+    let mut members = Vec::new();
+    for number in 0..TRIES {
+        let request = ModelRequest {
+            messages: vec![Message::text(Role::User, Origin::Environment, "12+34=")],
+            tools: Vec::new(),
+            temperature: Some(1.0),
+            max_tokens: 6,
+            stop: Vec::new(),
+            seed: Some(number),
+        };
+        let record = *model.complete(&request).await.unwrap().tokens.unwrap();
+        let mask = [vec![false; record.prompt.len()], vec![true; record.tokens.len()]].concat();
+        let mut generated = Generated {
+            sequences: vec![GeneratedSequence { tokens: [record.prompt, record.tokens].concat(), mask }],
+            turn_ends: vec![record.logprob_sampled.len()],
+            rollout: record.logprob_sampled,
+            temperature: record.temperature,
+            version: record.version,
+            restricted: record.restricted,
+            truncated: false,
+        };
+        change(&mut generated);
+        members.push(Member {
+            episode: EpisodeId(format!("e{number}")),
+            reward: (number % 2) as f64,
+            shown: 0,
+            generated: Some(Arc::new(generated)),
+        });
+    }
+    let group = Group { task: "sum".into(), seed: 1, drawn: Vec::new(), propensity: 1.0, members };
+    let state_id = StateId(Digest::of(b"state"));
+    Batch { number: 0, state_id, groups: vec![group], proposals: Vec::new(), removed: Removed::default() }
+}
+
+fn metrics(applied: &Applied) -> BTreeMap<String, f64> {
+    match &applied.outcomes[0] {
+        LayerOutcome::Stepped(forward, step) => {
+            forward.metrics.iter().chain(&step.metrics).map(|(name, value)| (name.clone(), *value)).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn rewards_teach_right_after_demonstrations() {
+    let (model, mut layer) = opened(|_| {});
+    let batch = played(&model, |_| {}).await;
+    let shown: Vec<Arc<Generated>> =
+        batch.groups[0].members.iter().filter_map(|member| member.generated.clone()).collect();
+    layer.supervise(&shown, 0.01).unwrap();
+    layer.end_supervision();
+    Weights::publish(&mut layer).unwrap();
+    let batch = played(&model, |_| {}).await;
+    let before = Layer::digest(&layer);
+    let applied = learn(&mut [&mut layer], &batch).unwrap();
+    let found = metrics(&applied);
+    assert!(applied.learned() && found["loss"].is_finite() && found["gradient_norm"] > 0.0, "{found:?}");
+    assert_ne!(Layer::digest(&layer), before);
+    assert_eq!(found["version"], 2.0, "demonstrations were one step");
+}
+
+#[tokio::test]
+async fn what_older_weights_wrote_is_weighed_and_what_is_too_old_is_dropped() {
+    let (model, mut layer) = opened(|_| {});
+    let batch = played(&model, |_| {}).await;
+    let first = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert!((first["tis_weight_mean"] - 1.0).abs() < 1e-4, "{first:?}");
+
+    // The same answers, one version late: the weights of now compute what they would have given.
+    let cap = TruncatedImportance::default().cap;
+    let mut weights = Vec::new();
+    let now = model.engine().current();
+    let crate::generate::Model::Processor(processor) = &now.model else { panic!("it answers on the processor") };
+    for member in &batch.groups[0].members {
+        let generated = member.generated.as_ref().unwrap();
+        let sequence = &generated.sequences[0];
+        let mut cache = processor.cache();
+        let mut work =
+            [crate::cpu::Work { cache: &mut cache, tokens: &sequence.tokens, logits: Vec::new(), every: true }];
+        processor.forward(&mut work);
+        let rows: Vec<&[f32]> = work[0].logits.chunks_exact(16).collect();
+        let written = sequence.tokens.iter().zip(&sequence.mask).enumerate().filter(|(_, (_, mask))| **mask);
+        for ((place, (token, _)), rollout) in written.zip(&generated.rollout) {
+            let row = rows[place - 1];
+            let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let whole: f64 = row.iter().map(|logit| f64::from(logit - most).exp()).sum();
+            let logprob = f64::from(row[*token as usize] - most) - whole.ln();
+            weights.push((logprob - f64::from(*rollout)).exp().min(cap));
+        }
+    }
+    let expected = weights.iter().sum::<f64>() / weights.len() as f64;
+    let late = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert!((late["tis_weight_mean"] - expected).abs() < 1e-4, "{expected} in {late:?}");
+    assert!((expected - 1.0).abs() > 1e-3, "the step moved something: {expected}");
+    assert!((late["ratio_mean"] - 1.0).abs() < 1e-4, "the ratio is to the weights of now, before their step");
+    assert!(late["logprob_mismatch_max"] > 1e-3 && late["version"] == 2.0, "{late:?}");
+
+    // Two versions late.
+    let before = Layer::digest(&layer);
+    let oldest = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert_eq!(oldest["dropped_old_weights"], TRIES as f64);
+    assert_eq!((oldest.get("loss"), Layer::digest(&layer)), (None, before));
+}
+
+#[tokio::test]
+async fn answers_from_an_unknown_distribution_are_refused_with_a_count() {
+    let (model, mut layer) = opened(|_| {});
+    let batch = played(&model, |generated| generated.restricted = generated.rollout.len() % 2 == 0).await;
+    let cut = batch.groups[0].members.iter().filter(|one| one.generated.as_ref().unwrap().restricted).count();
+    let found = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert!(cut > 0 && cut < TRIES as usize, "{cut}");
+    assert_eq!(found["dropped_unknown_distribution"], cut as f64);
+}
+
+#[tokio::test]
+async fn rollouts_that_the_trainer_cannot_explain_are_refused() {
+    let (model, mut layer) = opened(|_| {});
+    let batch = played(&model, |generated| generated.rollout[0] += 0.01).await;
+    let before = Layer::digest(&layer);
+    let applied = learn(&mut [&mut layer], &batch).unwrap();
+    let LayerOutcome::LeftOut(why) = &applied.outcomes[0] else { panic!("{:?}", applied.outcomes) };
+    assert!(why.to_string().contains("log-prob"), "{why}");
+    assert_eq!(Layer::digest(&layer), before);
+}
+
+#[tokio::test]
+async fn the_divergence_is_taken_from_the_weights_it_began_with() {
+    let (model, mut layer) = opened(|objective| objective.kl = 0.5);
+    let first = metrics(&learn(&mut [&mut layer], &played(&model, |_| {}).await).unwrap());
+    assert!(first["kl"].abs() < 1e-6 && first["kl_loss"].abs() < 1e-6, "{first:?}");
+    let second = metrics(&learn(&mut [&mut layer], &played(&model, |_| {}).await).unwrap());
+    assert!(second["kl"] > 1e-4 && second["kl_loss"] > 0.0, "{second:?}");
+}
+
+#[tokio::test]
+async fn equal_rewards_teach_nothing() {
+    let (model, mut layer) = opened(|_| {});
+    let mut batch = played(&model, |_| {}).await;
+    batch.groups[0].members.iter_mut().for_each(|member| member.reward = 1.0);
+    let before = Layer::digest(&layer);
+    let applied = learn(&mut [&mut layer], &batch).unwrap();
+    assert_eq!((metrics(&applied)["zero_variance_share"], Layer::digest(&layer)), (1.0, before));
+    assert!(matches!(&applied.outcomes[0], LayerOutcome::Stepped(_, step) if step.updates == 0), "{applied:?}");
+}
+
+#[tokio::test]
+async fn weights_are_written_down_where_somebody_asked_for_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (model, mut layer) = opened(|_| {});
+    layer.keep(Kept::Last).unwrap();
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    layer.keep_in(Keeping::new(place.path(), folder()));
+    learn(&mut [&mut layer], &played(&model, |_| {}).await).unwrap();
+    layer.keep(Kept::Last).unwrap();
+    let read = ModelFolder::read(&place.path().join("last")).unwrap();
+    assert_eq!(digest(&read.weights), model.engine().current().digest);
+}

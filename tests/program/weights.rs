@@ -1,0 +1,245 @@
+//! Weights that learn, as people do it: a folder with a model, a game that is a component, and a run that is killed and taken up.
+
+use super::*;
+use clawhost_model::{ModelFolder, TinyModel, digest};
+use std::time::Duration;
+
+/// Kills of every day.
+const KILLS: usize = 6;
+
+/// A run that takes seconds: the tiny model, shown how to play, then rewarded.
+struct Game {
+    bench: Bench,
+    words: Vec<String>,
+}
+
+impl Game {
+    fn new(test: &str, more: &[&str]) -> Option<Self> {
+        let bench = Bench::new(test)?;
+        let model = bench.data.path().join("tiny");
+        TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
+        let plugin = format!("{}?size=10&guesses=4&talk=terse", bench.guest("env_guess"));
+        let words = ["run", &plugin, "--learn", "weights", "--model", &model.display().to_string(), "--seed", "7"];
+        let few = ["--iterations", "4", "--episodes", "32", "--max-tokens", "3", "--test-pairs", "20", "-q"];
+        let looks = ["--evaluate-every", "2", "--evaluate-episodes", "20"];
+        let shown = ["--demonstrations", "demonstrate=clumsy", "--demonstrations-steps", "20"];
+        let all = words.iter().chain(&few).chain(&looks).chain(&shown).chain(more);
+        Some(Self { bench, words: all.map(|word| (*word).to_owned()).collect() })
+    }
+
+    fn words<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.words.iter().map(String::as_str).chain(more.iter().copied()).collect()
+    }
+
+    /// What the run came to outside timing, and where it wrote.
+    fn learned(&self, bench: &Bench, more: &[&str]) -> (Value, PathBuf) {
+        told(bench.json(&self.words(more)))
+    }
+}
+
+fn told(mut document: Value) -> (Value, PathBuf) {
+    let timing = document.as_object_mut().unwrap().remove("timing").unwrap();
+    (document, PathBuf::from(timing["out"].as_str().unwrap()))
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
+    let Some(game) = Game::new("equal_runs_learn_equal_weights", &[]) else { return };
+    let (document, out) = game.learned(&game.bench, &[]);
+    let weights = &document["weights"];
+    assert_ne!(weights["before"], weights["after"], "something was learned");
+    let learn = &document["learn"];
+    assert_eq!(
+        (&learn["learned"], &learn["stopped"], &learn["layers"]),
+        (&4.into(), &Value::Null, &serde_json::json!(["weights"]))
+    );
+    assert_eq!(learn["warm_start"]["steps"], 20);
+    assert!(learn["evaluation"]["lift"]["mean"].is_f64(), "{}", learn["evaluation"]);
+
+    // Elsewhere, with another number of episodes at once.
+    let elsewhere = game.bench.warm();
+    let (again, _) = game.learned(&elsewhere, &["--concurrency", "7"]);
+    assert_eq!(again, document);
+
+    // What was kept opens, and is what the digest names.
+    let opened = |name: &str| digest(&ModelFolder::read(&out.join(name)).unwrap().weights).to_string();
+    assert_eq!(weights["after"], opened("last"));
+    let best = learn["best"]["iteration"].as_u64().unwrap();
+    assert!(best == 2 || best == 4, "{best}");
+    assert_eq!(opened("best") == opened("last"), best == 4);
+    let metrics = lines(&out.join("metrics.jsonl"));
+    assert_eq!(metrics.iter().map(|line| line["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    for name in [
+        "weights.loss",
+        "weights.entropy",
+        "weights.clip_fraction",
+        "weights.ratio_max",
+        "weights.approx_kl",
+        "weights.logprob_mismatch_max",
+        "weights.length_mean",
+        "weights.truncation_share",
+        "weights.gradient_norm",
+        "weights.learning_rate",
+        "train.pass@1",
+        "train.pass@8",
+        "train.zero_variance_share",
+    ] {
+        assert!(metrics[0]["metrics"][name].is_f64(), "{name}: {}", metrics[0]["metrics"]);
+    }
+    assert!(metrics[0]["metrics"]["weights.logprob_mismatch_max"].as_f64().unwrap() < 1e-4);
+    assert!(metrics[1]["metrics"]["val.reward"].is_f64() && metrics[2]["metrics"]["val.reward"].is_null());
+    let said = lines(&out.join("completions.jsonl"));
+    assert_eq!(said.len(), 16, "four of each iteration");
+    assert!(said[0]["conversation"][0]["text"].as_str().is_some_and(|text| text == "?"), "{}", said[0]);
+    let drawing = std::fs::read_to_string(out.join("curve.svg")).unwrap();
+    assert!(drawing.starts_with("<svg") && drawing.contains("validation"));
+    let events = std::fs::read_dir(&out).unwrap().flatten();
+    assert_eq!(events.filter(|one| one.file_name().to_string_lossy().starts_with("events.out.tfevents")).count(), 1);
+
+    // The learned model plays without learning, and its episodes replay.
+    let last = format!("local:{}", out.join("last").display());
+    let plugin = game.words[1].clone();
+    let reward = format!("{}?name=distance&equals=0&absent=0", game.bench.guest("reward_signal"));
+    let played = game.bench.json(&[
+        "run",
+        &plugin,
+        "--policy",
+        &last,
+        "--temperature",
+        "1",
+        "--max-tokens",
+        "3",
+        "--episodes",
+        "20",
+        "--tasks",
+        "test",
+        "--reward",
+        &reward,
+    ]);
+    assert!(played["reward_mean"].is_f64(), "{played}");
+    let replayed = game.bench.json(&["replay", "--all"]);
+    assert_eq!(replayed["report"]["episodes"]["exact"], 20, "{replayed}");
+}
+
+#[test]
+fn killed_at_any_moment_weights_are_taken_up_again_and_come_to_the_same() {
+    let Some(game) = Game::new("killed_weights", &[]) else { return };
+    let began = std::time::Instant::now();
+    let (expected, _) = game.learned(&game.bench, &[]);
+    let life = began.elapsed();
+    let begun = |bench: &Bench| {
+        let runs = bench.run(&["episodes", "list", "--runs", "--json"]);
+        serde_json::from_slice::<Value>(&runs.stdout)
+            .is_ok_and(|runs| runs.as_array().is_some_and(|runs| !runs.is_empty()))
+    };
+    let bench = game.bench.warm();
+    let mut finished = None;
+    let mut met = 0;
+    for kill in 0..KILLS {
+        let words = game.words(if begun(&bench) { &["--resume", "--json"] } else { &["--json"] });
+        let printed = bench.data.path().join("printed");
+        let file = std::fs::File::create(&printed).unwrap();
+        let mut child = bench.command(&words).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        // Some pseudo-random moment: what is left grows shorter.
+        let share = 0.1 + (kill as f64 * 0.618_033_988_749_895).fract() / 3.0;
+        std::thread::sleep(life.mul_f64(share) + Duration::from_millis(50));
+        let ended = child.try_wait().unwrap().is_some();
+        met += usize::from(!ended);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if ended {
+            finished = Some(told(serde_json::from_slice(&std::fs::read(&printed).unwrap()).unwrap()));
+            break;
+        }
+    }
+    let (found, out) = match finished {
+        Some(found) => found,
+        None => game.learned(&bench, if begun(&bench) { &["--resume"] } else { &[] }),
+    };
+    assert!(met >= 2, "it was killed {met} times");
+    assert_eq!(found["weights"], expected["weights"], "killed {met} times");
+    assert_eq!(found["learn"], expected["learn"]);
+    let metrics = lines(&out.join("metrics.jsonl"));
+    assert_eq!(metrics.iter().map(|line| line["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(lines(&out.join("completions.jsonl")).len(), 16);
+}
+
+#[test]
+fn what_cannot_be_learned_is_refused_with_what_can() {
+    let Some(game) = Game::new("what_cannot_be_learned", &[]) else { return };
+    let plugin = game.words[1].clone();
+    let model = game.words[5].clone();
+    let base = ["run", &plugin, "--learn", "weights"];
+    let check = |more: &[&str], says: &str| game.bench.refused(&[&base[..], more].concat(), &[says]);
+    check(&[], "--learn weights needs a model whose weights are here: --model DIR");
+    check(&["--model", "nowhere"], "nowhere: there is no config.json, so it is no model's folder");
+    check(
+        &["--model", &model, "--group", "1", "--episodes", "8"],
+        "--group 1: members of a group are compared with each other",
+    );
+    check(
+        &["--model", &model, "--group", "8", "--episodes", "12"],
+        "--episodes 12 an iteration is no multiple of --group 8",
+    );
+    check(&["--model", &model, "--temperature", "0"], "--temperature 0 samples nothing");
+    check(&["--model", &model, "--reflector", "r.wasm"], "reflectors and --evolve go with --learn harness");
+    check(&["--model", &model, "--demonstrations", "clumsy"], "write OPTION=VALUE");
+    check(
+        &["--model", &model, "--demonstrations", "demonstrat=clumsy"],
+        "--demonstrations: env-guess has no option `demonstrat`",
+    );
+    check(&["--model", &model, "--objective", "sft"], "possible values: grpo, dapo");
+}
+
+#[test]
+fn a_dry_run_of_weights_says_what_it_would_play() {
+    let Some(game) = Game::new("dry_run_of_weights", &["--dry-run"]) else { return };
+    let told = game.bench.out(&game.words(&[]));
+    assert!(told.contains("training    4 iterations of 32 episodes in groups of 8: 128, and 384 at most"), "{told}");
+    assert!(told.contains("model       99,456 weights, context 64") && told.contains("digest      "), "{told}");
+    let document = game.bench.json(&game.words(&[]));
+    assert_eq!((&document["dry_run"], &document["at_most"]["training_episodes"]), (&true.into(), &128.into()));
+    assert_eq!(game.bench.json(&["episodes", "list", "--runs"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_model_that_learns_nothing_is_told_why() {
+    // A model from nowhere hardly ever guesses a number, and nobody shows it how.
+    let Some(bench) = Bench::new("a_model_that_learns_nothing") else { return };
+    let model = bench.data.path().join("tiny");
+    TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
+    let plugin = format!("{}?size=1000000&guesses=1&talk=terse", bench.guest("env_guess"));
+    let told = bench.run(&[
+        "run",
+        &plugin,
+        "--learn",
+        "weights",
+        "--model",
+        &model.display().to_string(),
+        "--iterations",
+        "6",
+        "--episodes",
+        "16",
+        "--max-tokens",
+        "3",
+        "--test-pairs",
+        "0",
+        "--evaluate-every",
+        "0",
+        "--refills",
+        "0",
+    ]);
+    let (out, err) = (stdout(&told), stderr(&told));
+    assert!(
+        out.contains("signal      no learning signal: mean reward 0.000 over 5 iterations, hardly anything succeeds"),
+        "{out}{err}"
+    );
+    assert!(err.contains("note: no --reward: an episode that the environment brings to its end earns 1"), "{err}");
+    assert!(err.contains("iteration 5: no learning signal"), "{err}");
+    assert!(out.contains("no weight changed") && out.contains("batches     0 learned of 6"), "{out}");
+}
