@@ -6,7 +6,8 @@ use super::*;
 fn a_device_that_was_not_built_for_is_refused_with_what_builds_it() {
     let Some(bench) = Bench::new("a_device_that_was_not_built_for") else { return };
     let check = |device: &str, expect: &str| {
-        let output = bench.run(&["demo", "weights", "--quick", "--device", device]);
+        let guests = bench.guests.display().to_string();
+        let output = bench.run(&["demo", "weights", "--quick", "--plugins", &guests, "--device", device]);
         assert_eq!(output.status.code(), Some(2), "{device}");
         assert!(stderr(&output).contains(expect), "{device}: {}", stderr(&output));
     };

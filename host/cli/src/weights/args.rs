@@ -153,7 +153,7 @@ mod tests {
         };
         check(&["--rate", "0"], "above 0 and at most 1");
         check(&["--objective", "sft"], "possible values: grpo, dapo");
-        check(&["--kl", "-1"], "a value is required");
+        check(&["--kl=-1"], "from 0 to 10");
         check(&["--kl", "0.02", "--demonstrations", "a=b"], "cannot be used with");
         check(&["--model", "m", "--policy", "follower"], "cannot be used with");
         check(&["--demonstrations-until", "0.5"], "--demonstrations");
