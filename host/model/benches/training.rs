@@ -75,7 +75,7 @@ fn grpo(rounds: usize) {
     const GAMES: u32 = 512;
     let config = Arc::new(tiny());
     let host = initial(&config, 1);
-    let version = Version { number: 0, digest: digest(&host), model: CpuModel::new(config.clone(), &host) };
+    let version = Version { number: 0, digest: digest(&host), model: CpuModel::new(config.clone(), &host).into() };
     let engine = Arc::new(Engine::new(version).unwrap());
     let settings = OptimizerSettings { rule: Rule::Muon, ..OptimizerSettings::default() };
     let mut trainer = Trainer::on_processor(config.clone(), &host, Trained::Full, settings, Schedule::constant(1e-3));
@@ -120,7 +120,7 @@ fn grpo(rounds: usize) {
         let stepped = start.elapsed().as_secs_f64();
         let host = trainer.host().unwrap();
         let model = CpuModel::new(config.clone(), &host);
-        engine.publish(Version { number: round + 1, digest: digest(&host), model });
+        engine.publish(Version { number: round + 1, digest: digest(&host), model: model.into() });
         let published = start.elapsed().as_secs_f64();
         if round > 0 {
             let parts = [played, differentiated - played, stepped - differentiated, published - stepped];
