@@ -23,6 +23,7 @@ mod endpoint;
 mod evolve;
 mod failures;
 mod learn;
+mod models;
 mod playbooks;
 mod refusals;
 mod replay;

@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// Look at playbooks: all there are, entries with what they are worth, versions, rollback, export and import
     #[command(subcommand)]
     Playbook(Playbook),
+    /// Local models: made, looked at, asked, taken over from Hugging Face and written for it
+    #[command(subcommand)]
+    Model(crate::model::args::Model),
     /// Proofs that run anywhere: no key, no server
     #[command(subcommand)]
     Demo(Demo),
@@ -526,7 +529,7 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 1.0)
 }
 
@@ -542,7 +545,7 @@ fn alpha(text: &str) -> Result<f64, String> {
     in_range(text, 1e-6, 0.5)
 }
 
-fn temperature(text: &str) -> Result<f32, String> {
+pub(crate) fn temperature(text: &str) -> Result<f32, String> {
     in_range(text, 0.0, 2.0)?;
     text.parse().map_err(|_| "expected a number".to_owned())
 }

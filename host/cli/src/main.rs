@@ -16,6 +16,7 @@ mod inspect;
 mod learn;
 mod learn_progress;
 mod learn_summary;
+mod model;
 mod pace;
 mod playbook;
 mod plot;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         args::Command::Run(options) => run::main(&arguments.common, &options, &args::given(&matches)),
         args::Command::Eval(options) => eval::main(&arguments.common, &options),
         args::Command::Playbook(command) => playbook::main(&arguments.common, &command),
+        args::Command::Model(command) => model::main(&arguments.common, &command),
         args::Command::Demo(demo) => demo::main(&arguments.common, &demo),
         args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
         args::Command::Replay(options) => replay::main(&arguments.common, &options),

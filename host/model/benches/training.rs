@@ -102,7 +102,7 @@ fn grpo(rounds: usize) {
                 })
             })
             .collect();
-        let sequences: Vec<Sequence> = runtime.block_on(async { futures_in_order(playing).await });
+        let sequences: Vec<Sequence> = runtime.block_on(async { in_order(playing).await });
         let played = start.elapsed().as_secs_f64();
         let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
         let total = f64::from(GAMES) * 18.0;
@@ -134,7 +134,7 @@ fn grpo(rounds: usize) {
     );
 }
 
-async fn futures_in_order<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
+async fn in_order<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
     let mut all = Vec::with_capacity(tasks.len());
     for task in tasks {
         all.push(task.await.unwrap());

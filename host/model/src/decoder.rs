@@ -169,6 +169,19 @@ impl<M, V> Block<M, V> {
     }
 
     /// Its projections with their short names, as PEFT's `target_modules` has them.
+    pub fn projections(&self) -> [(&'static str, &Projection<M, V>); 7] {
+        [
+            ("q_proj", &self.query),
+            ("k_proj", &self.key),
+            ("v_proj", &self.value),
+            ("o_proj", &self.output),
+            ("gate_proj", &self.gate),
+            ("up_proj", &self.up),
+            ("down_proj", &self.down),
+        ]
+    }
+
+    /// The same, to be changed.
     pub fn projections_mut(&mut self) -> [(&'static str, &mut Projection<M, V>); 7] {
         [
             ("q_proj", &mut self.query),

@@ -19,6 +19,9 @@ pub enum LocalModelError {
     /// A weight that the architecture needs is in no file.
     #[error("the weight {0} is in no file of the model; is a shard missing, or the download incomplete?")]
     MissingWeight(String),
+    /// A weight that the architecture does not know: without it the model would answer otherwise.
+    #[error("the weight {0} has no place in the model that config.json describes; do the two belong together?")]
+    UnknownWeight(String),
     /// A weight has another shape than config.json implies.
     #[error(
         "the weight {name} has the shape {found:?} where config.json implies {expected:?}; do the two belong together?"
@@ -79,6 +82,9 @@ pub enum LocalModelError {
     /// A checkpoint that this version cannot take up.
     #[error("checkpoint: {0}")]
     Checkpoint(String),
+    /// An adapter that cannot stand beside this model, or that is none.
+    #[error("adapter: {0}")]
+    Adapter(String),
     /// Samples that cannot be trained on.
     #[error("samples: {0}")]
     Samples(String),

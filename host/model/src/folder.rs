@@ -3,38 +3,35 @@
 
 use crate::generate::Sampling;
 use crate::tokens::{ChatTemplate, Tokenizer};
-use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::weight_files::{self, Stored, file};
+use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A model as it stands in its folder.
 #[derive(Debug, Clone)]
 pub struct ModelFolder {
     /// Its shape.
     pub config: ModelConfig,
-    /// Its weights.
+    /// Its weights, with the adapter that lies beside them in the folder `adapter`, if one does.
     pub weights: HostDecoder,
     /// `tokenizer.json`.
     pub tokenizer_json: String,
-    /// The Jinja source of its chat template.
-    pub template: String,
+    /// The Jinja source of its chat template; none: it goes on with texts, and converses with nobody.
+    pub template: Option<String>,
     /// Words of its special tokens, by their part: `bos_token`, `eos_token`.
     pub words: BTreeMap<String, String>,
     /// How it wants to be sampled.
     pub sampling: Sampling,
 }
 
-const WEIGHTS: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 const TEMPLATE: &str = "chat_template.jinja";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-
-fn file(path: &Path, why: impl ToString) -> LocalModelError {
-    LocalModelError::File { path: path.to_owned(), why: why.to_string() }
-}
+/// The folder of a model's adapter, in the model's own; as PEFT has them.
+pub(crate) const ADAPTER: &str = "adapter";
+/// What such an adapter says that it was made for: the folder above, wherever that is moved.
+pub(crate) const BASE: &str = "..";
 
 fn text(path: &Path) -> Result<String, LocalModelError> {
     std::fs::read_to_string(path).map_err(|error| file(path, error))
@@ -45,89 +42,6 @@ fn object(path: &Path) -> Result<Value, LocalModelError> {
         return Ok(Value::Null);
     }
     serde_json::from_str(&text(path)?).map_err(|error| file(path, format!("no JSON: {error}")))
-}
-
-/// The files that hold weights.
-fn shards(folder: &Path) -> Result<Vec<PathBuf>, LocalModelError> {
-    let index = folder.join(INDEX);
-    if !index.exists() {
-        return Ok(vec![folder.join(WEIGHTS)]);
-    }
-    let document = object(&index)?;
-    let map =
-        document.get("weight_map").and_then(Value::as_object).ok_or_else(|| file(&index, "it has no weight_map"))?;
-    let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-        .into_iter()
-        .map(|name| match Path::new(name).file_name().is_some_and(|plain| plain == name) {
-            true => Ok(folder.join(name)),
-            false => Err(file(&index, format!("a shard is called `{}`", clawhost_core::escaped(name, 80)))),
-        })
-        .collect()
-}
-
-/// Values of a weight, whatever they are stored as.
-fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, LocalModelError> {
-    let bytes = view.data();
-    let values: Vec<f32> = match view.dtype() {
-        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-        Dtype::BF16 => {
-            bytes.as_chunks::<2>().0.iter().map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32()).collect()
-        }
-        Dtype::F16 => bytes.as_chunks::<2>().0.iter().map(|bytes| half::f16::from_le_bytes(*bytes).to_f32()).collect(),
-        other => {
-            return Err(LocalModelError::Config(format!(
-                "the weight {name} is stored as {other:?}; F32, F16 and BF16 are read"
-            )));
-        }
-    };
-    if values.iter().any(|value| !value.is_finite()) {
-        return Err(LocalModelError::NotFinite(name.to_owned()));
-    }
-    Ok(values)
-}
-
-/// Takes weights out of what the shards held.
-struct Take(BTreeMap<String, (Vec<usize>, Vec<f32>)>);
-
-impl Take {
-    fn take(&mut self, name: &str, expected: &[usize]) -> Result<Vec<f32>, LocalModelError> {
-        let (found, values) = self.0.remove(name).ok_or_else(|| LocalModelError::MissingWeight(name.to_owned()))?;
-        if found != expected {
-            return Err(LocalModelError::Shape { name: name.to_owned(), found, expected: expected.to_vec() });
-        }
-        Ok(values)
-    }
-}
-
-impl Convert<[usize; 2], usize> for Take {
-    type Matrix = HostMatrix;
-    type Vector = Arc<[f32]>;
-    type Error = LocalModelError;
-
-    fn matrix(&mut self, name: &str, shape: &[usize; 2]) -> Result<HostMatrix, LocalModelError> {
-        HostMatrix::new(name, *shape, self.take(name, shape)?)
-    }
-
-    fn vector(&mut self, name: &str, length: &usize) -> Result<Arc<[f32]>, LocalModelError> {
-        Ok(self.take(name, &[*length])?.into())
-    }
-}
-
-fn weights(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, LocalModelError> {
-    let mut found = BTreeMap::new();
-    for path in shards(folder)? {
-        let bytes = std::fs::read(&path).map_err(|error| file(&path, format!("{error}; a shard of the model")))?;
-        let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|error| file(&path, format!("no safetensors ({error}); is the download complete?")))?;
-        for (name, view) in tensors.tensors() {
-            let values = floats(&name, &view)?;
-            found.insert(name, (view.shape().to_vec(), values));
-        }
-    }
-    Decoder::blueprint(config).convert(&mut Take(found))
 }
 
 /// A special token's word: a text, or an object that holds one.
@@ -157,13 +71,7 @@ impl ModelFolder {
         let mut config = ModelConfig::parse(&text(&folder.join("config.json"))?)?;
         let tokens = object(&folder.join(TOKENIZER_CONFIG))?;
         let beside = folder.join(TEMPLATE);
-        let source = if beside.exists() { Some(text(&beside)?) } else { template(&tokens) };
-        let template = source.ok_or_else(|| {
-            LocalModelError::Template(format!(
-                "neither {TEMPLATE} nor {TOKENIZER_CONFIG} has one; put a {TEMPLATE} into {}",
-                folder.display()
-            ))
-        })?;
+        let template = if beside.exists() { Some(text(&beside)?) } else { template(&tokens) };
         let generation = object(&folder.join("generation_config.json"))?;
         match generation.get("eos_token_id") {
             Some(Value::Array(ids)) => {
@@ -185,8 +93,12 @@ impl ModelFolder {
         };
         let words =
             ["bos_token", "eos_token"].into_iter().filter_map(|name| Some((name.to_owned(), word(&tokens, name)?)));
+        let mut weights = weight_files::read(folder, &config)?;
+        if folder.join(ADAPTER).is_dir() {
+            weights = AdapterFolder::read(&folder.join(ADAPTER))?.attach(&weights)?;
+        }
         Ok(Self {
-            weights: weights(folder, &config)?,
+            weights,
             config,
             tokenizer_json: text(&folder.join("tokenizer.json"))?,
             template,
@@ -195,50 +107,60 @@ impl ModelFolder {
         })
     }
 
-    /// Writes a folder that transformers reads. Files of the same names are overwritten.
+    /// Writes a folder that transformers reads, in f32 and one file. Files of the same names are overwritten.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), LocalModelError> {
+        self.write_as(folder, Stored::F32, None)
+    }
+
+    /// The same, with weights rounded to `stored`, in files of at most so many bytes. An adapter goes into a folder of its own
+    /// in it, which PEFT reads; for one model out of both see [`HostDecoder::merged`].
+    ///
+    /// # Errors
+    /// As [`ModelFolder::write`], or a weight is too large for f16.
+    pub fn write_as(&self, folder: &Path, stored: Stored, shard: Option<u64>) -> Result<(), LocalModelError> {
         std::fs::create_dir_all(folder).map_err(|error| file(folder, error))?;
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
             std::fs::write(&path, bytes).map_err(|error| file(&path, error))
         };
-        write("config.json", self.config.to_json().as_bytes())?;
+        let config = self.config.to_json().replace(Stored::F32.name(), stored.name());
+        write("config.json", config.as_bytes())?;
         write("tokenizer.json", self.tokenizer_json.as_bytes())?;
-        write(TEMPLATE, self.template.as_bytes())?;
+        if let Some(template) = &self.template {
+            write(TEMPLATE, template.as_bytes())?;
+        }
         let mut tokens: BTreeMap<&str, Value> =
             self.words.iter().map(|(name, word)| (name.as_str(), Value::String(word.clone()))).collect();
         tokens.insert("tokenizer_class", "PreTrainedTokenizerFast".into());
         tokens.insert("model_max_length", self.config.context.into());
-        write(TOKENIZER_CONFIG, format!("{:#}\n", serde_json::json!(tokens)).as_bytes())?;
-        let generation = serde_json::json!({
-            "eos_token_id": self.config.end_tokens, "do_sample": self.sampling.temperature > 0.0,
-            "temperature": if self.sampling.temperature > 0.0 { self.sampling.temperature } else { 1.0 },
-        });
-        write("generation_config.json", format!("{generation:#}\n").as_bytes())?;
-        write(WEIGHTS, &self.safetensors()?)
+        write(TOKENIZER_CONFIG, format!("{:#}\n", json!(tokens)).as_bytes())?;
+        write("generation_config.json", format!("{:#}\n", self.generation()).as_bytes())?;
+        weight_files::write(folder, &self.weights, stored, shard)?;
+        match self.weights.has_adapter() {
+            true => AdapterFolder::of(&self.weights, BASE)?.write(&folder.join(ADAPTER)),
+            false => Ok(()),
+        }
     }
 
-    fn safetensors(&self) -> Result<Vec<u8>, LocalModelError> {
-        let mut plain: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
-        for (name, weight) in self.weights.weights() {
-            let (shape, values) = match weight {
-                Weight::Matrix(matrix) => (matrix.shape.to_vec(), matrix.values),
-                Weight::Vector(values) => (vec![values.len()], values),
-            };
-            plain.insert(name, (shape, values.iter().flat_map(|value| value.to_le_bytes()).collect()));
+    /// How it wants to be sampled, as transformers reads it.
+    fn generation(&self) -> Value {
+        // Through text: 0.7 as f32 is not 0.7 as f64.
+        let plain = |number: f32| json!(number.to_string().parse::<f64>().unwrap_or_default());
+        let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
+        let mut told = json!({ "eos_token_id": self.config.end_tokens, "do_sample": temperature > 0.0 });
+        if let (true, Some(told)) = (temperature > 0.0, told.as_object_mut()) {
+            // Without a number for it transformers takes the 50 most likely.
+            told.extend([
+                ("temperature".to_owned(), plain(temperature)),
+                ("top_k".to_owned(), json!(top_k.unwrap_or(0))),
+            ]);
+            told.extend((top_p < 1.0).then(|| ("top_p".to_owned(), plain(top_p))));
+            told.extend((min_p > 0.0).then(|| ("min_p".to_owned(), plain(min_p))));
         }
-        let wrong = |error: safetensors::SafeTensorError| LocalModelError::Checkpoint(error.to_string());
-        let views = plain
-            .iter()
-            .map(|(name, (shape, bytes))| Ok((name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(wrong)?;
-        // Without it transformers refuses the file.
-        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        safetensors::serialize(views, Some(metadata)).map_err(wrong)
+        told
     }
 
     /// Text to tokens.
@@ -259,9 +181,14 @@ impl ModelFolder {
     /// Conversations to text.
     ///
     /// # Errors
-    /// The template is no Jinja.
+    /// There is none, or it is no Jinja.
     pub fn chat_template(&self) -> Result<ChatTemplate, LocalModelError> {
+        let template = self.template.as_deref().ok_or_else(|| {
+            LocalModelError::Template(format!(
+                "neither {TEMPLATE} nor {TOKENIZER_CONFIG} has one; put a {TEMPLATE} into the model's folder"
+            ))
+        })?;
         let word = |name: &str| self.words.get(name).map(String::as_str).unwrap_or_default();
-        ChatTemplate::new(&self.template, word("bos_token"), word("eos_token"))
+        ChatTemplate::new(template, word("bos_token"), word("eos_token"))
     }
 }

@@ -42,20 +42,22 @@ impl HostMatrix {
     }
 }
 
-/// Normally distributed numbers of one weight: a function of the seed and the weight's name, on every machine.
+/// Random numbers of one weight: a function of the seed and the weight's name, on every machine.
 ///
 /// Box and Muller 1958 on 53-bit uniforms. Logarithm, root and cosine are libm's in pure Rust, so that no platform's rounding shows.
-struct Normal(ChaCha8Rng);
+pub(crate) struct Stream(ChaCha8Rng);
 
-impl Normal {
-    fn of(seed: u64, name: &str) -> Self {
+impl Stream {
+    pub(crate) fn of(seed: u64, name: &str) -> Self {
         Self(ChaCha8Rng::seed_from_u64(derive_seed(seed, name, 0)))
     }
 
-    fn uniform(&mut self) -> f64 {
+    /// Between 0 and 1, neither of them.
+    pub(crate) fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
+    /// Normally distributed.
     fn next(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(self.uniform()));
         radius * libm::cos(std::f64::consts::TAU * self.uniform())
@@ -72,13 +74,13 @@ pub fn initial(config: &ModelConfig, seed: u64) -> HostDecoder {
     Decoder::blueprint(config).map(
         &mut |name, shape| HostMatrix {
             shape: *shape,
-            values: Normal::of(seed, name).values(shape[0] * shape[1], deviation).into(),
+            values: Stream::of(seed, name).values(shape[0] * shape[1], deviation).into(),
         },
         &mut |name, length| vec![if name.ends_with(".bias") { 0.0 } else { 1.0 }; *length].into(),
     )
 }
 
-/// Names the values of a model: every weight with its name and shape.
+/// Names the values of a model: every weight with its name and shape, and how much adapters count.
 pub fn digest(decoder: &HostDecoder) -> Digest {
     use crate::Weight;
     let mut bytes = Vec::new();
@@ -95,6 +97,9 @@ pub fn digest(decoder: &HostDecoder) -> Digest {
             }
         };
         values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+    }
+    for scale in decoder.scales() {
+        bytes.extend_from_slice(&scale.to_le_bytes());
     }
     Digest::of(&bytes)
 }

@@ -31,7 +31,8 @@ pub struct WeightsLayer {
     weights_digest: Digest,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
-    /// Weights that the policy shall stay near, where the objective wants that: those it began with.
+    /// Weights that the policy shall stay near, where the objective wants that: those it began with. An adapter
+    /// has them beside it.
     reference: Option<Trainer>,
     /// Where weights are written down, where that was asked for.
     keeping: Option<Keeping>,
@@ -147,10 +148,10 @@ impl WeightsLayer {
         Ok((loss, metrics))
     }
 
-    /// Log-probs that a trainer's weights give to what was written in some trajectories, by their names.
+    /// Log-probs that some weights give to what was written in some trajectories, by their names.
     fn scored(
         &self,
-        trainer: &Trainer,
+        score: impl Fn(&[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError>,
         written: &BTreeMap<String, Arc<Generated>>,
         wanted: impl Fn(&Generated) -> bool,
     ) -> Result<BTreeMap<String, Vec<f64>>, LearnError> {
@@ -159,7 +160,7 @@ impl WeightsLayer {
             own.push((name, sequences(generated).map_err(refused)?));
         }
         let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
-        let scores = self.device.guarded(|| trainer.scores(&all)).flatten();
+        let scores = self.device.guarded(|| score(&all)).flatten();
         let mut scores = scores.map_err(refused)?.into_iter();
         let mut found = BTreeMap::new();
         for (name, sequences) in &own {
@@ -226,9 +227,12 @@ impl Layer for WeightsLayer {
         let lag = |generated: &Generated| current.saturating_sub(generated.version);
         // What older weights wrote is weighed by how likely the weights of now find it.
         let late = |generated: &Generated| (1..=self.staleness.max_version_lag).contains(&lag(generated));
-        let mut old = self.scored(&self.trainer, &written, late)?;
+        let mut old = self.scored(|all| self.trainer.scores(all), &written, late)?;
         let mut reference = match &self.reference {
-            Some(reference) => self.scored(reference, &written, |_| true)?,
+            Some(reference) => self.scored(|all| reference.scores(all), &written, |_| true)?,
+            None if self.objective.kl > 0.0 && self.trainer.has_reference() => {
+                self.scored(|all| self.trainer.reference_scores(all), &written, |_| true)?
+            }
             None => BTreeMap::new(),
         };
         let mut groups = Vec::with_capacity(batch.groups.len());

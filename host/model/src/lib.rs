@@ -9,6 +9,7 @@
 //!
 //! The only crate that sees burn.
 
+mod adapter;
 mod config;
 pub mod cpu;
 mod decoder;
@@ -18,6 +19,7 @@ mod error;
 mod folder;
 pub mod generate;
 mod host_weights;
+mod import;
 mod keeping;
 mod layer;
 pub mod network;
@@ -26,7 +28,9 @@ mod service;
 mod tiny;
 pub mod tokens;
 pub mod train;
+mod weight_files;
 
+pub use adapter::{AdapterFolder, AdapterSettings, Learned, PROJECTIONS, Targets};
 pub use config::{Architecture, ModelConfig, RotaryScaling};
 pub use decoder::{Block, Convert, Decoder, LowRank, Projection, Weight, is_adapter};
 pub use demonstrator::{DEMONSTRATION, Demonstrator};
@@ -36,5 +40,6 @@ pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
 pub use keeping::Keeping;
 pub use layer::WeightsLayer;
 pub use open::LearningSettings;
-pub use service::{LocalModel, Speech};
+pub use service::{LEFT_OUT, LocalModel, Overlong, Speech};
 pub use tiny::TinyModel;
+pub use weight_files::Stored;

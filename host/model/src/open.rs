@@ -3,13 +3,15 @@
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
-use crate::{LocalModel, LocalModelError, ModelFolder, Speech, WeightsLayer, digest};
+use crate::{Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, WeightsLayer, digest};
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
 
 /// How weights learn.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct LearningSettings {
+    /// Which weights learn.
+    pub learned: Learned,
     /// What is minimised.
     pub objective: PolicyGradient,
     /// How a step is taken.
@@ -24,36 +26,58 @@ impl ModelFolder {
     /// # Errors
     /// Its tokenizer or template cannot be used, or the device does not take it.
     pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
-        let config = Arc::new(self.config.clone());
-        let model = device.model(config.clone(), &self.weights)?;
-        let version = Version { number: 0, digest: digest(&self.weights), model };
-        let speech = Speech {
+        Ok(Arc::new(LocalModel::new(self.speech(name)?, Arc::new(self.engine(device)?))))
+    }
+
+    /// How it speaks.
+    ///
+    /// # Errors
+    /// Its tokenizer or template cannot be used.
+    pub fn speech(&self, name: &str) -> Result<Speech, LocalModelError> {
+        Ok(Speech {
             name: name.to_owned(),
             tokenizer: self.tokenizer()?,
             template: self.chat_template()?,
-            end: config.end_tokens.clone(),
+            end: self.config.end_tokens.clone(),
             sampling: self.sampling.clone(),
-        };
-        Ok(Arc::new(LocalModel::new(speech, Arc::new(Engine::new(version)?))))
+            overlong: Overlong::default(),
+        })
     }
 
-    /// The same, and the layer that moves its weights, all of them.
+    /// What answers in tokens.
     ///
     /// # Errors
-    /// As [`ModelFolder::open`].
+    /// No thread could be started, or the device does not take the weights.
+    pub fn engine(&self, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
+        let model = device.model(Arc::new(self.config.clone()), &self.weights)?;
+        Engine::new(Version { number: 0, digest: digest(&self.weights), model })
+    }
+
+    /// The same, and the layer that moves its weights: all of them, an adapter that lies there being added first, or an adapter
+    /// alone, which is the one that lies there, or else a fresh one.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::open`], or settings of an adapter make no sense.
     pub fn open_learning(
         &self,
         name: &str,
         settings: &LearningSettings,
         device: &ComputeDevice,
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
-        let model = self.open(name, device)?;
+        let (weights, trained) = match settings.learned {
+            Learned::Full => (self.weights.merged(), Trained::Full),
+            Learned::Adapter(_) if self.weights.has_adapter() => (self.weights.clone(), Trained::Adapters),
+            Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
+        };
+        let this = Self { weights, ..self.clone() };
+        let model = this.open(name, device)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = |schedule| device.trainer(&config, &self.weights, Trained::Full, optimizer, schedule);
+        let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
         let (engine, objective) = (model.engine().clone(), settings.objective);
         let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
-        if settings.objective.kl > 0.0 {
+        // An adapter is held near the model without it, which is there already.
+        if settings.objective.kl > 0.0 && trained == Trained::Full {
             layer.stay_near(trainer(Schedule::constant(0.0))?);
         }
         Ok((model, layer))

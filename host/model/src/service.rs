@@ -4,13 +4,14 @@
 //! conversation goes on, only what stands behind them is turned into tokens. So what is trained on is what was generated.
 
 use crate::LocalModelError;
-use crate::generate::{Answer, Engine, Finish, Request, Sampling};
-use crate::tokens::{ChatTemplate, Tokenizer};
+use crate::generate::{Answer, Engine, Finish, Request, Sampling, StopTexts, Watch};
+use crate::tokens::{ChatTemplate, Tokenizer, tool_calls};
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenRecord, Usage,
 };
 use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Conversations whose tokens are remembered: those of the largest run that plays at once, and some.
@@ -57,7 +58,23 @@ pub struct Speech {
     pub end: Vec<u32>,
     /// How tokens are drawn where a request does not say.
     pub sampling: Sampling,
+    /// What becomes of conversations that are too long.
+    pub overlong: Overlong,
 }
+
+/// What becomes of a conversation that does not fit into the model's context.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Overlong {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// Its oldest turns are left out until it fits, with room for the answer (half of the context at most). What the system
+    /// says stays, and the last message. How many were left out stands on the answer, as [`LEFT_OUT`].
+    LeaveOut,
+}
+
+/// The attribute of an answer that says how many messages were left out of its conversation.
+pub const LEFT_OUT: &str = "left_out";
 
 /// A local model behind the port of all models.
 #[derive(Debug)]
@@ -80,6 +97,16 @@ struct Prompt {
     text: String,
     tokens: Vec<u32>,
     shared: usize,
+    /// Messages that were left out.
+    left_out: usize,
+}
+
+/// The conversation without its oldest turn: what the system says stays, and a question comes first. None: one turn is left.
+fn without_oldest(messages: &[Message]) -> Option<Vec<Message>> {
+    let system = messages.iter().take_while(|message| message.role == Role::System).count();
+    let rest = messages.get(system..)?;
+    let next = rest.iter().skip(1).position(|message| message.role == Role::User)? + 1;
+    Some([messages.get(..system)?, rest.get(next..)?].concat())
 }
 
 impl LocalModel {
@@ -94,21 +121,42 @@ impl LocalModel {
     }
 
     fn prompt(&self, request: &ModelRequest) -> Result<Prompt, LocalModelError> {
-        let text = self.speech.template.render(&request.messages, &request.tools)?;
-        let answered = request.messages.iter().rposition(|message| message.role == Role::Assistant);
+        let mut prompt = self.whole_prompt(&request.messages, request)?;
+        if self.speech.overlong == Overlong::LeaveOut {
+            let context = self.engine.current().model.config().context;
+            let room = (request.max_tokens.max(1) as usize).min(context / 2);
+            let mut messages = request.messages.clone();
+            while prompt.tokens.len() + room > context
+                && let Some(fewer) = without_oldest(&messages)
+            {
+                prompt = self.whole_prompt(&fewer, request)?;
+                prompt.left_out = request.messages.len() - fewer.len();
+                messages = fewer;
+            }
+        }
+        Ok(prompt)
+    }
+
+    fn whole_prompt(&self, messages: &[Message], request: &ModelRequest) -> Result<Prompt, LocalModelError> {
+        let text = self.speech.template.render(messages, &request.tools)?;
+        let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
         let known = answered.and_then(|last| {
             let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let said = memory.said.get(&conversation(request.messages.get(..=last)?))?;
+            let said = memory.said.get(&conversation(messages.get(..=last)?))?;
             // A template may render an answer in another way once something stands behind it.
             text.starts_with(&said.text).then(|| (said.text.len(), said.tokens.clone()))
         });
         let (mut tokens, from) = known.map_or((Vec::new(), 0), |(from, tokens)| (tokens.to_vec(), from));
         let shared = tokens.len();
         tokens.extend(self.speech.tokenizer.encode(text.get(from..).unwrap_or_default())?);
-        Ok(Prompt { text, tokens, shared })
+        Ok(Prompt { text, tokens, shared, left_out: 0 })
     }
 
-    async fn answer(&self, request: &ModelRequest) -> Result<ModelResponse, LocalModelError> {
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        mut hear: impl FnMut(&str) + Send + 'static,
+    ) -> Result<ModelResponse, LocalModelError> {
         let prompt = self.prompt(request)?;
         let sampling = Sampling {
             temperature: request.temperature.unwrap_or(self.speech.sampling.temperature),
@@ -123,7 +171,16 @@ impl LocalModel {
             max_tokens: request.max_tokens.max(1) as usize,
             end: self.speech.end.clone(),
         };
-        let Answer { tokens, finish, version, .. } = self.engine.ask(asked).await?;
+        let mut stop = StopTexts::new(self.speech.tokenizer.clone(), &request.stop, self.speech.end.clone());
+        let watch: Watch = Box::new(move |drawn| match stop.push(drawn.token) {
+            Ok((text, ended)) => {
+                hear(text);
+                if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            }
+            // What cannot be read is told by whoever reads all of it.
+            Err(_) => ControlFlow::Continue(()),
+        });
+        let Answer { tokens, finish, version, .. } = self.engine.ask_watched(asked, Some(watch)).await?;
         let ids: Vec<u32> = tokens.iter().map(|token| token.token).collect();
         let ended = ids.last().is_some_and(|last| self.speech.end.contains(last));
         let shown = ids.get(..ids.len() - usize::from(ended)).unwrap_or_default();
@@ -133,8 +190,14 @@ impl LocalModel {
             None if finish == Finish::Stop => (text, "stop"),
             None => (text, "length"),
         };
-        let message = Message::text(Role::Assistant, Origin::Policy, text);
+        let (text, calls) = if request.tools.is_empty() { (text, Vec::new()) } else { tool_calls(&text) };
+        let finish = if calls.is_empty() { finish } else { "tool_calls" };
+        let mut message = Message::text(Role::Assistant, Origin::Policy, text);
+        message.tool_calls = calls;
         self.remember(request, &message, &prompt, &ids)?;
+        if prompt.left_out > 0 {
+            message.extra.push((LEFT_OUT.to_owned(), prompt.left_out.to_string()));
+        }
         let usage = Usage {
             prompt_tokens: prompt.tokens.len() as u64,
             completion_tokens: ids.len() as u64,
@@ -152,6 +215,19 @@ impl LocalModel {
             restricted,
         };
         Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: Some(Box::new(record)) })
+    }
+
+    /// Answers, and hands text over as it comes, on a thread of the engine. It stays behind what is written where that could
+    /// become a stop text; all of it is in the response.
+    ///
+    /// # Errors
+    /// The template refuses the conversation, or it is too long.
+    pub async fn say(
+        &self,
+        request: &ModelRequest,
+        hear: impl FnMut(&str) + Send + 'static,
+    ) -> Result<ModelResponse, LocalModelError> {
+        self.answer(request, hear).await
     }
 
     /// The response of a model that answered with this text, in its own tokens; what it would have found likely is not known.
@@ -202,7 +278,7 @@ impl Llm for LocalModel {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        self.answer(request).await.map_err(|error| match error {
+        self.answer(request, |_| ()).await.map_err(|error| match error {
             LocalModelError::Device { .. } | LocalModelError::DeviceLost { .. } => {
                 ModelError::Unavailable(error.to_string())
             }

@@ -15,6 +15,8 @@ pub struct TinyModel {
     pub width: usize,
     /// Blocks.
     pub layers: usize,
+    /// Width inside the MLP; none: 8/3 of the width.
+    pub mlp_width: Option<usize>,
     /// Heads; they divide the width.
     pub heads: usize,
     /// Most characters of a conversation.
@@ -26,7 +28,15 @@ pub struct TinyModel {
 impl Default for TinyModel {
     /// 99 456 weights: enough for games of numbers, and small enough to learn in a minute.
     fn default() -> Self {
-        Self { alphabet: "0123456789+=<>?#".into(), width: 64, layers: 2, heads: 4, context: 64, seed: 0 }
+        Self {
+            alphabet: "0123456789+=<>?#".into(),
+            width: 64,
+            layers: 2,
+            mlp_width: None,
+            heads: 4,
+            context: 64,
+            seed: 0,
+        }
     }
 }
 
@@ -53,7 +63,7 @@ impl TinyModel {
                 "an alphabet has two characters or more; the last ends an answer".into(),
             ));
         };
-        let sizes = [self.width, self.layers, self.heads, self.context];
+        let sizes = [self.width, self.layers, self.heads, self.context, self.mlp_width.unwrap_or(1)];
         if sizes.contains(&0) || !self.width.is_multiple_of(self.heads * 2) {
             let (width, heads) = (self.width, self.heads);
             return Err(LocalModelError::Config(format!(
@@ -69,7 +79,7 @@ impl TinyModel {
             key_value_heads: self.heads,
             head_width: self.width / self.heads,
             // SwiGLU has three matrices where plain MLPs have two: 8/3 of the width costs as much (Shazeer 2020).
-            mlp_width: self.width * 8 / 3,
+            mlp_width: self.mlp_width.unwrap_or(self.width * 8 / 3),
             context: self.context,
             rotary_base: 10_000.0,
             rotary_scaling: RotaryScaling::None,
@@ -85,7 +95,7 @@ impl TinyModel {
             weights: initial(&config, self.seed),
             config,
             tokenizer_json: alphabet_json(&characters),
-            template: TEMPLATE.to_owned(),
+            template: Some(TEMPLATE.to_owned()),
             words: BTreeMap::from([("eos_token".to_owned(), end.to_string())]),
             sampling: Sampling::default(),
         })
@@ -95,6 +105,7 @@ impl TinyModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::ComputeDevice;
     use crate::{LocalModelError, digest};
 
     #[test]
@@ -126,6 +137,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_template_a_model_converses_with_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        TinyModel::default().make().unwrap().write(folder.path()).unwrap();
+        std::fs::remove_file(folder.path().join("chat_template.jinja")).unwrap();
+        let read = ModelFolder::read(folder.path()).unwrap();
+        let error = read.open("tiny", &ComputeDevice::processor()).unwrap_err().to_string();
+        assert!(error.contains("neither chat_template.jinja nor tokenizer_config.json has one; put a"), "{error}");
+        assert!(read.tokenizer().is_ok() && read.engine(&ComputeDevice::processor()).is_ok());
+    }
+
+    #[test]
     fn damaged_folders_are_refused_by_name() {
         let made = TinyModel::default().make().unwrap();
         let check = |damage: &dyn Fn(&std::path::Path), expect: &str| {
@@ -149,10 +171,6 @@ mod tests {
             "is the download complete?",
         );
         check(&file("config.json", br#"{"model_type": "mamba"}"#), "model_type is `mamba`");
-        check(
-            &|folder| std::fs::remove_file(folder.join("chat_template.jinja")).unwrap(),
-            "neither chat_template.jinja",
-        );
         let wider = |folder: &std::path::Path| {
             let text = made.config.to_json().replace("\"intermediate_size\": 170", "\"intermediate_size\": 171");
             std::fs::write(folder.join("config.json"), text).unwrap();
@@ -164,6 +182,11 @@ mod tests {
             std::fs::write(folder.join("config.json"), text).unwrap();
         };
         check(&deeper, "model.layers.2.input_layernorm.weight is in no file");
+        let untied = |folder: &std::path::Path| {
+            let text = made.config.to_json().replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+            std::fs::write(folder.join("config.json"), text).unwrap();
+        };
+        check(&untied, "the weight model.layers.1.input_layernorm.weight has no place in the model");
         let index: &[u8] = br#"{"weight_map": {"a": "../../secret.safetensors"}}"#;
         check(
             &|folder| std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap(),

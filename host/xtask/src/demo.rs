@@ -48,8 +48,13 @@ pub(crate) fn main() -> Result<()> {
         "Learning, proved: a playbook from nothing, beside placebos of everything it is made of.",
         &["demo", "harness", "--plugins", &guests.display().to_string(), "--svg", &curve],
     )?;
+    let curve = target.join("demo-weights.svg").display().to_string();
+    play(
+        "Weights that learn, proved: a tiny model gets better than its teacher by rewards alone, beside placebos. This takes minutes.",
+        &["demo", "weights", "--plugins", &guests.display().to_string(), "--svg", &curve],
+    )?;
     say(&format!(
-        "\nThe policy was the follower: it does what its prompt says and nothing else, so it solves what it is told to
+        "\nBut for the last, the policy was the follower: it does what its prompt says and nothing else, so it solves what it is told to
 calculate and no word problem. Give it a model instead:
 
   {} run {} --reward {} --policy openai:MODEL@http://127.0.0.1:8000/v1

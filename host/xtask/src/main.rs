@@ -7,6 +7,7 @@ mod languages;
 mod messages;
 mod tidy;
 mod toolchain;
+mod transformers;
 mod wgsl;
 
 use anyhow::{Context as _, Result, bail};
@@ -22,6 +23,8 @@ const HELP: &str = "cargo xtask COMMAND
               other languages; `test` builds those whose compilers are there
   fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
               compiler and cargo-fuzz
+  transformers
+              hold local models against PyPI's transformers and peft, both ways: `transformers PYTHON`
   wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
               processor; builds some minutes the first time
   tidy        check floors, dependencies, sizes and names
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Some("guests") => guests::build().map(|_| ()),
         Some("languages") => languages::main(),
         Some("fuzz") => fuzz::main(rest),
+        Some("transformers") => transformers::main(rest),
         Some("wgsl") => wgsl::main(rest),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {

@@ -25,7 +25,7 @@ use clawhost_learn::playbook::Playbook;
 use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient};
 use clawhost_model::generate::Sampling;
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
-use clawhost_model::{Demonstrator, Keeping, LearningSettings, LocalModel, ModelFolder, WeightsLayer, digest};
+use clawhost_model::{Demonstrator, Keeping, Learned, LearningSettings, LocalModel, ModelFolder, WeightsLayer, digest};
 use clawhost_runtime::learn::{
     GatePlan, LearnPlan, LearnPorts, WarmStart, WeightsPlan, learn_digest, learn_run, resume_learning,
 };
@@ -82,6 +82,7 @@ fn settings(options: &Run, play: &Plan) -> anyhow::Result<LearningSettings> {
     let rule = if weights.optimizer == "adamw" { Rule::AdamW } else { Rule::Muon };
     let (peak, warmup, total) = (weights.rate, weights.warmup, options.learning.iterations);
     Ok(LearningSettings {
+        learned: Learned::Full,
         objective: objective(weights, play, options.play.max_tokens)?,
         optimizer: OptimizerSettings { rule, ..OptimizerSettings::default() },
         schedule: Schedule { peak, warmup, total, floor: FLOOR },

@@ -3,7 +3,8 @@
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
 use super::cache::LayerCache;
-use super::elementwise::{exp, largest, sum};
+use super::elementwise::{exp, largest, sum, weighted_sum};
+use super::panels::LANES;
 
 /// The shape of attention.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +49,8 @@ pub(super) fn attend(
     scores: &mut Vec<f32>,
     out: &mut [f32],
 ) {
-    scores.resize(length, 0.0);
+    // Capacities are multiples of it.
+    scores.resize(length.next_multiple_of(LANES), 0.0);
     pulp::Arch::new().dispatch(Attend { heads, query, cache, length, scores, out });
 }
 
@@ -60,26 +62,19 @@ impl pulp::NullaryFnOnce for Attend<'_> {
         let Self { heads: Heads { queries, shared, width }, query, cache, length, scores, out } = self;
         let capacity = cache.values.len() / (shared * width);
         let scale = 1.0 / (width as f32).sqrt();
+        // Whole vectors of scores: what is past the last position was never remembered, or is to be forgotten, and is left out.
+        let mut scaled = vec![0.0; width];
         for head in 0..queries {
             let group = head / (queries / shared);
+            let query = &query[head * width..(head + 1) * width];
+            scaled.iter_mut().zip(query).for_each(|(scaled, query)| *scaled = query * scale);
             let keys = &cache.keys[group * width * capacity..(group + 1) * width * capacity];
-            scores.fill(0.0);
-            for (value, keys) in query[head * width..(head + 1) * width].iter().zip(keys.chunks_exact(capacity)) {
-                let value = value * scale;
-                for (score, key) in scores.iter_mut().zip(&keys[..length]) {
-                    *score = value.mul_add(*key, *score);
-                }
-            }
-            let whole = shares(scores).whole;
+            weighted_sum(&scaled, keys, capacity, scores);
+            let seen = &mut scores[..length];
+            let whole = shares(seen).whole;
+            seen.iter_mut().for_each(|score| *score *= whole);
             let values = &cache.values[group * capacity * width..(group + 1) * capacity * width];
-            let out = &mut out[head * width..(head + 1) * width];
-            out.fill(0.0);
-            for (score, values) in scores.iter().zip(values.chunks_exact(width)) {
-                let share = score * whole;
-                for (out, value) in out.iter_mut().zip(values) {
-                    *out = share.mul_add(*value, *out);
-                }
-            }
+            weighted_sum(seen, values, width, &mut out[head * width..(head + 1) * width]);
         }
     }
 }

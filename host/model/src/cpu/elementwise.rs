@@ -1,7 +1,12 @@
 //! What happens to numbers one by one, and sums along one row in a fixed order.
 
+#![allow(clippy::indexing_slicing, reason = "lengths are those of the arrays")]
+
 /// Sums run in so many interleaved chains, which are added up in order.
 const CHAINS: usize = 16;
+
+/// Numbers near it, 1.5 · 2^23, are whole, and their last places count from 0.
+const WHOLE: f32 = 12_582_912.0;
 
 /// `e^x` within 2 units in the last place: `2^n · p(r)` with a polynomial of degree 6 (the coefficients of Cephes' `expf`).
 /// No table and no branch, so that it runs in vectors; the same bits on every machine.
@@ -21,7 +26,9 @@ pub(super) fn exp(x: f32) -> f32 {
     // n lies between -126 and 128; at 128 one half of the power is taken twice.
     let half = n * 0.5;
     let low = half.floor();
-    let power = |n: f32| f32::from_bits(((n as i32 + 127) << 23) as u32);
+    // In the last places of so large a number stands a whole one; a cast, which must look for what is too large, is not done in
+    // vectors.
+    let power = |n: f32| f32::from_bits((n + (WHOLE + 127.0)).to_bits() << 23);
     p * power(low) * power(n - low)
 }
 
@@ -41,23 +48,37 @@ fn chained(row: &[f32], start: f32, join: impl Fn(f32, f32) -> f32) -> [f32; CHA
     chains
 }
 
+/// Chains joined: halves onto each other until one is left.
+#[inline(always)]
+fn joined(mut chains: [f32; CHAINS], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut half = CHAINS / 2;
+    while half > 0 {
+        let (low, high) = chains.split_at_mut(half);
+        low.iter_mut().zip(high).for_each(|(low, high)| *low = join(*low, *high));
+        half /= 2;
+    }
+    let [first, ..] = chains;
+    first
+}
+
 /// Sum of squares.
 #[inline(always)]
 pub(super) fn square_sum(row: &[f32]) -> f32 {
-    chained(row, 0.0, |sum, value| value.mul_add(value, sum)).iter().sum()
+    joined(chained(row, 0.0, |sum, value| value.mul_add(value, sum)), |one, other| one + other)
 }
 
 /// Sum.
 #[inline(always)]
 pub(super) fn sum(row: &[f32]) -> f32 {
-    chained(row, 0.0, |sum, value| sum + value).iter().sum()
+    let add = |one: f32, other: f32| one + other;
+    joined(chained(row, 0.0, add), add)
 }
 
 /// The largest.
 #[inline(always)]
 pub(super) fn largest(row: &[f32]) -> f32 {
     let larger = |one: f32, other: f32| if other > one { other } else { one };
-    chained(row, f32::NEG_INFINITY, larger).into_iter().fold(f32::NEG_INFINITY, larger)
+    joined(chained(row, f32::NEG_INFINITY, larger), larger)
 }
 
 /// Sum of products.
@@ -73,7 +94,44 @@ pub(super) fn dot(one: &[f32], other: &[f32]) -> f32 {
     for (chain, (one, other)) in chains.iter_mut().zip(rest.iter().zip(other_rest)) {
         *chain = one.mul_add(*other, *chain);
     }
-    chains.iter().sum()
+    joined(chains, |one, other| one + other)
+}
+
+/// Rows with weights, added in order: `out = sum of weight · row`; a row begins `stride` behind the one before.
+#[inline(always)]
+pub(super) fn weighted_sum(weights: &[f32], rows: &[f32], stride: usize, out: &mut [f32]) {
+    let mut first = 0;
+    for wide in out.chunks_mut(4 * CHAINS) {
+        if let Some(wide) = wide.first_chunk_mut::<{ 4 * CHAINS }>() {
+            *wide = sum_of_rows(weights, rows, stride, first);
+        } else {
+            let (full, rest) = wide.as_chunks_mut::<CHAINS>();
+            for (number, out) in full.iter_mut().enumerate() {
+                *out = sum_of_rows(weights, rows, stride, first + number * CHAINS);
+            }
+            let first = first + full.len() * CHAINS;
+            for (place, out) in (first..).zip(rest) {
+                let column = rows.iter().skip(place).step_by(stride);
+                *out = weights.iter().zip(column).fold(0.0, |sum, (weight, value)| weight.mul_add(*value, sum));
+            }
+        }
+        first += 4 * CHAINS;
+    }
+}
+
+/// So many columns of a weighted sum, from `first` on.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "only counted loops were unrolled, and sums kept in registers")]
+fn sum_of_rows<const N: usize>(weights: &[f32], rows: &[f32], stride: usize, first: usize) -> [f32; N] {
+    let mut sums = [0.0f32; N];
+    for (weight, row) in weights.iter().zip(rows.chunks(stride)) {
+        if let Some(row) = row.get(first..).and_then(|row| row.first_chunk::<N>()) {
+            for lane in 0..N {
+                sums[lane] = weight.mul_add(row[lane], sums[lane]);
+            }
+        }
+    }
+    sums
 }
 
 /// What stands before the weight of a norm: `rsqrt(mean(x²) + ε)`.

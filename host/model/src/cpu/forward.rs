@@ -9,7 +9,7 @@ use super::panels::Panels;
 use super::turns::Turns;
 use crate::decoder::Projection;
 use crate::host_weights::{HostDecoder, HostMatrix};
-use crate::{Decoder, LowRank, ModelConfig};
+use crate::{Decoder, ModelConfig};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -52,34 +52,10 @@ pub struct CpuModel {
     small: bool,
 }
 
-/// Adds what an adapter has learned to the weight that it stands beside.
-fn merged(projection: &Projection<HostMatrix, Arc<[f32]>>) -> Projection<HostMatrix, Arc<[f32]>> {
-    let Some(LowRank { a, b, scale }) = &projection.adapter else { return projection.clone() };
-    let [out, input] = projection.weight.shape;
-    let rank = a.shape[0];
-    let mut values = projection.weight.values.to_vec();
-    for row in 0..out {
-        for inner in 0..rank {
-            let factor = b.values[row * rank + inner] * *scale as f32;
-            let to = &mut values[row * input..(row + 1) * input];
-            for (to, from) in to.iter_mut().zip(&a.values[inner * input..(inner + 1) * input]) {
-                *to = factor.mul_add(*from, *to);
-            }
-        }
-    }
-    let weight = HostMatrix { shape: [out, input], values: values.into() };
-    Projection { weight, bias: projection.bias.clone(), adapter: None }
-}
-
 impl CpuModel {
     /// Lays the weights of a model out. Adapters are added to what they stand beside.
     pub fn new(config: Arc<ModelConfig>, host: &HostDecoder) -> Self {
-        let mut host = host.clone();
-        for block in &mut host.blocks {
-            for (_, projection) in block.projections_mut() {
-                *projection = merged(projection);
-            }
-        }
+        let host = host.merged();
         // The head is multiplied with; where it is the embedding, that is laid out as panels too.
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
         let embedding = host.embedding.values.clone();

@@ -153,18 +153,38 @@ struct Product<'a, const ADD: bool> {
     out: &'a mut [f32],
 }
 
-impl<const ADD: bool> pulp::NullaryFnOnce for Product<'_, ADD> {
+impl<const ADD: bool> pulp::WithSimd for Product<'_, ADD> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
-        rows_times_panels::<ADD>(self.x, self.inputs, self.panels, self.outputs, self.out, self.outputs);
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
+        rows_times_panels::<S, ADD>(simd, self.x, self.inputs, self.panels, self.outputs, self.out, self.outputs);
     }
 }
 
 /// `x` is `[rows, inputs]`; a row of `out` begins `stride` behind the one before.
 #[inline(always)]
-pub(super) fn rows_times_panels<const ADD: bool>(
+pub(super) fn rows_times_panels<S: pulp::Simd, const ADD: bool>(
+    simd: S,
+    x: &[f32],
+    inputs: usize,
+    panels: &[f32],
+    outputs: usize,
+    out: &mut [f32],
+    stride: usize,
+) {
+    match S::F32_LANES {
+        16 => product_of::<S, 1, ADD>(simd, x, inputs, panels, outputs, out, stride),
+        8 => product_of::<S, 2, ADD>(simd, x, inputs, panels, outputs, out, stride),
+        4 => product_of::<S, 4, ADD>(simd, x, inputs, panels, outputs, out, stride),
+        _ => product_of::<S, LANES, ADD>(simd, x, inputs, panels, outputs, out, stride),
+    }
+}
+
+/// With panels of `N` vectors.
+#[inline(always)]
+fn product_of<S: pulp::Simd, const N: usize, const ADD: bool>(
+    simd: S,
     x: &[f32],
     inputs: usize,
     panels: &[f32],
@@ -176,63 +196,61 @@ pub(super) fn rows_times_panels<const ADD: bool>(
         for (number, panel) in panels.chunks_exact(inputs * LANES).enumerate() {
             let first = number * LANES;
             let width = LANES.min(outputs - first);
+            let panel = S::as_simd_f32s(panel).0.as_chunks::<N>().0;
             for (x, out) in x.chunks(inputs * ROWS).zip(out.chunks_mut(stride * ROWS)) {
                 let out = &mut out[first..];
                 match x.len() / inputs {
-                    6 => tile::<6, ADD>(x, inputs, panel, out, stride, width),
-                    5 => tile::<5, ADD>(x, inputs, panel, out, stride, width),
-                    4 => tile::<4, ADD>(x, inputs, panel, out, stride, width),
-                    3 => tile::<3, ADD>(x, inputs, panel, out, stride, width),
-                    2 => tile::<2, ADD>(x, inputs, panel, out, stride, width),
-                    _ => tile::<1, ADD>(x, inputs, panel, out, stride, width),
+                    6 => tile::<S, 6, N, ADD>(simd, x, panel, out, stride, width),
+                    5 => tile::<S, 5, N, ADD>(simd, x, panel, out, stride, width),
+                    4 => tile::<S, 4, N, ADD>(simd, x, panel, out, stride, width),
+                    3 => tile::<S, 3, N, ADD>(simd, x, panel, out, stride, width),
+                    2 => tile::<S, 2, N, ADD>(simd, x, panel, out, stride, width),
+                    _ => tile::<S, 1, N, ADD>(simd, x, panel, out, stride, width),
                 }
             }
         }
     }
 }
 
-/// Sums of so many rows over one panel, of which `width` outputs count.
+/// Sums of `R` rows over one panel, of which `width` outputs count.
 #[inline(always)]
-fn tile<const R: usize, const ADD: bool>(
+#[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
+fn tile<S: pulp::Simd, const R: usize, const N: usize, const ADD: bool>(
+    simd: S,
     x: &[f32],
-    inputs: usize,
-    panel: &[f32],
+    panel: &[[S::f32s; N]],
     out: &mut [f32],
     stride: usize,
     width: usize,
 ) {
-    let sums = sums_of_rows::<R>(x, inputs, panel);
-    for (row, sums) in sums.iter().enumerate() {
-        put::<ADD>(sums, &mut out[row * stride..][..width]);
-    }
-}
-
-/// Given back as a whole: sums that somebody writes from while they grow would not stay in registers.
-#[inline(always)]
-fn sums_of_rows<const R: usize>(x: &[f32], inputs: usize, panel: &[f32]) -> [[f32; LANES]; R] {
-    let mut sums = [[0.0f32; LANES]; R];
+    let inputs = panel.len();
     let rows: [&[f32]; R] = std::array::from_fn(|row| &x[row * inputs..(row + 1) * inputs]);
-    for (input, weights) in panel.chunks_exact(LANES).enumerate() {
-        for (sums, row) in sums.iter_mut().zip(rows) {
-            let value = row[input];
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum = value.mul_add(*weight, *sum);
+    let mut sums = [[simd.splat_f32s(0.0); N]; R];
+    for (input, weights) in panel.iter().enumerate() {
+        for row in 0..R {
+            let value = simd.splat_f32s(rows[row][input]);
+            for part in 0..N {
+                sums[row][part] = simd.mul_add_f32s(value, weights[part], sums[row][part]);
             }
         }
     }
-    sums
+    for row in 0..R {
+        put::<S, N, ADD>(simd, sums[row], &mut out[row * stride..][..width]);
+    }
 }
 
 /// Writes sums, or adds them.
 #[inline(always)]
-fn put<const ADD: bool>(sums: &[f32; LANES], out: &mut [f32]) {
-    if let Some(out) = out.first_chunk_mut::<LANES>() {
-        for (out, sum) in out.iter_mut().zip(sums) {
-            *out = if ADD { *out + sum } else { *sum };
+fn put<S: pulp::Simd, const N: usize, const ADD: bool>(simd: S, sums: [S::f32s; N], out: &mut [f32]) {
+    if out.len() == LANES {
+        for (out, sum) in S::as_mut_simd_f32s(out).0.iter_mut().zip(sums) {
+            *out = if ADD { simd.add_f32s(*out, sum) } else { sum };
         }
     } else {
-        for (out, sum) in out.iter_mut().zip(sums) {
-            *out = if ADD { *out + sum } else { *sum };
+        let mut all = [0.0f32; LANES];
+        S::as_mut_simd_f32s(&mut all).0.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum);
+        for (out, sum) in out.iter_mut().zip(all) {
+            *out = if ADD { *out + sum } else { sum };
         }
     }
 }
@@ -242,7 +260,30 @@ fn put<const ADD: bool>(sums: &[f32; LANES], out: &mut [f32]) {
 /// `dy` begins at the first output that is wanted, `stride` from row to row; `x` lies as `inputs` columns of panels over `rows`;
 /// `slope` is `[outputs, inputs]`.
 #[inline(always)]
-pub(super) fn add_outer_products(
+#[allow(clippy::too_many_arguments, reason = "two matrices, with their shapes")]
+pub(super) fn add_outer_products<S: pulp::Simd>(
+    simd: S,
+    dy: &[f32],
+    stride: usize,
+    outputs: usize,
+    x: &[f32],
+    rows: usize,
+    slope: &mut [f32],
+    inputs: usize,
+) {
+    match S::F32_LANES {
+        16 => outer_of::<S, 1>(simd, dy, stride, outputs, x, rows, slope, inputs),
+        8 => outer_of::<S, 2>(simd, dy, stride, outputs, x, rows, slope, inputs),
+        4 => outer_of::<S, 4>(simd, dy, stride, outputs, x, rows, slope, inputs),
+        _ => outer_of::<S, LANES>(simd, dy, stride, outputs, x, rows, slope, inputs),
+    }
+}
+
+/// With panels of `N` vectors.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "two matrices, with their shapes")]
+fn outer_of<S: pulp::Simd, const N: usize>(
+    simd: S,
     dy: &[f32],
     stride: usize,
     outputs: usize,
@@ -257,20 +298,20 @@ pub(super) fn add_outer_products(
         let count = ROWS.min(outputs - first);
         strip.clear();
         strip.resize(rows, [0.0f32; ROWS]);
-        let places = strip.iter_mut().zip(dy.chunks(stride));
-        if count == ROWS {
-            places.for_each(|(to, row)| to.copy_from_slice(&row[first..first + ROWS]));
-        } else {
-            for (to, row) in places {
-                to.iter_mut().zip(&row[first..first + count]).for_each(|(to, value)| *to = *value);
+        for (to, row) in strip.iter_mut().zip(dy.chunks(stride)) {
+            match row[first..].first_chunk::<ROWS>() {
+                // What is past the last output is multiplied too, and not written.
+                Some(six) => *to = *six,
+                None => to.iter_mut().zip(&row[first..first + count]).for_each(|(to, value)| *to = *value),
             }
         }
-        for (panel, x) in x.as_chunks::<LANES>().0.chunks_exact(rows).enumerate() {
-            let sums = sums_of_products(&strip, x);
+        let panels = S::as_simd_f32s(x).0.as_chunks::<N>().0;
+        for (panel, x) in panels.chunks_exact(rows).enumerate() {
+            let sums = sums_of_products(simd, &strip, x);
             let first = panel * LANES;
             let width = LANES.min(inputs - first);
-            for (sums, slope) in sums.iter().zip(slope.chunks_exact_mut(inputs)) {
-                put::<true>(sums, &mut slope[first..first + width]);
+            for (sums, slope) in sums.into_iter().zip(slope.chunks_exact_mut(inputs)) {
+                put::<S, N, true>(simd, sums, &mut slope[first..first + width]);
             }
         }
     }
@@ -278,13 +319,18 @@ pub(super) fn add_outer_products(
 
 /// Sums over rows of each of a strip's values times each of a panel's.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "only counted loops were unrolled, and sums kept in registers")]
-fn sums_of_products(strip: &[[f32; ROWS]], x: &[[f32; LANES]]) -> [[f32; LANES]; ROWS] {
-    let mut sums = [[0.0f32; LANES]; ROWS];
+#[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
+fn sums_of_products<S: pulp::Simd, const N: usize>(
+    simd: S,
+    strip: &[[f32; ROWS]],
+    x: &[[S::f32s; N]],
+) -> [[S::f32s; N]; ROWS] {
+    let mut sums = [[simd.splat_f32s(0.0); N]; ROWS];
     for (values, x) in strip.iter().zip(x) {
         for row in 0..ROWS {
-            for lane in 0..LANES {
-                sums[row][lane] = values[row].mul_add(x[lane], sums[row][lane]);
+            let value = simd.splat_f32s(values[row]);
+            for part in 0..N {
+                sums[row][part] = simd.mul_add_f32s(value, x[part], sums[row][part]);
             }
         }
     }

@@ -11,6 +11,7 @@ use super::sampler::{Drawn, Sampler};
 use crate::LocalModelError;
 use clawhost_core::Digest;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::oneshot;
@@ -31,9 +32,20 @@ pub struct Version {
     pub model: Model,
 }
 
+/// Sees every token of an answer as it is drawn, on the thread that draws; whoever breaks off ends the answer with that token.
+/// It is called in order and must be quick.
+pub type Watch = Box<dyn FnMut(&Drawn) -> ControlFlow<()> + Send>;
+
 struct Asked {
     request: Request,
+    watch: Option<Watch>,
     reply: Reply,
+}
+
+/// One that waits for a place, or until another has computed the prompt that both have.
+struct Waiting {
+    version: Arc<Version>,
+    asked: Asked,
 }
 
 type Reply = oneshot::Sender<Result<Answer, LocalModelError>>;
@@ -41,7 +53,7 @@ type Reply = oneshot::Sender<Result<Answer, LocalModelError>>;
 /// Answers requests until it is dropped.
 #[derive(Debug)]
 pub struct Engine {
-    asked: Option<Sender<Asked>>,
+    asked: Option<Sender<Vec<Asked>>>,
     current: Arc<RwLock<Arc<Version>>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -57,7 +69,10 @@ impl Engine {
         let seen = current.clone();
         let thread = std::thread::Builder::new()
             .name("generate".to_owned())
-            .spawn(move || Rounds { current: seen, requests, running: Vec::new(), prefixes: Prefixes::default() }.run())
+            .spawn(move || {
+                let (running, waiting, prefixes) = (Vec::new(), Vec::new(), Prefixes::default());
+                Rounds { current: seen, requests, running, waiting, prefixes }.run();
+            })
             .map_err(|error| LocalModelError::Device { name: "cpu".into(), why: error.to_string() })?;
         Ok(Self { asked: Some(asked), current, thread: Some(thread) })
     }
@@ -77,6 +92,40 @@ impl Engine {
     /// # Errors
     /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer; or the device failed.
     pub async fn ask(&self, request: Request) -> Result<Answer, LocalModelError> {
+        self.ask_watched(request, None).await
+    }
+
+    /// The same, with somebody who sees the tokens as they come.
+    ///
+    /// # Errors
+    /// As [`Engine::ask`].
+    pub async fn ask_watched(&self, request: Request, watch: Option<Watch>) -> Result<Answer, LocalModelError> {
+        match self.ask_many(vec![(request, watch)])?.pop() {
+            Some(answer) => answer.await.map_err(|_| gone())?,
+            None => Err(gone()),
+        }
+    }
+
+    /// Asks for several answers at once. Where they have one prompt it is computed once.
+    ///
+    /// # Errors
+    /// As [`Engine::ask`].
+    pub fn ask_many(
+        &self,
+        requests: Vec<(Request, Option<Watch>)>,
+    ) -> Result<Vec<oneshot::Receiver<Result<Answer, LocalModelError>>>, LocalModelError> {
+        let (mut asked, mut answers) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+        for (request, watch) in requests {
+            self.check(&request)?;
+            let (reply, answer) = oneshot::channel();
+            asked.push(Asked { request, watch, reply });
+            answers.push(answer);
+        }
+        self.asked.as_ref().ok_or_else(gone)?.send(asked).map_err(|_| gone())?;
+        Ok(answers)
+    }
+
+    fn check(&self, request: &Request) -> Result<(), LocalModelError> {
         let config = self.current().model.config().clone();
         if request.prompt.is_empty() {
             return Err(LocalModelError::Samples("an empty prompt; at least one token is needed".into()));
@@ -88,12 +137,13 @@ impl Engine {
             let why = format!("the prompt has the token {token}; the model knows {}", config.vocabulary);
             return Err(LocalModelError::Samples(why));
         }
-        let (reply, answer) = oneshot::channel();
-        let gone = || LocalModelError::Device { name: "cpu".into(), why: "the thread that answers has ended".into() };
-        let asked = self.asked.as_ref().ok_or_else(gone)?;
-        asked.send(Asked { request, reply }).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        Ok(())
     }
+}
+
+/// Nobody answers any more.
+fn gone() -> LocalModelError {
+    LocalModelError::Device { name: "cpu".into(), why: "the thread that answers has ended".into() }
 }
 
 impl Drop for Engine {
@@ -110,6 +160,9 @@ impl Drop for Engine {
 struct Running {
     version: Arc<Version>,
     request: Request,
+    watch: Option<Watch>,
+    /// Whoever watches broke off.
+    stopped: bool,
     reply: Reply,
     sampler: Sampler,
     cache: Memory,
@@ -121,8 +174,9 @@ struct Running {
 
 struct Rounds {
     current: Arc<RwLock<Arc<Version>>>,
-    requests: Receiver<Asked>,
+    requests: Receiver<Vec<Asked>>,
     running: Vec<Running>,
+    waiting: Vec<Waiting>,
     prefixes: Prefixes,
 }
 
@@ -134,21 +188,23 @@ impl Rounds {
             }
             // Whoever does not wait any more gives its place up.
             self.running.retain(|one| !one.reply.is_closed());
+            self.waiting.retain(|one| !one.asked.reply.is_closed());
             self.round();
         }
     }
 
     /// Takes new requests on; with nothing under way it waits for one. False: nobody will ask any more.
     fn admit(&mut self) -> bool {
+        self.join_waiting();
         if self.running.is_empty() {
             match self.requests.recv() {
-                Ok(asked) => self.join(asked),
+                Ok(asked) => self.join_all(asked),
                 Err(_) => return false,
             }
         }
-        while self.running.len() < self.most_at_once() {
+        while self.running.len() + self.waiting.len() < self.most_at_once() {
             match self.requests.try_recv() {
-                Ok(asked) => self.join(asked),
+                Ok(asked) => self.join_all(asked),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return !self.running.is_empty(),
             }
@@ -156,20 +212,40 @@ impl Rounds {
         true
     }
 
+    /// Whoever waited for another joins where that one is done, or gone.
+    fn join_waiting(&mut self) {
+        for Waiting { version, asked } in std::mem::take(&mut self.waiting) {
+            self.join(version, asked);
+        }
+    }
+
     fn most_at_once(&self) -> usize {
         self.current.read().unwrap_or_else(PoisonError::into_inner).model.most_at_once().min(MOST_AT_ONCE)
     }
 
-    fn join(&mut self, Asked { request, reply }: Asked) {
+    fn join_all(&mut self, asked: Vec<Asked>) {
         let version = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        asked.into_iter().for_each(|asked| self.join(version.clone(), asked));
+    }
+
+    fn join(&mut self, version: Arc<Version>, asked: Asked) {
+        let known = self.running.iter().any(|one| one.computes(&version, &asked.request.prompt));
+        if known || self.running.len() >= self.most_at_once() {
+            self.waiting.push(Waiting { version, asked });
+            return;
+        }
+        let Asked { request, watch, reply } = asked;
         let weights = version.digest.prefix_u64();
-        self.prefixes.only(weights);
+        if Arc::ptr_eq(&version, &self.current.read().unwrap_or_else(PoisonError::into_inner)) {
+            self.prefixes.only(weights);
+        }
         let cache = self.prefixes.take(weights, &request.prompt).filter(|cache| version.model.knows(cache));
         let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.memory());
         let reused = cache.tokens().len();
         let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
         let sampler = Sampler::new(request.sampling.clone(), request.seed, request.choice);
-        self.running.push(Running { version, request, reply, sampler, cache, next, drawn: Vec::new(), reused });
+        let (drawn, stopped) = (Vec::new(), false);
+        self.running.push(Running { version, request, watch, stopped, reply, sampler, cache, next, drawn, reused });
     }
 
     /// A copy of what an answer under way has computed of the same prompt: members of a group share it.
@@ -218,11 +294,15 @@ impl Rounds {
                 if one.next.is_empty() {
                     let token = one.sampler.draw(&logits);
                     one.next.push(token.token);
+                    one.stopped = one.watch.as_mut().is_some_and(|watch| watch(&token).is_break());
                     one.drawn.push(token);
                     drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = true);
                 }
             }
         }
+        // Before the one that they waited for goes, as short answers do at once.
+        self.join_waiting();
+        drawn.resize(self.running.len(), false);
         let mut kept = Vec::with_capacity(self.running.len());
         for (place, (one, drew)) in std::mem::take(&mut self.running).into_iter().zip(drawn).enumerate() {
             if let Some(error) = failed.remove(&place) {
@@ -260,9 +340,17 @@ fn again(error: &LocalModelError) -> LocalModelError {
 const WORTH_COPYING: usize = 8;
 
 impl Running {
+    /// Whether it is about to have computed this prompt, so that waiting for it costs less than computing it too.
+    fn computes(&self, version: &Arc<Version>, prompt: &[u32]) -> bool {
+        Arc::ptr_eq(&self.version, version)
+            && self.drawn.is_empty()
+            && prompt.len() > WORTH_COPYING
+            && self.request.prompt == prompt
+    }
+
     fn finish(&self) -> Option<Finish> {
         let last = self.drawn.last()?.token;
-        if self.request.end.contains(&last) {
+        if self.stopped || self.request.end.contains(&last) {
             return Some(Finish::Stop);
         }
         let whole = self.request.prompt.len() + self.drawn.len();

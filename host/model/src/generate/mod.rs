@@ -5,10 +5,12 @@ mod model;
 mod prefixes;
 mod request;
 mod sampler;
+mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Engine, MOST_AT_ONCE, Version};
+pub use engine::{Engine, MOST_AT_ONCE, Version, Watch};
 pub use model::{Memory, Model};
 pub use request::{Answer, Finish, Request};
 pub use sampler::{Drawn, Sampler, Sampling};
+pub use stop::StopTexts;

@@ -27,11 +27,16 @@ pub(super) struct Prefixes {
     /// The oldest first.
     order: VecDeque<(u64, u64)>,
     bytes: usize,
+    /// What names the weights that answer now.
+    weights: u64,
 }
 
 impl Prefixes {
-    /// Keeps a cache.
+    /// Keeps a cache, if it is of the weights that answer now.
     pub(super) fn keep(&mut self, weights: u64, cache: Memory) {
+        if weights != self.weights {
+            return;
+        }
         let hash = cache.tokens().iter().fold(Rolling::START, |hash, token| hash.with(*token)).0;
         self.bytes += cache.bytes();
         if let Some(old) = self.known.insert((weights, hash), cache) {
@@ -66,6 +71,9 @@ impl Prefixes {
 
     /// Forgets what other weights computed.
     pub(super) fn only(&mut self, weights: u64) {
+        if std::mem::replace(&mut self.weights, weights) == weights {
+            return;
+        }
         self.known.retain(|(of, _), _| *of == weights);
         self.order.retain(|(of, _)| *of == weights);
         self.bytes = self.known.values().map(Memory::bytes).sum();

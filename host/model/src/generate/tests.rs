@@ -95,6 +95,38 @@ async fn answers_go_on_without_a_gap_while_a_hundred_versions_are_published() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn several_answers_to_one_prompt_compute_it_once() {
+    for max_tokens in [1, 24] {
+        let engine = Engine::new(version(1)).unwrap();
+        let asked = |choice| Request { choice, max_tokens, ..request(7, 40) };
+        let answers = engine.ask_many((0..4).map(|choice| (asked(choice), None)).collect()).unwrap();
+        for (choice, answer) in (0..).zip(answers) {
+            let answer = answer.await.unwrap().unwrap();
+            assert_eq!(answer.reused, if choice == 0 { 0 } else { 39 }, "{max_tokens} tokens");
+            let alone = Engine::new(version(1)).unwrap().ask(asked(choice)).await.unwrap();
+            assert_eq!(said(answer), said(alone));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_watches_sees_every_token_and_may_end_the_answer() {
+    let engine = Engine::new(version(1)).unwrap();
+    let plain = Request { end: vec![], ..request(7, 30) };
+    let whole = engine.ask(plain.clone()).await.unwrap();
+    let (seen, sees) = std::sync::mpsc::channel();
+    let mut left = 5;
+    let watch = Box::new(move |drawn: &super::Drawn| {
+        seen.send(drawn.clone()).unwrap();
+        left -= 1;
+        if left == 0 { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
+    });
+    let cut = engine.ask_watched(plain, Some(watch)).await.unwrap();
+    assert_eq!((cut.finish, cut.tokens.as_slice()), (Finish::Stop, &whole.tokens[..5]));
+    assert_eq!(sees.iter().collect::<Vec<_>>(), cut.tokens);
+}
+
 #[tokio::test]
 async fn an_answer_ends_where_it_must() {
     let engine = Engine::new(version(1)).unwrap();

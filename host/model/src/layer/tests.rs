@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule};
-use crate::{LearningSettings, LocalModel, ModelFolder, TinyModel};
+use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
 use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
 use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance};
 use clawhost_learn::{Applied, Group, Kept, LayerOutcome, Member, Removed, learn};
@@ -22,7 +22,12 @@ fn settings(change: impl FnOnce(&mut PolicyGradient)) -> LearningSettings {
     };
     objective.reward.as_mut().unwrap().truncation = clawhost_learn::policy::Truncation::Keep;
     change(&mut objective);
-    LearningSettings { objective, optimizer: OptimizerSettings::default(), schedule: Schedule::constant(0.05) }
+    LearningSettings {
+        learned: Learned::Full,
+        objective,
+        optimizer: OptimizerSettings::default(),
+        schedule: Schedule::constant(0.05),
+    }
 }
 
 fn opened(change: impl FnOnce(&mut PolicyGradient)) -> (Arc<LocalModel>, WeightsLayer) {

@@ -2,13 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
+/// Any character, line ends too, in the dialects of both libraries that read it: Oniguruma, as wheels of `tokenizers` have it,
+/// knows no `(?s)`.
+const ANY: &str = r"[\s\S]";
+
 /// `tokenizer.json` of a vocabulary in which every character is a token, numbered in order. Hugging Face's library reads it.
 pub fn alphabet_json(characters: &[char]) -> String {
     let vocabulary: Map<String, Value> =
         (0..).zip(characters).map(|(id, character): (u32, _)| (character.to_string(), json!(id))).collect();
     let document = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": { "type": "Split", "pattern": { "Regex": "(?s)." }, "behavior": "Isolated", "invert": false },
+        "pre_tokenizer": { "type": "Split", "pattern": { "Regex": ANY }, "behavior": "Isolated", "invert": false },
         "post_processor": null,
         "decoder": { "type": "Fuse" },
         "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "" },
@@ -19,7 +23,7 @@ pub fn alphabet_json(characters: &[char]) -> String {
 /// The characters of such a vocabulary, if it is one, by their numbers.
 pub(super) fn characters(document: &Value) -> Option<Vec<char>> {
     let model = document.get("model")?;
-    let splits = document.get("pre_tokenizer")?.get("pattern")?.get("Regex")? == "(?s).";
+    let splits = document.get("pre_tokenizer")?.get("pattern")?.get("Regex")? == ANY;
     let plain = document.get("added_tokens")?.as_array()?.is_empty() && document.get("normalizer")?.is_null();
     if model.get("type")? != "WordLevel" || !splits || !plain {
         return None;

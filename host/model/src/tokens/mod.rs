@@ -1,9 +1,14 @@
 //! Text to tokens and back: tokenizers as Hugging Face has them, chat templates, and alphabets made here.
 
 mod alphabet;
+mod incremental;
+mod json;
 mod template;
 mod tokenizer;
+mod tool_calls;
 
 pub use alphabet::alphabet_json;
+pub use incremental::IncrementalText;
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
+pub(crate) use tool_calls::tool_calls;

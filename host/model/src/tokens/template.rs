@@ -52,6 +52,7 @@ impl ChatTemplate {
         environment.set_lstrip_blocks(true);
         // What templates call that were written for Python.
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_filter("tojson", super::json::tojson);
         environment.add_function("raise_exception", |why: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, why))
         });
@@ -71,7 +72,16 @@ impl ChatTemplate {
             .iter()
             .map(|message| {
                 let mut told = json!({ "role": role(message.role), "content": text(message) });
-                if let (false, Some(told)) = (message.tool_calls.is_empty(), told.as_object_mut()) {
+                let Some(object) = told.as_object_mut() else { return told };
+                if let Some(id) = &message.tool_call_id {
+                    object.insert("tool_call_id".into(), json!(id));
+                    let mut calls = messages.iter().flat_map(|message| &message.tool_calls);
+                    // Some templates say which tool it was that answers.
+                    if let Some(call) = calls.find(|call| call.id == *id) {
+                        object.insert("name".into(), json!(call.name));
+                    }
+                }
+                if !message.tool_calls.is_empty() {
                     let calls: Vec<_> = message
                         .tool_calls
                         .iter()
@@ -81,7 +91,7 @@ impl ChatTemplate {
                             json!({ "type": "function", "id": call.id, "function": { "name": call.name, "arguments": arguments } })
                         })
                         .collect();
-                    told.insert("tool_calls".into(), json!(calls));
+                    object.insert("tool_calls".into(), json!(calls));
                 }
                 told
             })

@@ -4,6 +4,7 @@ use super::alphabet::characters;
 use crate::LocalModelError;
 use clawhost_core::escaped;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A tokenizer as `tokenizer.json` describes it.
 #[derive(Debug, Clone)]
@@ -12,11 +13,9 @@ pub struct Tokenizer(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     /// Every character a token: a look-up, where the library would take a regular expression to each.
-    Alphabet {
-        characters: Vec<char>,
-        ids: HashMap<char, u32>,
-    },
-    Library(Box<tokenizers::Tokenizer>),
+    Alphabet { characters: Vec<char>, ids: HashMap<char, u32> },
+    /// Shared: vocabularies are large.
+    Library(Arc<tokenizers::Tokenizer>),
 }
 
 /// Characters of a text that an error shows.
@@ -36,7 +35,7 @@ impl Tokenizer {
             return Ok(Self(Kind::Alphabet { characters, ids }));
         }
         let library = tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self(Kind::Library(Box::new(library))))
+        Ok(Self(Kind::Library(Arc::new(library))))
     }
 
     /// Tokens of a text, with nothing put before or behind it. Words for special tokens in it become those tokens: only what
@@ -57,12 +56,18 @@ impl Tokenizer {
                     })
                 })
                 .collect(),
-            Kind::Library(library) => {
-                let encoded = library
-                    .encode_fast(text, false)
-                    .map_err(|error| LocalModelError::Tokenizer(format!("`{}`: {error}", escaped(text, SHOWN))))?;
-                Ok(encoded.get_ids().to_vec())
-            }
+            Kind::Library(library) => by_library(library, text, false),
+        }
+    }
+
+    /// The same, with what the tokenizer puts around a text that no template rendered: the token of a beginning, mostly.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>, LocalModelError> {
+        match &self.0 {
+            Kind::Alphabet { .. } => self.encode(text),
+            Kind::Library(library) => by_library(library, text, true),
         }
     }
 
@@ -103,6 +108,13 @@ impl Tokenizer {
     }
 }
 
+fn by_library(library: &tokenizers::Tokenizer, text: &str, whole: bool) -> Result<Vec<u32>, LocalModelError> {
+    let encoded = library
+        .encode_fast(text, whole)
+        .map_err(|error| LocalModelError::Tokenizer(format!("`{}`: {error}", escaped(text, SHOWN))))?;
+    Ok(encoded.get_ids().to_vec())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +125,7 @@ mod tests {
         let text = alphabet_json(&['a', 'b', '+', '\n', 'é', '"']);
         let ours = Tokenizer::parse(&text).unwrap();
         assert!(matches!(ours.0, Kind::Alphabet { .. }));
-        let library = Tokenizer(Kind::Library(Box::new(tokenizers::Tokenizer::from_bytes(text.as_bytes()).unwrap())));
+        let library = Tokenizer(Kind::Library(Arc::new(tokenizers::Tokenizer::from_bytes(text.as_bytes()).unwrap())));
         for text in ["", "ab+", "é\n\"a", "aaaa"] {
             let tokens = ours.encode(text).unwrap();
             assert_eq!(tokens, library.encode(text).unwrap(), "{text}");

@@ -5,7 +5,7 @@ use super::optimizer::{OptimizerSettings, OptimizerState, StepReport, Tensors};
 use super::sequence::Sequence;
 use super::snapshot::{Plain, Saved, foreign};
 use super::trainer::{Trained, pieces};
-use crate::network::{Network, is_looked_up, to_host, values};
+use crate::network::{DeviceDecoder, Network, is_looked_up, to_host, values};
 use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
 use burn::tensor::{Device, Tensor, TensorData};
 use std::collections::BTreeMap;
@@ -46,8 +46,20 @@ impl OnDevice {
     /// # Errors
     /// The device gives nothing back.
     pub(super) fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        self.scores_of(&self.network.weights, sequences)
+    }
+
+    /// Scores that the model gives without its adapters.
+    ///
+    /// # Errors
+    /// The device gives nothing back.
+    pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        self.scores_of(&self.network.weights.without_adapters(), sequences)
+    }
+
+    fn scores_of(&self, weights: &DeviceDecoder, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         let plain = Network {
-            weights: self.network.weights.map(&mut |_, one| one.clone().inner(), &mut |_, one| one.clone().inner()),
+            weights: weights.map(&mut |_, one| one.clone().inner(), &mut |_, one| one.clone().inner()),
             config: self.network.config.clone(),
         };
         let mut all = Vec::with_capacity(sequences.len());
@@ -135,11 +147,12 @@ impl OnDevice {
 
     /// Everything that a step depends on.
     pub(super) fn saved(&self) -> Result<Saved<'static>, LocalModelError> {
+        // Beside an adapter nothing changes.
         let inner = |weight| match weight {
-            Weight::Matrix(matrix) => Weight::Matrix(Tensor::inner(matrix)),
-            Weight::Vector(vector) => Weight::Vector(Tensor::inner(vector)),
+            Weight::Matrix(matrix) => Tensor::is_require_grad(&matrix).then(|| Weight::Matrix(Tensor::inner(matrix))),
+            Weight::Vector(vector) => Tensor::is_require_grad(&vector).then(|| Weight::Vector(Tensor::inner(vector))),
         };
-        let weights = self.network.weights.weights().into_iter().map(|(name, weight)| (name, inner(weight)));
+        let weights = self.network.weights.weights().into_iter().filter_map(|(name, one)| Some((name, inner(one)?)));
         let all = |tensors: &BTreeMap<String, Tensors>| -> Result<BTreeMap<String, Plain<'static>>, LocalModelError> {
             tensors.iter().map(|(name, tensor)| Ok((name.clone(), plain(name, tensor)?))).collect()
         };
@@ -204,6 +217,7 @@ impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {
 
     fn matrix(&mut self, name: &str, old: &Tensor<2>) -> Result<Tensor<2>, LocalModelError> {
         match self.0.get(name) {
+            None if !old.is_require_grad() => Ok(old.clone()),
             Some(Weight::Matrix(new)) if new.dims() == old.dims() => {
                 let new = Tensor::from_inner(new.clone());
                 Ok(if old.is_require_grad() { new.require_grad() } else { new })
@@ -214,6 +228,7 @@ impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {
 
     fn vector(&mut self, name: &str, old: &Tensor<1>) -> Result<Tensor<1>, LocalModelError> {
         match self.0.get(name) {
+            None if !old.is_require_grad() => Ok(old.clone()),
             Some(Weight::Vector(new)) if new.dims() == old.dims() => {
                 let new = Tensor::from_inner(new.clone());
                 Ok(if old.is_require_grad() { new.require_grad() } else { new })

@@ -71,7 +71,8 @@ impl Trainer {
             .map_err(damaged)?;
         // One entry: a map of several would be written in any order.
         let [scheduled, ever] = self.counters();
-        let told = format!("{FORMAT} {} {scheduled} {ever}", saved.steps);
+        let frozen = self.frozen().map(|frozen| format!(" {frozen}")).unwrap_or_default();
+        let told = format!("{FORMAT} {} {scheduled} {ever}{frozen}", saved.steps);
         let metadata = HashMap::from([("state".to_owned(), told)]);
         safetensors::serialize(views, Some(metadata)).map_err(damaged)
     }
@@ -84,7 +85,13 @@ impl Trainer {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let told = metadata.metadata().as_ref().and_then(|known| known.get("state")).map(String::as_str);
         let told: Vec<&str> = told.unwrap_or_default().split(' ').collect();
-        let [FORMAT, steps, scheduled, ever] = told.as_slice() else { return Err(damaged("no state of a trainer")) };
+        let [FORMAT, steps, scheduled, ever, frozen @ ..] = told.as_slice() else {
+            return Err(damaged("no state of a trainer"));
+        };
+        if *frozen != self.frozen().map(|frozen| frozen.to_string()).iter().map(String::as_str).collect::<Vec<_>>() {
+            let why = "what the adapter stands beside is not the same, or there all weights learn and here they do not";
+            return Err(LocalModelError::Checkpoint(format!("{why}; it is of another model")));
+        }
         let number = |text: &str| text.parse::<u64>().map_err(damaged);
         let (steps, scheduled, ever) = (number(steps)?, number(scheduled)?, number(ever)?);
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;

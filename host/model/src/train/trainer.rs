@@ -7,7 +7,7 @@ use super::processor::Processor;
 use super::schedule::Schedule;
 use super::sequence::Sequence;
 use super::snapshot::Saved;
-use crate::{HostDecoder, LocalModelError, ModelConfig, is_adapter};
+use crate::{HostDecoder, LocalModelError, ModelConfig, digest, is_adapter};
 use burn::tensor::Device;
 use clawhost_core::Digest;
 use std::sync::{Arc, OnceLock};
@@ -48,6 +48,8 @@ pub struct Trainer {
     /// Steps of any kind, from the beginning: the number of the weights.
     ever: u64,
     state_digest: OnceLock<Digest>,
+    /// Names what does not learn, where something does not.
+    frozen: Option<Digest>,
 }
 
 impl Trainer {
@@ -59,7 +61,12 @@ impl Trainer {
         settings: OptimizerSettings,
         schedule: Schedule,
     ) -> Self {
-        Self::of(Place::Processor(Box::new(Processor::new(config, host, trained))), settings, schedule)
+        Self::of(
+            Place::Processor(Box::new(Processor::new(config, host, trained))),
+            frozen(host, trained),
+            settings,
+            schedule,
+        )
     }
 
     /// Trains these weights on a device.
@@ -71,11 +78,16 @@ impl Trainer {
         settings: OptimizerSettings,
         schedule: Schedule,
     ) -> Self {
-        Self::of(Place::Device(Box::new(OnDevice::new(config, host, device, trained))), settings, schedule)
+        let place = Place::Device(Box::new(OnDevice::new(config, host, device, trained)));
+        Self::of(place, frozen(host, trained), settings, schedule)
     }
 
-    fn of(place: Place, settings: OptimizerSettings, schedule: Schedule) -> Self {
-        Self { place, settings, schedule, scheduled: 0, ever: 0, state_digest: OnceLock::new() }
+    fn of(place: Place, frozen: Option<Digest>, settings: OptimizerSettings, schedule: Schedule) -> Self {
+        Self { place, settings, schedule, scheduled: 0, ever: 0, state_digest: OnceLock::new(), frozen }
+    }
+
+    pub(super) fn frozen(&self) -> Option<Digest> {
+        self.frozen
     }
 
     pub(super) fn counters(&self) -> [u64; 2] {
@@ -131,6 +143,22 @@ impl Trainer {
         match &self.place {
             Place::Processor(processor) => Ok(processor.scores(sequences)),
             Place::Device(device) => device.scores(sequences),
+        }
+    }
+
+    /// Whether it has an adapter alone to learn, so that what it began with is there.
+    pub fn has_reference(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// The same of the model without its adapters: what an adapter is held near to.
+    ///
+    /// # Errors
+    /// As [`Trainer::scores`].
+    pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        match &self.place {
+            Place::Processor(processor) => Ok(processor.reference_scores(sequences)),
+            Place::Device(device) => device.reference_scores(sequences),
         }
     }
 
@@ -204,6 +232,14 @@ impl Trainer {
             Place::Device(device) => device.host(),
         }
     }
+}
+
+/// Names the weights beside adapters, and how much those count, where they alone learn.
+fn frozen(host: &HostDecoder, trained: Trained) -> Option<Digest> {
+    (trained == Trained::Adapters).then(|| {
+        let scales = host.scales().into_iter().flat_map(f64::to_le_bytes).collect::<Vec<_>>();
+        digest(&host.without_adapters()).extended(&scales)
+    })
 }
 
 /// Neighbours that are in memory together, with the place of the first: at most `enough` sequences, and no more than are `full`, by

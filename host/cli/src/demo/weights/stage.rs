@@ -13,7 +13,7 @@ use clawhost_learn::policy::Generated;
 use clawhost_learn::{Layer as _, Weights};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::{OptimizerSettings, Schedule};
-use clawhost_model::{Demonstrator, LearningSettings, LocalModel, TinyModel, WeightsLayer};
+use clawhost_model::{Demonstrator, Learned, LearningSettings, LocalModel, TinyModel, WeightsLayer};
 use clawhost_runtime::learn::{
     GatePlan, LearnPlan, LearnPorts, LearnReport, MemoryStore, WarmStart, WeightsPlan, learn_run, play_and_keep,
 };
@@ -72,6 +72,7 @@ impl<'a> Stage<'a> {
         let (name, bytes) = read(file)?;
         let reward = Arc::new(host.reward(&name, &bytes, ModelGrants::default()).await?);
         let settings = LearningSettings {
+            learned: Learned::Full,
             objective: part.objective()?,
             optimizer: OptimizerSettings::default(),
             schedule: Schedule { peak: part.rate, warmup: 5, total: part.iterations, floor: 0.1 },

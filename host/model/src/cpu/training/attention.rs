@@ -122,11 +122,19 @@ impl Head {
 
 /// Shares times columns: `[rows, seen]` times the first `seen` inputs of panels with `padded` inputs.
 #[inline(always)]
-fn mix(shares: &[f32], seen: usize, columns: &[f32], head: &Head, out: &mut [f32], stride: usize) {
+fn mix<S: pulp::Simd>(
+    simd: S,
+    shares: &[f32],
+    seen: usize,
+    columns: &[f32],
+    head: &Head,
+    out: &mut [f32],
+    stride: usize,
+) {
     for (number, panel) in columns.chunks_exact(head.padded * LANES).enumerate() {
         let first = number * LANES;
         let width = LANES.min(head.width - first);
-        rows_times_panels::<false>(shares, seen, &panel[..seen * LANES], width, &mut out[first..], stride);
+        rows_times_panels::<S, false>(simd, shares, seen, &panel[..seen * LANES], width, &mut out[first..], stride);
     }
 }
 
@@ -142,11 +150,11 @@ pub(super) fn attend(inputs: Inputs<'_>, scratch: &mut Scratch, softmax: &mut [S
     pulp::Arch::new().dispatch(Forward { inputs, scratch, softmax, out });
 }
 
-impl pulp::NullaryFnOnce for Forward<'_> {
+impl pulp::WithSimd for Forward<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
         let Self { inputs, scratch, softmax, out } = self;
         let Heads { queries, shared, width } = inputs.heads;
         for rows in inputs.text.sequences() {
@@ -164,14 +172,30 @@ impl pulp::NullaryFnOnce for Forward<'_> {
                         let query = &inputs.query[these.clone()];
                         gather(query, head.query_stride, column, width, inputs.scale(), &mut scratch.query);
                         let scores = room(&mut scratch.scores, (last - first) * seen);
-                        rows_times_panels::<false>(&scratch.query, width, &keys[..seen * width], seen, scores, seen);
+                        rows_times_panels::<S, false>(
+                            simd,
+                            &scratch.query,
+                            width,
+                            &keys[..seen * width],
+                            seen,
+                            scores,
+                            seen,
+                        );
                         for (position, scores) in (first..).zip(scores.chunks_exact_mut(seen)) {
                             let made = shares(&mut scores[..=position]);
                             scores[..=position].iter_mut().for_each(|score| *score *= made.whole);
                             scores[position + 1..].fill(0.0);
                             softmax[(head.start + position) * queries + number] = made;
                         }
-                        mix(scores, seen, values, &head, &mut out[these.start + column..these.end], head.query_stride);
+                        mix(
+                            simd,
+                            scores,
+                            seen,
+                            values,
+                            &head,
+                            &mut out[these.start + column..these.end],
+                            head.query_stride,
+                        );
                     }
                 }
             }
@@ -205,11 +229,11 @@ pub(super) fn attend_back(
     pulp::Arch::new().dispatch(Backward { inputs, scratch, softmax, upstream, to });
 }
 
-impl pulp::NullaryFnOnce for Backward<'_> {
+impl pulp::WithSimd for Backward<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
         let Self { inputs, scratch, softmax, upstream, to } = self;
         let Heads { queries, shared, width } = inputs.heads;
         for rows in inputs.text.sequences() {
@@ -231,9 +255,18 @@ impl pulp::NullaryFnOnce for Backward<'_> {
                         gather(&inputs.query[these.clone()], stride, column, width, inputs.scale(), &mut scratch.query);
                         gather(&upstream[these.clone()], stride, column, width, 1.0, &mut scratch.upstream);
                         let scores = room(&mut scratch.scores, count * seen);
-                        rows_times_panels::<false>(&scratch.query, width, &keys[..seen * width], seen, scores, seen);
+                        rows_times_panels::<S, false>(
+                            simd,
+                            &scratch.query,
+                            width,
+                            &keys[..seen * width],
+                            seen,
+                            scores,
+                            seen,
+                        );
                         let slopes = room(&mut scratch.slopes, count * seen);
-                        rows_times_panels::<false>(
+                        rows_times_panels::<S, false>(
+                            simd,
                             &scratch.upstream,
                             width,
                             &values[..seen * width],
@@ -252,7 +285,7 @@ impl pulp::NullaryFnOnce for Backward<'_> {
                             }
                         }
                         let of_query = room(&mut scratch.of_query, count * width);
-                        mix(slopes, seen, key_columns, &head, of_query, width);
+                        mix(simd, slopes, seen, key_columns, &head, of_query, width);
                         let to = to.query[these].chunks_exact_mut(stride);
                         for (to, from) in to.zip(of_query.chunks_exact(width)) {
                             for (to, from) in to[column..column + width].iter_mut().zip(from) {
@@ -261,10 +294,28 @@ impl pulp::NullaryFnOnce for Backward<'_> {
                         }
                         let panels = room(&mut scratch.query_panels, panel_values(width, count));
                         lay_columns(&scratch.query, width, width, count, panels);
-                        add_outer_products(slopes, seen, seen, panels, count, &mut of_keys[..seen * width], width);
+                        add_outer_products(
+                            simd,
+                            slopes,
+                            seen,
+                            seen,
+                            panels,
+                            count,
+                            &mut of_keys[..seen * width],
+                            width,
+                        );
                         let panels = room(&mut scratch.upstream_panels, panel_values(width, count));
                         lay_columns(&scratch.upstream, width, width, count, panels);
-                        add_outer_products(scores, seen, seen, panels, count, &mut of_values[..seen * width], width);
+                        add_outer_products(
+                            simd,
+                            scores,
+                            seen,
+                            seen,
+                            panels,
+                            count,
+                            &mut of_values[..seen * width],
+                            width,
+                        );
                     }
                 }
                 for (to, from) in [(&mut *to.key, &*of_keys), (&mut *to.value, &*of_values)] {

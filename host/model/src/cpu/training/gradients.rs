@@ -78,14 +78,14 @@ struct Outer<'a> {
     inputs: usize,
 }
 
-impl pulp::NullaryFnOnce for Outer<'_> {
+impl pulp::WithSimd for Outer<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
         let Self { upstream, first, outputs, given, rows, slope, inputs } = self;
         let count = slope.len() / inputs;
-        add_outer_products(&upstream[first..], outputs, count, given, rows, slope, inputs);
+        add_outer_products(simd, &upstream[first..], outputs, count, given, rows, slope, inputs);
     }
 }
 

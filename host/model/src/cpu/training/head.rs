@@ -188,17 +188,17 @@ struct OuterOfHead<'a> {
     chunks: &'a [Chunk<'a>],
 }
 
-impl pulp::NullaryFnOnce for OuterOfHead<'_> {
+impl pulp::WithSimd for OuterOfHead<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
         for chunk in self.chunks {
             let rows = chunk.rows.len();
             let vocabulary = chunk.logits.len() / rows;
             let count = self.slope.len() / self.width;
             let upstream = &chunk.logits[self.first..];
-            add_outer_products(upstream, vocabulary, count, &chunk.hidden, rows, self.slope, self.width);
+            add_outer_products(simd, upstream, vocabulary, count, &chunk.hidden, rows, self.slope, self.width);
         }
     }
 }

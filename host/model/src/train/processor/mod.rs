@@ -37,6 +37,8 @@ pub(super) struct Processor {
     turns: Arc<Turns>,
     /// The weights laid out; made when they are needed.
     model: OnceLock<TrainingModel>,
+    /// The same without adapters, which never changes; made when it is needed.
+    reference: OnceLock<TrainingModel>,
     /// Memory of passes that are over.
     passes: Mutex<Vec<Pass>>,
 }
@@ -54,6 +56,7 @@ impl Processor {
             moments: Moments::default(),
             pending: None,
             model: OnceLock::new(),
+            reference: OnceLock::new(),
             passes: Mutex::default(),
         }
     }
@@ -85,10 +88,22 @@ impl Processor {
 
     /// Scores of trained tokens.
     pub(super) fn scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
+        self.scores_of(self.model(), sequences)
+    }
+
+    /// Scores that the model gives without its adapters.
+    pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
+        let model = self.reference.get_or_init(|| {
+            TrainingModel::new(self.config.clone(), self.turns.clone(), &self.weights.without_adapters())
+        });
+        self.scores_of(model, sequences)
+    }
+
+    fn scores_of(&self, model: &TrainingModel, sequences: &[&Sequence]) -> Vec<TokenScores> {
         let units: Vec<&[Sequence]> = sequences.iter().map(|one| std::slice::from_ref(*one)).collect();
         let score = |(_, piece): &Piece<'_, '_>, threads| {
             let mut pass = self.pass();
-            let scores = self.model().forward(&piece.iter().copied().flatten().collect::<Vec<_>>(), &mut pass, threads);
+            let scores = model.forward(&piece.iter().copied().flatten().collect::<Vec<_>>(), &mut pass, threads);
             self.done(pass);
             scores
         };
@@ -196,7 +211,8 @@ impl Processor {
     pub(super) fn saved(&self) -> Saved<'_> {
         let mut shapes = BTreeMap::new();
         let mut weights = BTreeMap::new();
-        for (name, weight) in self.weights.weights() {
+        // Beside an adapter nothing changes.
+        for (name, weight) in self.weights.weights().into_iter().filter(|(name, _)| self.trained.learns(name)) {
             let (shape, values) = match weight {
                 Weight::Matrix(HostMatrix { shape, values }) => (shape.to_vec(), values),
                 Weight::Vector(values) => (vec![values.len()], values),
@@ -215,7 +231,7 @@ impl Processor {
 
     /// Becomes what was saved, if it is of this model. Where it fails nothing has changed.
     pub(super) fn resume(&mut self, saved: Saved<'_>) -> Result<(), LocalModelError> {
-        let weights = self.weights.convert(&mut Replace(&saved.weights))?;
+        let weights = self.weights.convert(&mut Replace { by: &saved.weights, trained: self.trained })?;
         let flat = |moments: BTreeMap<String, Plain<'_>>| -> BTreeMap<String, Vec<f32>> {
             moments.into_iter().map(|(name, plain)| (name, plain.values.into_owned())).collect()
         };
@@ -238,11 +254,17 @@ fn plain<'a>(
 }
 
 /// Weights by name, in the place of those of the same shape.
-struct Replace<'a>(&'a BTreeMap<String, Plain<'a>>);
+struct Replace<'a> {
+    by: &'a BTreeMap<String, Plain<'a>>,
+    trained: Trained,
+}
 
 impl Replace<'_> {
-    fn of(&self, name: &str, shape: &[usize]) -> Result<Arc<[f32]>, LocalModelError> {
-        let found = self.0.get(name).filter(|plain| plain.shape == shape);
+    fn of(&self, name: &str, shape: &[usize], old: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
+        if !self.trained.learns(name) {
+            return Ok(old.clone());
+        }
+        let found = self.by.get(name).filter(|plain| plain.shape == shape);
         found.map(|plain| plain.values.to_vec().into()).ok_or_else(|| super::snapshot::foreign(name))
     }
 }
@@ -253,10 +275,10 @@ impl Convert<HostMatrix, Arc<[f32]>> for Replace<'_> {
     type Error = LocalModelError;
 
     fn matrix(&mut self, name: &str, old: &HostMatrix) -> Result<HostMatrix, LocalModelError> {
-        Ok(HostMatrix { shape: old.shape, values: self.of(name, &old.shape)? })
+        Ok(HostMatrix { shape: old.shape, values: self.of(name, &old.shape, &old.values)? })
     }
 
     fn vector(&mut self, name: &str, old: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
-        self.of(name, &[old.len()])
+        self.of(name, &[old.len()], old)
     }
 }

@@ -1,0 +1,221 @@
+//! An adapter as PEFT has it: `adapter_config.json` and `adapter_model.safetensors`.
+
+use super::{AdapterSettings, Targets};
+use crate::weight_files::{Found, Stored, file, read_file, serialised};
+use crate::{HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const CONFIG: &str = "adapter_config.json";
+const WEIGHTS: &str = "adapter_model.safetensors";
+/// What PEFT puts before the name of a weight.
+const PREFIX: &str = "base_model.model.";
+
+/// Settings of PEFT that change what an adapter computes in ways that are not done here: they must be off, empty or absent.
+const MUST_BE_OFF: [&str; 18] = [
+    "use_dora",
+    "lora_bias",
+    "fan_in_fan_out",
+    "modules_to_save",
+    "rank_pattern",
+    "alpha_pattern",
+    "layer_replication",
+    "target_parameters",
+    "trainable_token_indices",
+    "use_qalora",
+    "use_bdlora",
+    "alora_invocation_tokens",
+    "arrow_config",
+    "corda_config",
+    "kasa_config",
+    "lora_ga_config",
+    "monteclora_config",
+    "velora_config",
+];
+/// Projections of the attention; the others are the MLP's.
+const ATTENTION: [&str; 4] = ["q_proj", "k_proj", "v_proj", "o_proj"];
+/// Ways of beginning that leave the weights beside the adapter as they were; others subtract from them.
+const PLAIN_BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "true"];
+
+/// An adapter that lies in a folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdapterFolder {
+    /// What it is made of.
+    pub settings: AdapterSettings,
+    /// The model that it was made for, by name or path, as it was told.
+    pub base: String,
+    /// By the names of the model they stand beside: `model.layers.0.self_attn.q_proj.lora_A.weight`.
+    weights: BTreeMap<String, HostMatrix>,
+}
+
+fn wrong(why: impl Into<String>) -> LocalModelError {
+    LocalModelError::Adapter(why.into())
+}
+
+fn settings(config: &Map<String, Value>) -> Result<(usize, f64), LocalModelError> {
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    let refuse = |name: &str, value: &Value, why: &str| {
+        Err(wrong(format!("{CONFIG} says {name} is {}; {why}", clawhost_core::escaped(&value.to_string(), 80))))
+    };
+    if text("peft_type") != "LORA" {
+        let kind = config.get("peft_type").unwrap_or(&Value::Null);
+        return refuse("peft_type", kind, "this version has LORA");
+    }
+    for name in MUST_BE_OFF {
+        let value = config.get(name).unwrap_or(&Value::Null);
+        let off = match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            _ => false,
+        };
+        if !off {
+            return refuse(name, value, "adapters with it are not done here");
+        }
+    }
+    if let Some(bias) = config.get("bias").filter(|bias| *bias != "none") {
+        return refuse("bias", bias, "adapters that change biases are not done here");
+    }
+    match config.get("init_lora_weights") {
+        Some(how @ Value::String(name)) if !PLAIN_BEGINNINGS.contains(&name.as_str()) => {
+            return refuse("init_lora_weights", how, "it changes the weights beside the adapter; have PEFT convert it");
+        }
+        _ => {}
+    }
+    let rank = config.get("r").and_then(Value::as_u64).and_then(|rank| usize::try_from(rank).ok());
+    let rank = rank.filter(|rank| *rank > 0).ok_or_else(|| wrong(format!("{CONFIG} has no r, the rank")))?;
+    let alpha = config.get("lora_alpha").and_then(Value::as_f64).filter(|alpha| alpha.is_finite() && *alpha > 0.0);
+    let alpha = alpha.ok_or_else(|| wrong(format!("{CONFIG} has no lora_alpha above 0")))?;
+    // Rank-stabilised (Kalajdzievski 2023): alpha over the root of the rank. As a plain adapter its alpha is so much larger.
+    let stabilised = config.get("use_rslora").and_then(Value::as_bool).unwrap_or(false);
+    Ok((rank, if stabilised { alpha * (rank as f64).sqrt() } else { alpha }))
+}
+
+impl AdapterFolder {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// A file is missing or damaged, or the adapter is of a kind that is not done here.
+    pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
+        let path = folder.join(CONFIG);
+        let text = std::fs::read_to_string(&path).map_err(|error| file(&path, error))?;
+        let config: Map<String, Value> =
+            serde_json::from_str(&text).map_err(|error| file(&path, format!("no JSON object: {error}")))?;
+        let (rank, alpha) = settings(&config)?;
+        let mut found = Found::new();
+        read_file(&folder.join(WEIGHTS), &mut found)?;
+        let mut weights = BTreeMap::new();
+        let mut targets = Vec::new();
+        for (name, (shape, values)) in found {
+            let plain = name.strip_prefix(PREFIX).unwrap_or(&name).to_owned();
+            let target = plain.split('.').rev().nth(2).unwrap_or_default().to_owned();
+            let part = [".lora_A.weight", ".lora_B.weight"].into_iter().find(|part| plain.ends_with(part));
+            let (Some(part), [rows, columns]) = (part, shape.as_slice()) else {
+                return Err(wrong(format!(
+                    "{WEIGHTS} holds {}, which is no A or B",
+                    clawhost_core::escaped(&name, 200)
+                )));
+            };
+            let of_rank = if part == ".lora_A.weight" { *rows } else { *columns };
+            if of_rank != rank {
+                return Err(wrong(format!(
+                    "the weight {plain} has the shape {shape:?}, but {CONFIG} says r is {rank}"
+                )));
+            }
+            targets.push(target);
+            weights.insert(plain.clone(), HostMatrix::new(&plain, [*rows, *columns], values)?);
+        }
+        let targets = Targets::named(targets.iter().map(String::as_str))?;
+        let base = config.get("base_model_name_or_path").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Self { settings: AdapterSettings { rank, alpha, targets, seed: 0 }, base, weights })
+    }
+
+    /// The adapter of a model that has one; `base` says what it stands beside.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn of(model: &HostDecoder, base: &str) -> Result<Self, LocalModelError> {
+        let mut projections = model.blocks.iter().flat_map(|block| block.projections());
+        let (rank, scale) = projections
+            .find_map(|(_, projection)| projection.adapter.as_ref().map(|low| (low.a.shape[0], low.scale)))
+            .ok_or_else(|| wrong("the model has none; train one, or name the folder of one"))?;
+        let mut weights = BTreeMap::new();
+        for (name, weight) in model.weights() {
+            if let (Weight::Matrix(matrix), true) = (weight, crate::is_adapter(&name)) {
+                weights.insert(name, matrix);
+            }
+        }
+        let targets = Targets::named(weights.keys().filter_map(|name| name.split('.').rev().nth(2)))?;
+        let settings = AdapterSettings { rank, alpha: scale * rank as f64, targets, seed: 0 };
+        Ok(Self { settings, base: base.to_owned(), weights })
+    }
+
+    /// Puts it beside the weights of a model, in the place of an adapter that is there.
+    ///
+    /// # Errors
+    /// It is of another model: a weight is missing, has another shape, or stands beside nothing.
+    pub fn attach(&self, model: &HostDecoder) -> Result<HostDecoder, LocalModelError> {
+        let mut model = model.without_adapters();
+        let mut used = 0;
+        for (number, block) in model.blocks.iter_mut().enumerate() {
+            for (target, projection) in block.projections_mut() {
+                let part = if ATTENTION.contains(&target) { "self_attn" } else { "mlp" };
+                let name = |letter: char| format!("model.layers.{number}.{part}.{target}.lora_{letter}.weight");
+                let (a, b) = match (self.weights.get(&name('A')), self.weights.get(&name('B'))) {
+                    (None, None) => continue,
+                    (Some(a), Some(b)) => (a, b),
+                    (found, _) => {
+                        let missing = name(if found.is_some() { 'B' } else { 'A' });
+                        return Err(wrong(format!("the weight {missing} is missing; is the file damaged?")));
+                    }
+                };
+                let [out, input] = projection.weight.shape;
+                for (letter, found, needed) in
+                    [('A', a.shape, [self.settings.rank, input]), ('B', b.shape, [out, self.settings.rank])]
+                {
+                    if found != needed {
+                        return Err(wrong(format!(
+                            "the weight {} has the shape {found:?} where this model needs {needed:?}; it is of another model",
+                            name(letter)
+                        )));
+                    }
+                }
+                let scale = self.settings.alpha / self.settings.rank as f64;
+                projection.adapter = Some(LowRank { a: a.clone(), b: b.clone(), scale });
+                used += 2;
+            }
+        }
+        if used < self.weights.len() {
+            let known: Vec<String> = model.weights().into_iter().map(|(name, _)| name).collect();
+            let foreign = self.weights.keys().find(|name| !known.contains(name)).cloned().unwrap_or_default();
+            let foreign = clawhost_core::escaped(&foreign, 200);
+            return Err(wrong(format!("the weight {foreign} stands beside nothing here; it is of another model")));
+        }
+        Ok(model)
+    }
+
+    /// Writes a folder that PEFT reads. Files of the same names are overwritten.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), LocalModelError> {
+        std::fs::create_dir_all(folder).map_err(|error| file(folder, error))?;
+        let put = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            std::fs::write(&path, bytes).map_err(|error| file(&path, error))
+        };
+        let AdapterSettings { rank, alpha, targets, .. } = self.settings;
+        // Whole numbers as such: people write and read them so.
+        let alpha = if alpha.fract() == 0.0 { json!(alpha as u64) } else { json!(alpha) };
+        let config = json!({
+            "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": self.base, "r": rank, "lora_alpha": alpha,
+            "target_modules": targets.names().collect::<Vec<_>>(), "lora_dropout": 0.0, "bias": "none",
+            "fan_in_fan_out": false, "inference_mode": true, "init_lora_weights": true, "modules_to_save": null,
+            "use_dora": false, "use_rslora": false,
+        });
+        put(CONFIG, format!("{config:#}\n").as_bytes())?;
+        let named = self.weights.iter().map(|(name, one)| (format!("{PREFIX}{name}"), Weight::Matrix(one.clone())));
+        put(WEIGHTS, &serialised(&named.collect::<Vec<_>>(), Stored::F32)?)
+    }
+}

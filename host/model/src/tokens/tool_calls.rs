@@ -1,0 +1,67 @@
+//! Calls of tools in what a model wrote: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, as Hermes and Qwen were taught.
+
+use clawhost_core::ToolCall;
+use serde_json::Value;
+
+const BEGIN: &str = "<tool_call>";
+const END: &str = "</tool_call>";
+
+/// Splits a text into what is said and what is called. A block that is no call stays in the text: nothing is lost.
+pub(crate) fn tool_calls(text: &str) -> (String, Vec<ToolCall>) {
+    let (mut said, mut calls) = (String::new(), Vec::new());
+    let mut rest = text;
+    while let Some(begin) = rest.find(BEGIN) {
+        let (before, behind) = rest.split_at(begin);
+        let inside = behind.get(BEGIN.len()..).unwrap_or_default();
+        // The last one may lack its end where the end of the answer stands for it.
+        let (block, after) = inside.split_once(END).unwrap_or((inside, ""));
+        said.push_str(before);
+        match call(block, calls.len()) {
+            Some(call) => calls.push(call),
+            None => said.push_str(behind.get(..behind.len() - after.len()).unwrap_or_default()),
+        }
+        rest = after;
+    }
+    said.push_str(rest);
+    match calls.is_empty() {
+        true => (said, calls),
+        false => (said.trim().to_owned(), calls),
+    }
+}
+
+fn call(block: &str, number: usize) -> Option<ToolCall> {
+    let told: Value = serde_json::from_str(block.trim()).ok()?;
+    let name = told.get("name")?.as_str()?.to_owned();
+    let arguments = match told.get("arguments").or_else(|| told.get("parameters")) {
+        Some(Value::String(text)) => text.clone(),
+        Some(arguments) => arguments.to_string(),
+        None => "{}".to_owned(),
+    };
+    Some(ToolCall { id: format!("call-{}", number + 1), name, arguments, extra: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_taken_out_of_a_text_and_what_is_none_stays() {
+        let check = |text: &str, said: &str, expect: &[(&str, &str)]| {
+            let (found, calls) = tool_calls(text);
+            let calls: Vec<(&str, &str)> =
+                calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+            assert_eq!((found.as_str(), calls.as_slice()), (said, expect), "{text}");
+        };
+        check("no call", "no call", &[]);
+        check(" kept as it is \n", " kept as it is \n", &[]);
+        let one = "I look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
+        check(one, "I look.", &[("weather", r#"{"city":"Paris"}"#)]);
+        let two = "<tool_call>{\"name\": \"a\"}</tool_call>\n<tool_call>{\"name\": \"b\", \"arguments\": {\"x\": 1}}";
+        check(two, "", &[("a", "{}"), ("b", r#"{"x":1}"#)]);
+        check("<tool_call>{\"name\": \"a\", \"arguments\": \"{odd\"}</tool_call>", "", &[("a", "{odd")]);
+        check("<tool_call>{nonsense</tool_call> x", "<tool_call>{nonsense</tool_call> x", &[]);
+        check("<tool_call>{\"arguments\": {}}</tool_call>", "<tool_call>{\"arguments\": {}}</tool_call>", &[]);
+        let (_, calls) = tool_calls(two);
+        assert_eq!(calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["call-1", "call-2"]);
+    }
+}

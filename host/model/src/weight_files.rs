@@ -1,0 +1,243 @@
+//! Weights in safetensors: one file, or shards with an index, as Hugging Face has them.
+
+use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const WEIGHTS: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+pub(crate) fn file(path: &Path, why: impl ToString) -> LocalModelError {
+    LocalModelError::File { path: path.to_owned(), why: why.to_string() }
+}
+
+/// As which numbers weights are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// As they are.
+    #[default]
+    F32,
+    /// Rounded to half precision.
+    F16,
+    /// Rounded to bfloat16.
+    BF16,
+}
+
+impl Stored {
+    /// As transformers calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F16 => "float16",
+            Self::BF16 => "bfloat16",
+        }
+    }
+
+    fn kind(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::F16 => Dtype::F16,
+            Self::BF16 => Dtype::BF16,
+        }
+    }
+
+    /// Bytes of the values.
+    ///
+    /// # Errors
+    /// A value is too large for half precision.
+    fn bytes(self, name: &str, values: &[f32]) -> Result<Vec<u8>, LocalModelError> {
+        Ok(match self {
+            Self::F32 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            Self::BF16 => values.iter().flat_map(|value| half::bf16::from_f32(*value).to_le_bytes()).collect(),
+            Self::F16 => {
+                let mut bytes = Vec::with_capacity(values.len() * 2);
+                for value in values {
+                    let half = half::f16::from_f32(*value);
+                    if !half.is_finite() {
+                        let why = format!("the weight {name} holds {value}, too large for f16; write bf16 or f32");
+                        return Err(LocalModelError::Config(why));
+                    }
+                    bytes.extend(half.to_le_bytes());
+                }
+                bytes
+            }
+        })
+    }
+}
+
+/// The files that hold weights, and the index where there is one.
+pub(crate) fn shards(folder: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>), LocalModelError> {
+    let index = folder.join(INDEX);
+    if !index.exists() {
+        return Ok((vec![folder.join(WEIGHTS)], None));
+    }
+    let text = std::fs::read_to_string(&index).map_err(|error| file(&index, error))?;
+    let document: Value = serde_json::from_str(&text).map_err(|error| file(&index, format!("no JSON: {error}")))?;
+    let map =
+        document.get("weight_map").and_then(Value::as_object).ok_or_else(|| file(&index, "it has no weight_map"))?;
+    let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let paths = names.into_iter().map(|name| match Path::new(name).file_name().is_some_and(|plain| plain == name) {
+        true => Ok(folder.join(name)),
+        false => Err(file(&index, format!("a shard is called `{}`", clawhost_core::escaped(name, 80)))),
+    });
+    Ok((paths.collect::<Result<_, _>>()?, Some(index)))
+}
+
+/// Values of a weight, whatever they are stored as.
+pub(crate) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, LocalModelError> {
+    let bytes = view.data();
+    let values: Vec<f32> = match view.dtype() {
+        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+        Dtype::BF16 => {
+            bytes.as_chunks::<2>().0.iter().map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32()).collect()
+        }
+        Dtype::F16 => bytes.as_chunks::<2>().0.iter().map(|bytes| half::f16::from_le_bytes(*bytes).to_f32()).collect(),
+        other => {
+            return Err(LocalModelError::Config(format!(
+                "the weight {name} is stored as {other:?}; F32, F16 and BF16 are read"
+            )));
+        }
+    };
+    if values.iter().any(|value| !value.is_finite()) {
+        return Err(LocalModelError::NotFinite(name.to_owned()));
+    }
+    Ok(values)
+}
+
+/// Weights of a file by name, with their shapes.
+pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+
+/// Reads a file of weights into `found`.
+pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModelError> {
+    let bytes = std::fs::read(path).map_err(|error| file(path, format!("{error}; a shard of the model")))?;
+    let tensors = SafeTensors::deserialize(&bytes)
+        .map_err(|error| file(path, format!("no safetensors ({error}); is the download complete?")))?;
+    for (name, view) in tensors.tensors() {
+        let values = floats(&name, &view)?;
+        found.insert(name, (view.shape().to_vec(), values));
+    }
+    Ok(())
+}
+
+/// Takes weights out of what the shards held.
+struct Take(Found);
+
+impl Take {
+    fn take(&mut self, name: &str, expected: &[usize]) -> Result<Vec<f32>, LocalModelError> {
+        let (found, values) = self.0.remove(name).ok_or_else(|| LocalModelError::MissingWeight(name.to_owned()))?;
+        if found != expected {
+            return Err(LocalModelError::Shape { name: name.to_owned(), found, expected: expected.to_vec() });
+        }
+        Ok(values)
+    }
+}
+
+impl Convert<[usize; 2], usize> for Take {
+    type Matrix = HostMatrix;
+    type Vector = Arc<[f32]>;
+    type Error = LocalModelError;
+
+    fn matrix(&mut self, name: &str, shape: &[usize; 2]) -> Result<HostMatrix, LocalModelError> {
+        HostMatrix::new(name, *shape, self.take(name, shape)?)
+    }
+
+    fn vector(&mut self, name: &str, length: &usize) -> Result<Arc<[f32]>, LocalModelError> {
+        Ok(self.take(name, &[*length])?.into())
+    }
+}
+
+/// Whether a weight may stand in a file without being needed: angles that follow from the configuration, and the head of a
+/// model whose head is its embedding.
+fn is_derived(name: &str, config: &ModelConfig) -> bool {
+    name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight")
+}
+
+/// Reads all weights of a folder: each that is needed, with its shape, and none that this architecture does not know.
+pub(crate) fn read(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, LocalModelError> {
+    let mut found = Found::new();
+    for path in shards(folder)?.0 {
+        read_file(&path, &mut found)?;
+    }
+    let mut take = Take(found);
+    let weights = Decoder::blueprint(config).convert(&mut take)?;
+    match take.0.into_keys().find(|name| !is_derived(name, config)) {
+        Some(name) => Err(LocalModelError::UnknownWeight(clawhost_core::escaped(&name, 200))),
+        None => Ok(weights),
+    }
+}
+
+/// One file of safetensors. Equal weights, equal bytes.
+pub(crate) fn serialised(
+    weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
+    stored: Stored,
+) -> Result<Vec<u8>, LocalModelError> {
+    let mut plain: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
+    for (name, weight) in weights {
+        let (shape, values) = match weight {
+            Weight::Matrix(matrix) => (matrix.shape.to_vec(), &matrix.values),
+            Weight::Vector(values) => (vec![values.len()], values),
+        };
+        plain.insert(name, (shape, stored.bytes(name, values)?));
+    }
+    let wrong = |error: safetensors::SafeTensorError| LocalModelError::Checkpoint(error.to_string());
+    let views = plain
+        .iter()
+        .map(|(name, (shape, bytes))| Ok((*name, TensorView::new(stored.kind(), shape.clone(), bytes)?)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(wrong)?;
+    // Without it transformers refuses the file.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize(views, Some(metadata)).map_err(wrong)
+}
+
+/// Writes the weights of a model, its adapters left out: into one file, or into shards of at most so many bytes of weights (a
+/// weight that is larger has a shard of its own).
+pub(crate) fn write(
+    folder: &Path,
+    model: &HostDecoder,
+    stored: Stored,
+    shard: Option<u64>,
+) -> Result<(), LocalModelError> {
+    let width = if stored == Stored::F32 { 4 } else { 2 };
+    let mut shards = vec![Vec::new()];
+    let (mut size, mut total) = (0, 0);
+    for (name, weight) in model.without_adapters().weights() {
+        let values = match &weight {
+            Weight::Matrix(matrix) => matrix.values.len(),
+            Weight::Vector(values) => values.len(),
+        };
+        let bytes = values as u64 * width;
+        if size > 0 && shard.is_some_and(|most| size + bytes > most) {
+            shards.push(Vec::new());
+            size = 0;
+        }
+        (size, total) = (size + bytes, total + bytes);
+        shards.last_mut().into_iter().for_each(|shard| shard.push((name.clone(), weight.clone())));
+    }
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).map_err(|error| file(&path, error))
+    };
+    if let [only] = shards.as_slice() {
+        put(WEIGHTS, &serialised(only, stored)?)?;
+        // An index of shards that were there before would be believed.
+        return match std::fs::remove_file(folder.join(INDEX)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file(&folder.join(INDEX), error)),
+            _ => Ok(()),
+        };
+    }
+    let count = shards.len();
+    let mut map = serde_json::Map::new();
+    for (number, shard) in (1..).zip(&shards) {
+        let name: String = format!("model-{number:05}-of-{count:05}.safetensors");
+        put(&name, &serialised(shard, stored)?)?;
+        map.extend(shard.iter().map(|(weight, _)| (weight.clone(), json!(name))));
+    }
+    let index = json!({ "metadata": { "total_size": total }, "weight_map": map });
+    put(INDEX, format!("{index:#}\n").as_bytes())
+}

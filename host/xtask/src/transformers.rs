@@ -1,0 +1,26 @@
+//! Holds local models against PyPI's `transformers` and `peft`, both ways: their values are made again and compared with what
+//! is committed, and what is written here is loaded there.
+
+use crate::{cargo, root, run, say, target};
+use anyhow::{Result, bail};
+use std::process::Command;
+
+/// `cargo xtask transformers PYTHON`
+pub(crate) fn main(rest: &[String]) -> Result<()> {
+    let [python] = rest else {
+        bail!(
+            "name the Python of a virtual environment with torch, transformers and peft; tests/transformers/make_reference.py says how to make one"
+        )
+    };
+    let script = root().join("tests/transformers/make_reference.py");
+    run(Command::new(python).arg(&script).arg("--check"))?;
+    let out = target()?.join("transformers");
+    if out.exists() {
+        std::fs::remove_dir_all(&out)?;
+    }
+    say(&format!("writing models and adapters into {}", out.display()));
+    run(cargo()
+        .args(["test", "-p", "clawhost-model", "--test", "transformers"])
+        .env("CLAWHOST_TRANSFORMERS_OUT", &out))?;
+    run(Command::new(python).arg(&script).arg("--ours").arg(&out))
+}

@@ -1,0 +1,198 @@
+//! Local models on the command line: made, looked at, asked, taken over and handed on.
+
+use super::*;
+
+fn bench() -> Bench {
+    Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() }
+}
+
+/// A model that `transformers` made.
+fn reference(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transformers/reference").join(name).display().to_string()
+}
+
+impl Bench {
+    fn path(&self, name: &str) -> String {
+        self.data.path().join(name).display().to_string()
+    }
+
+    fn tiny(&self, name: &str, more: &[&str]) -> String {
+        let folder = self.path(name);
+        self.out(&[&["model", "init", &folder, "--width", "16", "--context", "32"], more].concat());
+        folder
+    }
+
+    /// What the program answers to lines on standard input.
+    fn told(&self, arguments: &[&str], input: &str) -> Output {
+        use std::io::Write as _;
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+}
+
+#[test]
+fn a_model_comes_from_its_seed_and_says_what_it_is() {
+    let bench = bench();
+    let [one, same, other] =
+        [("one", "7"), ("same", "7"), ("other", "8")].map(|(name, seed)| bench.tiny(name, &["--seed", seed]));
+    let info = |folder: &str| bench.json(&["model", "info", folder]);
+    let told = info(&one);
+    assert_eq!(told["weights"], info(&same)["weights"]);
+    assert_ne!(told["weights"], info(&other)["weights"]);
+    assert_eq!((&told["architecture"], &told["chat_template"]), (&"qwen3".into(), &true.into()));
+    assert_eq!((&told["shape"]["width"], &told["context"], &told["adapter"]), (&16.into(), &32.into(), &Value::Null));
+    assert_eq!(told["memory_bytes"].as_u64(), told["parameters"].as_u64().map(|count| 4 * count));
+    let text = bench.out(&["model", "info", &one]);
+    assert!(text.contains("context        32 tokens") && text.contains("chat template  yes"), "{text}");
+    bench.refused(&["model", "init", &one], &["is not empty", "--force"]);
+    bench.tiny("one", &["--seed", "8", "--force"]);
+    assert_eq!(info(&one)["weights"], info(&other)["weights"]);
+    let wrong = bench.run(&["model", "init", &bench.path("x"), "--heads", "3"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("a width of 64 for 3 heads"));
+}
+
+#[test]
+fn a_text_goes_on_the_same_way_for_the_same_seed() {
+    let bench = bench();
+    let tiny = bench.tiny("tiny", &[]);
+    let arguments = ["model", "generate", &tiny, "1+1=", "--max-tokens", "9", "--seed", "4"];
+    let told = bench.json(&[&arguments[..], &["--n", "3"]].concat());
+    let samples = told["samples"].as_array().unwrap();
+    assert_eq!((samples.len(), &told["prompt_tokens"]), (3, &serde_json::json!([1, 10, 1, 11])));
+    assert_ne!(samples[0]["tokens"], samples[1]["tokens"]);
+    for sample in samples {
+        let (tokens, logprobs) = (sample["tokens"].as_array().unwrap(), sample["logprobs"].as_array().unwrap());
+        assert!(!tokens.is_empty() && tokens.len() == logprobs.len());
+        assert!(logprobs.iter().all(|logprob| logprob.as_f64().unwrap() < 0.0));
+    }
+    // One is shown as it comes, several by number; the same as in the document.
+    let first = samples[0]["text"].as_str().unwrap();
+    assert_eq!(bench.out(&arguments), format!("{first}\n"));
+    let several = bench.out(&[&arguments[..], &["--n", "3"]].concat());
+    assert!(several.starts_with(&format!("1: {first}\n2: ")), "{several}");
+    let piped = bench.told(&["model", "generate", &tiny, "--max-tokens", "9", "--seed", "4"], "1+1=\n");
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), format!("{first}\n"));
+    // Up to a stop text, and nothing of it.
+    let stop: String = first.chars().skip(1).take(2).collect();
+    let cut = bench.json(&[&arguments[..], &["--stop", &stop]].concat());
+    assert_eq!(cut["samples"][0]["text"].as_str().unwrap(), &first[..first.find(&stop).unwrap()]);
+    assert_eq!(cut["samples"][0]["finish"], "stop");
+    assert!(cut["samples"][0]["tokens"].as_array().unwrap().len() < samples[0]["tokens"].as_array().unwrap().len());
+    assert_eq!(
+        bench.out(&[&arguments[..], &["--stop", &stop]].concat()).trim_end(),
+        &first[..first.find(&stop).unwrap()]
+    );
+}
+
+#[test]
+fn prompts_that_cannot_be_gone_on_with_are_refused() {
+    let bench = bench();
+    let tiny = bench.tiny("tiny", &[]);
+    let check = |arguments: &[&str], expect: &str| {
+        let output = bench.run(&[&["model"], arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(expect), "{error}");
+    };
+    check(&["generate", &tiny, ""], "an empty prompt");
+    check(&["generate", &tiny, "1+x="], "the alphabet has no 'x'");
+    check(
+        &["generate", &tiny, &"1".repeat(32)],
+        "the prompt has 32 tokens, and the model's context holds 32; shorten it",
+    );
+    check(&["info", &bench.path("nowhere")], "it is no model's folder; `clawhost model init DIR` makes a tiny one");
+    check(&["import", &bench.path("nowhere"), &bench.path("y")], "is no folder; download the model first");
+    check(&["export", &tiny, &bench.path("y"), "--merge"], "has no adapter to merge");
+    check(&["generate", &tiny, "1", "--adapter", &reference("adapter")], "it is of another model");
+    std::fs::remove_file(Path::new(&tiny).join("chat_template.jinja")).unwrap();
+    check(&["chat", &tiny], "put a chat_template.jinja into the model's folder");
+}
+
+#[test]
+fn a_conversation_goes_on_line_by_line_and_says_what_it_left_out() {
+    let bench = bench();
+    let tiny = bench.tiny("tiny", &[]);
+    let arguments = ["model", "chat", &tiny, "--max-tokens", "6", "--json"];
+    let output = bench.told(&arguments, "1+1=\n\n2+2=\n3+3=\n4+4=\n");
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines[0]["left_out"], 0);
+    assert!(lines[3]["left_out"].as_u64().unwrap() >= 2, "{lines:?}");
+    let plain = bench.told(&arguments[..5], "1+1=\n");
+    assert_eq!(String::from_utf8(plain.stdout).unwrap(), format!("{}\n", lines[0]["answer"].as_str().unwrap()));
+    // The same through a model that others made.
+    let system = ["model", "chat", &reference("qwen2"), "--system", "Be brief.", "--max-tokens", "4", "--json"];
+    let output = bench.told(&system, "Hi\n");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn models_are_taken_over_and_handed_on_with_their_adapters() {
+    let bench = bench();
+    let [folder, merged, again] = ["in", "merged", "again"].map(|name| bench.path(name));
+    let told = bench.json(&["model", "import", &reference("qwen3"), &folder, "--adapter", &reference("adapter")]);
+    assert_eq!((&told["adapter"], &told["architecture"]), (&true.into(), &"qwen3".into()));
+    let info = bench.json(&["model", "info", &folder]);
+    assert_eq!((&info["adapter"]["rank"], &info["adapter"]["alpha"]), (&2.into(), &4.0.into()));
+    assert_eq!((&info["sampling"]["temperature"], &info["weights"]), (&0.6.into(), &told["weights"]));
+    bench.out(&["model", "export", &folder, &merged, "--merge", "--max-shard-size", "40KB"]);
+    assert!(
+        Path::new(&merged).join("model.safetensors.index.json").exists()
+            && !Path::new(&merged).join("adapter").exists()
+    );
+    // Merged or beside: the same answer.
+    let ask = |folder: &str, more: &[&str]| {
+        let greedy = ["model", "generate", folder, "Hello", "--temperature", "0", "--max-tokens", "12"];
+        bench.json(&[&greedy[..], more].concat())["samples"][0]["tokens"].clone()
+    };
+    assert_eq!(ask(&merged, &[]), ask(&folder, &[]));
+    assert_eq!(ask(&reference("qwen3"), &["--adapter", &reference("adapter")]), ask(&folder, &[]));
+    assert_ne!(ask(&reference("qwen3"), &[]), ask(&folder, &[]));
+    bench.out(&["model", "export", &folder, &again, "--dtype", "bf16"]);
+    assert_eq!(bench.json(&["model", "info", &again])["weights"], info["weights"], "bf16 is what it was stored in");
+    bench.refused(&["model", "import", &reference("llama"), &folder], &["is not empty; name a new folder"]);
+}
+
+#[test]
+fn folders_that_are_no_model_are_refused_by_what_is_wrong_with_them() {
+    let bench = bench();
+    let check = |name: &str, damage: &dyn Fn(&Path), expect: &[&str]| {
+        let folder = bench.path(name);
+        bench.out(&["model", "import", &reference("llama"), &folder]);
+        damage(Path::new(&folder));
+        let output = bench.run(&["model", "import", &folder, &bench.path("target")]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && expect.iter().all(|part| error.contains(part)), "{error}");
+        assert!(!Path::new(&bench.path("target")).exists(), "nothing is written of {name}");
+    };
+    let second = "model-00002-of-00002.safetensors";
+    check("missing", &|folder| std::fs::remove_file(folder.join(second)).unwrap(), &[second, "a shard of the model"]);
+    let cut = |folder: &Path| {
+        let bytes = std::fs::read(folder.join(second)).unwrap();
+        std::fs::write(folder.join(second), &bytes[..bytes.len() - 9]).unwrap();
+    };
+    check("cut", &cut, &[second, "is the download complete?"]);
+    let edit = |find: &'static str, put: &'static str| {
+        move |folder: &Path| {
+            let path = folder.join("config.json");
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains(find), "{text}");
+            std::fs::write(&path, text.replace(find, put)).unwrap();
+        }
+    };
+    check("kind", &edit("\"llama\"", "\"mamba\""), &["model_type is `mamba`; this version runs llama"]);
+    let shape = ["the weight model.layers.0.mlp.gate_proj.weight has the shape [48, 32]", "implies [52, 32]"];
+    check("shape", &edit("\"intermediate_size\": 48", "\"intermediate_size\": 52"), &shape);
+    check(
+        "fewer",
+        &edit("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"),
+        &["model.layers.1.", "has no place in the model"],
+    );
+}
