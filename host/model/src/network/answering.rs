@@ -187,9 +187,8 @@ fn attend(heads: Heads, layer: &mut LayerSlots, batch: &Batch) -> Tensor<3> {
 fn written(kept: &mut Tensor<4>, new: Tensor<4>, batch: &Batch) -> Tensor<4> {
     let [rows, heads, length, width] = new.dims();
     let new = new.reshape([rows * heads * length, width]);
-    // Nothing else may point to it meanwhile, or all of it would be copied: an empty one stands in its place.
-    let empty = Tensor::zeros([1, 1, 1, 1], &kept.device());
-    let whole = std::mem::replace(kept, empty);
+    // Nothing else may point to it meanwhile, or all of it would be copied.
+    let whole = std::mem::replace(kept, batch.empty.clone());
     // Places are given once each, but for what nobody reads.
     *kept = whole.scatter_nd(batch.writes.clone(), new, IndexingUpdateOp::Assign);
     let mine = match &batch.slots {

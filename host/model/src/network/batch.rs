@@ -55,6 +55,8 @@ pub(super) struct Batch {
     pub(super) bias: Tensor<4>,
     /// `[rows]`: the last token of each row, among all of them.
     pub(super) last: Tensor<1, Int>,
+    /// Stands in the place of slots while they are written to.
+    pub(super) empty: Tensor<4>,
 }
 
 fn ints<const D: usize>(values: Vec<i32>, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
@@ -100,6 +102,7 @@ impl Batch {
             slots: (!in_order).then(|| ints(numbers(), [count], device)),
             seen,
             last: ints(last, [count], device),
+            empty: Tensor::zeros([1, 1, 1, 1], device),
         }
     }
 }
