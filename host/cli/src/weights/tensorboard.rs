@@ -5,10 +5,11 @@
 //! four fields are used: 1 `wall_time` (double), 2 `step` (varint), 3 `file_version` (text), 5 `summary`, and 7 `session_log`, which
 //! tells the reader of a run that was taken up again to forget what is at or behind this step.
 
+use crate::data::SystemClock;
+use clawhost_core::Clock as _;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Files of it that one second may begin: names are taken in turn.
 const NAMES: u32 = 1000;
@@ -73,7 +74,7 @@ fn event(seconds: f64, step: u64) -> Message {
 }
 
 fn seconds() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+    SystemClock::new().now_ms() as f64 / 1e3
 }
 
 impl Events {

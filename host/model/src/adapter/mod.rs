@@ -91,7 +91,7 @@ impl AdapterSettings {
     /// The rank or alpha is out of range.
     pub fn attach(&self, model: &HostDecoder) -> Result<HostDecoder, LocalModelError> {
         let Self { rank, alpha, targets, seed } = *self;
-        if !(1..=LARGEST_RANK).contains(&rank) || !(alpha.is_finite() && alpha > 0.0) {
+        if !((1..=LARGEST_RANK).contains(&rank) && alpha.is_finite() && alpha > 0.0) {
             let why =
                 format!("a rank of {rank} and an alpha of {alpha}; the rank is 1 to {LARGEST_RANK}, alpha over 0");
             return Err(LocalModelError::Adapter(why));
