@@ -17,6 +17,7 @@ mod stub;
 mod compile;
 mod crash;
 mod demo;
+mod devices;
 mod doctor;
 mod endpoint;
 mod evolve;

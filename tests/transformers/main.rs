@@ -10,7 +10,8 @@
 use burn::tensor::Device;
 use clawhost_core::{Message, Origin, Role, ToolCall, ToolSpec};
 use clawhost_model::cpu::{CpuModel, Work};
-use clawhost_model::generate::{Engine, Request, Sampling, Version};
+use clawhost_model::device::ComputeDevice;
+use clawhost_model::generate::{Request, Sampling};
 use clawhost_model::network::{Network, Rows, values};
 use clawhost_model::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
 use clawhost_model::{AdapterFolder, AdapterSettings, HostDecoder, LocalModelError, ModelConfig, ModelFolder};
@@ -140,8 +141,7 @@ async fn greedy_answers_are_those_of_generate() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
         let config = Arc::new(folder.config.clone());
-        let model = CpuModel::new(config.clone(), &folder.weights);
-        let engine = Engine::new(Version { number: 0, digest: digest(&folder.weights), model }).unwrap();
+        let engine = folder.engine(&ComputeDevice::processor()).unwrap();
         let answer = numbers(&expected["answer"]);
         let request = Request {
             prompt: numbers(&expected["prompt"]),
@@ -236,7 +236,7 @@ fn what_is_written_here_is_written_for_others() {
     let settings = AdapterSettings { rank: 4, alpha: 8.0, seed: 1, ..AdapterSettings::default() };
     let (optimizer, schedule) = (OptimizerSettings::default(), Schedule::constant(2e-2));
     let begun = settings.attach(&base.weights).unwrap();
-    let mut trainer = Trainer::new(config.clone(), &begun, &Device::flex(), Trained::Adapters, optimizer, schedule);
+    let mut trainer = Trainer::on_processor(config.clone(), &begun, Trained::Adapters, optimizer, schedule);
     let tokens: Vec<u32> = (0..24).map(|place| place * 13 % 320).collect();
     let mask: Vec<bool> = (0..24).map(|place| place > 0).collect();
     let sequence = Sequence::new(tokens, &mask, 1.0).unwrap();

@@ -57,6 +57,13 @@ pub(crate) enum Command {
     /// Compile a component for another process of this program
     #[command(name = crate::hosting::COMPILE, hide = true)]
     CompileComponent,
+    /// Try a device out for another process of this program
+    #[command(name = crate::device::PROBE, hide = true)]
+    ProbeDevice {
+        /// A device (vulkan:0), or a backend whose devices are listed (vulkan)
+        #[arg(value_name = "DEVICE")]
+        what: String,
+    },
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(Completions),
@@ -341,6 +348,8 @@ pub(crate) struct DemoWeights {
     /// target/guests]
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) device: crate::device::DeviceOption,
     /// Where the curves go: a file that ends in .svg; a drawing that is there is overwritten
     #[arg(long, value_name = "FILE", default_value = "clawhost-weights.svg")]
     pub(crate) svg: PathBuf,
@@ -364,6 +373,8 @@ pub(crate) struct ModelOptions {
     /// Price per million tokens, read and written, as `0.15,0.60`
     #[arg(long, value_name = "IN,OUT", value_parser = prices, help_heading = "Model")]
     pub(crate) price: Option<(f64, f64)>,
+    #[command(flatten)]
+    pub(crate) device: crate::device::DeviceOption,
     #[command(flatten)]
     pub(crate) endpoint: EndpointOptions,
 }

@@ -11,6 +11,7 @@ use std::io::Write as _;
 
 pub(crate) fn main(common: &Common, options: &args::Doctor) -> anyhow::Result<Exit> {
     let mut findings = examine(&data::folder(common)?);
+    findings.extend(crate::device::examine()?);
     findings.extend(Dialect::ALL.into_iter().map(key));
     if let Some(spec) = &options.policy {
         findings.push(endpoint(spec, options)?);

@@ -2,6 +2,7 @@
 
 use clawhost_core::{StoreError, TrapReport};
 use clawhost_engine::EngineError;
+use clawhost_model::device::DeviceError;
 use clawhost_providers::ProviderError;
 use clawhost_runtime::{RuntimeError, StopReason};
 use std::process::ExitCode;
@@ -75,7 +76,7 @@ impl Exit {
             if cause.is::<StoreError>() {
                 return Self::Store;
             }
-            if cause.is::<ProviderError>() || cause.is::<UsageError>() {
+            if cause.is::<ProviderError>() || cause.is::<UsageError>() || cause.is::<DeviceError>() {
                 return Self::Usage;
             }
             match cause.downcast_ref::<RuntimeError>() {

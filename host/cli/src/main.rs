@@ -6,6 +6,7 @@
 mod args;
 mod data;
 mod demo;
+mod device;
 mod doctor;
 mod episodes;
 mod eval;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     let done = match arguments.command {
         args::Command::CompileComponent => return hosting::compile(),
+        args::Command::ProbeDevice { what } => device::probe(&what),
         args::Command::Run(options) => run::main(&arguments.common, &options, &args::given(&matches)),
         args::Command::Eval(options) => eval::main(&arguments.common, &options),
         args::Command::Playbook(command) => playbook::main(&arguments.common, &command),

@@ -1,6 +1,7 @@
 //! From words to models: `follower`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`, `script:FILE`.
 
 use crate::args;
+use crate::device::DeviceOption;
 use crate::exit::UsageError;
 use crate::plugin::nearest;
 use clawhost_core::{Llm, Usage};
@@ -35,6 +36,7 @@ pub(crate) fn folder_name(folder: &Path) -> String {
 /// Makes models from words, all under one budget.
 pub(crate) struct Models<'a> {
     endpoint: &'a args::EndpointOptions,
+    device: DeviceOption,
     grants: &'a [String],
     budget: Budget,
     prices: Option<Prices>,
@@ -48,13 +50,21 @@ impl<'a> Models<'a> {
     pub(crate) fn new(options: &'a args::ModelOptions, concurrency: usize) -> Self {
         let budget = Budget { tokens: options.max_tokens_total, cost: options.max_cost };
         let prices = options.price.map(|(input, output)| Prices { input, output });
-        Self { grants: &options.grant, budget, prices, concurrency, ..Self::bare(&options.endpoint) }
+        Self {
+            device: options.device,
+            grants: &options.grant,
+            budget,
+            prices,
+            concurrency,
+            ..Self::bare(&options.endpoint)
+        }
     }
 
     /// Models without grants and budgets.
     pub(crate) fn bare(endpoint: &'a args::EndpointOptions) -> Self {
         Self {
             endpoint,
+            device: DeviceOption::default(),
             grants: &[],
             budget: Budget::default(),
             prices: None,
@@ -119,7 +129,11 @@ impl<'a> Models<'a> {
         let model: Arc<dyn Llm> = match (dialect, kind) {
             (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
-            (_, "local") if !rest.is_empty() => local(Path::new(rest))?.open(&folder_name(Path::new(rest)))?,
+            (_, "local") if !rest.is_empty() => {
+                let folder = local(Path::new(rest))?;
+                let (device, _) = self.device.open(folder.config.parameters())?;
+                folder.open(&folder_name(Path::new(rest)), &device)?
+            }
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
                 let known = ["follower", "openai", "anthropic", "local", "script"];

@@ -8,12 +8,13 @@ use std::path::Path;
 
 /// What may stand on the command line beside a run file: how it is shown, hosted and taken up, by the ids of the options; and
 /// groups of options, which are no options.
-const BESIDE: [&str; 19] = [
+const BESIDE: [&str; 21] = [
     "plugin",
     "resume",
     "dry_run",
     "quiet",
     "store_limit",
+    "device",
     "api_key_file",
     "model_timeout",
     "retries",
@@ -24,6 +25,7 @@ const BESIDE: [&str; 19] = [
     "Run",
     "PlayOptions",
     "ModelOptions",
+    "DeviceOption",
     "EndpointOptions",
     "HostOptions",
     "LearnOptions",
@@ -83,6 +85,8 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
                 max_tokens_total: file.max_tokens_total,
                 max_cost: file.max_cost,
                 price: file.price.map(|price| (price.input, price.output)),
+                // The machine's, not the run's.
+                device: given.play.models.device,
                 endpoint: EndpointOptions {
                     api_key_file: given.play.models.endpoint.api_key_file.clone(),
                     model_timeout: given.play.models.endpoint.model_timeout,

@@ -195,6 +195,62 @@ impl<M, V> Block<M, V> {
     }
 }
 
+impl<T> Projection<T, T> {
+    fn flat(&self) -> impl Iterator<Item = &T> {
+        let adapter = self.adapter.iter().flat_map(|adapter| [&adapter.a, &adapter.b]);
+        std::iter::once(&self.weight).chain(&self.bias).chain(adapter)
+    }
+
+    fn flat_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let adapter = self.adapter.iter_mut().flat_map(|adapter| [&mut adapter.a, &mut adapter.b]);
+        std::iter::once(&mut self.weight).chain(&mut self.bias).chain(adapter)
+    }
+}
+
+impl<T> Block<T, T> {
+    /// All weights, in the order of [`Decoder::convert`].
+    pub fn flat(&self) -> Vec<&T> {
+        let mut all = vec![&self.input_norm];
+        [&self.query, &self.key, &self.value, &self.output].into_iter().for_each(|one| all.extend(one.flat()));
+        all.extend(&self.query_norm);
+        all.extend(&self.key_norm);
+        all.push(&self.post_norm);
+        [&self.gate, &self.up, &self.down].into_iter().for_each(|one| all.extend(one.flat()));
+        all
+    }
+
+    fn flat_mut(&mut self) -> Vec<&mut T> {
+        let mut all = vec![&mut self.input_norm];
+        let attention = [&mut self.query, &mut self.key, &mut self.value, &mut self.output];
+        attention.into_iter().for_each(|one| all.extend(one.flat_mut()));
+        all.extend(&mut self.query_norm);
+        all.extend(&mut self.key_norm);
+        all.push(&mut self.post_norm);
+        [&mut self.gate, &mut self.up, &mut self.down].into_iter().for_each(|one| all.extend(one.flat_mut()));
+        all
+    }
+}
+
+impl<T> Decoder<T, T> {
+    /// All weights, in the order of [`Decoder::convert`].
+    pub fn flat(&self) -> Vec<&T> {
+        let mut all = vec![&self.embedding];
+        self.blocks.iter().for_each(|block| all.extend(block.flat()));
+        all.push(&self.norm);
+        all.extend(&self.head);
+        all
+    }
+
+    /// The same, to be changed.
+    pub fn flat_mut(&mut self) -> Vec<&mut T> {
+        let mut all = vec![&mut self.embedding];
+        self.blocks.iter_mut().for_each(|block| all.extend(block.flat_mut()));
+        all.push(&mut self.norm);
+        all.extend(&mut self.head);
+        all
+    }
+}
+
 impl<M, V> Decoder<M, V> {
     /// Makes another kind of model out of this one, weight by weight, in a fixed order.
     ///

@@ -61,6 +61,16 @@ pub enum LocalModelError {
         /// In words.
         why: String,
     },
+    /// A device failed after it had been in use.
+    #[error(
+        "the device {name} failed in the midst of work ({why}); nothing of that work was kept: start again, or use --device cpu"
+    )]
+    DeviceLost {
+        /// As it was asked for.
+        name: String,
+        /// In words.
+        why: String,
+    },
     /// A training step came to something that is no number; the weights are as they were before it.
     #[error(
         "{what} is not finite; the step was not taken, and the weights are as before: lower the learning rate, or look at the batch"

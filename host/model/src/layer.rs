@@ -1,7 +1,7 @@
 //! The weights as a layer: what a batch's trajectories say about every token becomes one step of the optimiser, and the new
 //! weights answer whoever asks next.
 
-use crate::cpu::CpuModel;
+use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{Sequence, TokenScores, Trainer};
 use crate::{HostDecoder, Keeping, LocalModelError, ModelConfig, digest};
@@ -22,9 +22,13 @@ pub struct WeightsLayer {
     trainer: Trainer,
     engine: Arc<Engine>,
     objective: PolicyGradient,
+    /// Where the trainer computes, and the engine.
+    device: ComputeDevice,
     staleness: Staleness,
     /// Of the weights, as the engine has them.
     host: HostDecoder,
+    /// Names them.
+    weights_digest: Digest,
     /// Whether log-probs of the present version were compared already.
     compared: bool,
     /// Weights that the policy shall stay near, where the objective wants that: those it began with. An adapter
@@ -64,7 +68,7 @@ fn joined(scores: &[TokenScores]) -> TokenScores {
 }
 
 impl WeightsLayer {
-    /// Weights that a trainer moves and an engine answers with.
+    /// Weights that a trainer moves and an engine answers with, both on this device.
     ///
     /// # Errors
     /// The device gives the weights not back.
@@ -73,14 +77,17 @@ impl WeightsLayer {
         trainer: Trainer,
         engine: Arc<Engine>,
         objective: PolicyGradient,
+        device: ComputeDevice,
     ) -> Result<Self, LocalModelError> {
-        let host = trainer.host()?;
+        let host = device.guarded(|| trainer.host()).flatten()?;
         Ok(Self {
             config,
             trainer,
             engine,
             objective,
+            device,
             staleness: Staleness::default(),
+            weights_digest: digest(&host),
             host,
             compared: false,
             reference: None,
@@ -104,10 +111,12 @@ impl WeightsLayer {
     }
 
     fn publish(&mut self) -> Result<(), LocalModelError> {
-        self.host = self.trainer.host()?;
+        let host = self.device.guarded(|| self.trainer.host()).flatten()?;
+        let model = self.device.model(self.config.clone(), &host)?;
+        self.host = host;
         let number = self.trainer.steps_ever();
-        let model = CpuModel::new(self.config.clone(), &self.host);
-        self.engine.publish(Version { number, digest: digest(&self.host), model });
+        self.weights_digest = digest(&self.host);
+        self.engine.publish(Version { number, digest: self.weights_digest, model });
         self.compared = false;
         Ok(())
     }
@@ -115,7 +124,8 @@ impl WeightsLayer {
     /// Trains units of a step, micro-batch by micro-batch.
     fn accumulate(&mut self, step: &(dyn StepBatch + Sync), units: &[Unit]) -> Result<(f64, Metrics), LearnError> {
         let parts: Vec<&[Sequence]> = units.iter().map(|unit| unit.sequences.as_slice()).collect();
-        let told = self.trainer.accumulate(&parts, &|first, scores: &[Vec<TokenScores>]| {
+        let trainer = &mut self.trainer;
+        let loss = |first: usize, scores: &[Vec<TokenScores>]| {
             let all: Vec<TokenScores> = scores.iter().map(|scores| joined(scores)).collect();
             let numbers = units.iter().skip(first).map(|unit| unit.number);
             let evaluations: Vec<Evaluation<'_>> = numbers
@@ -128,7 +138,8 @@ impl WeightsLayer {
                 .collect();
             let outcome = step.loss(&evaluations)?;
             Ok::<_, StepError>((outcome.gradients, (outcome.loss, outcome.metrics)))
-        })?;
+        };
+        let told = self.device.guarded(|| trainer.accumulate(&parts, &loss)).map_err(refused)??;
         let (mut loss, mut metrics) = (0.0, Metrics::default());
         for (part, found) in told {
             loss += part;
@@ -149,7 +160,8 @@ impl WeightsLayer {
             own.push((name, sequences(generated).map_err(refused)?));
         }
         let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
-        let mut scores = score(&all).map_err(refused)?.into_iter();
+        let scores = self.device.guarded(|| score(&all)).flatten();
+        let mut scores = scores.map_err(refused)?.into_iter();
         let mut found = BTreeMap::new();
         for (name, sequences) in &own {
             let scores: Vec<TokenScores> = (&mut scores).take(sequences.len()).collect();
@@ -161,7 +173,8 @@ impl WeightsLayer {
     /// Compares rollout and trainer on what the present version wrote.
     fn compare(&mut self, step: &Experience, units: &[Unit]) -> Result<f64, LearnError> {
         let all: Vec<&Sequence> = units.iter().flat_map(|unit| &unit.sequences).collect();
-        let mut scores = self.trainer.scores(&all).map_err(refused)?.into_iter();
+        let scores = self.device.guarded(|| self.trainer.scores(&all)).flatten();
+        let mut scores = scores.map_err(refused)?.into_iter();
         let columns: Vec<TokenScores> =
             units.iter().map(|unit| joined(&(&mut scores).take(unit.sequences.len()).collect::<Vec<_>>())).collect();
         let compared = units.iter().zip(&columns).filter_map(|(unit, scores)| {
@@ -283,7 +296,8 @@ impl Layer for WeightsLayer {
     }
 
     fn optim_step(&mut self) -> Result<Step, LearnError> {
-        let Some(report) = self.trainer.step().map_err(refused)? else { return Ok(Step::default()) };
+        let report = self.device.guarded(|| self.trainer.step()).flatten();
+        let Some(report) = report.map_err(refused)? else { return Ok(Step::default()) };
         self.publish().map_err(refused)?;
         let metrics = BTreeMap::from([
             ("gradient_norm".to_owned(), report.gradient_norm),
@@ -294,11 +308,11 @@ impl Layer for WeightsLayer {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
-        self.trainer.to_bytes().map_err(refused)
+        self.device.guarded(|| self.trainer.to_bytes()).flatten().map_err(refused)
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
-        self.trainer.restore(bytes).map_err(refused)?;
+        self.device.guarded(|| self.trainer.restore(bytes)).flatten().map_err(refused)?;
         self.publish().map_err(refused)
     }
 
@@ -307,8 +321,9 @@ impl Layer for WeightsLayer {
     }
 
     fn digest(&self) -> Digest {
-        let weights = digest(&self.host);
-        weights.extended(self.trainer.state_digest().to_string().as_bytes())
+        // As with a state that cannot be read: the step that follows fails and says why.
+        let state = self.device.guarded(|| self.trainer.state_digest()).unwrap_or_else(|_| Digest::of(b""));
+        self.weights_digest.extended(state.to_string().as_bytes())
     }
 }
 
@@ -320,7 +335,7 @@ impl Weights for WeightsLayer {
         }
         let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
         let (loss, _) = self.accumulate(&step, &units)?;
-        self.trainer.step_at(rate).map_err(refused)?;
+        self.device.guarded(|| self.trainer.step_at(rate)).flatten().map_err(refused)?;
         Ok(loss)
     }
 

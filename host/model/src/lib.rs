@@ -14,6 +14,7 @@ mod config;
 pub mod cpu;
 mod decoder;
 mod demonstrator;
+pub mod device;
 mod error;
 mod folder;
 pub mod generate;

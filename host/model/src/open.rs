@@ -1,10 +1,9 @@
 //! From a folder to a model that answers, and to one that learns as well.
 
-use crate::cpu::CpuModel;
+use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
-use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
+use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, WeightsLayer, digest};
-use burn::tensor::Device;
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
 
@@ -22,12 +21,12 @@ pub struct LearningSettings {
 }
 
 impl ModelFolder {
-    /// The model behind the port of all models.
+    /// The model behind the port of all models, answering on this device.
     ///
     /// # Errors
-    /// Its tokenizer or template cannot be used.
-    pub fn open(&self, name: &str) -> Result<Arc<LocalModel>, LocalModelError> {
-        Ok(Arc::new(LocalModel::new(self.speech(name)?, Arc::new(self.engine()?))))
+    /// Its tokenizer or template cannot be used, or the device does not take it.
+    pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
+        Ok(Arc::new(LocalModel::new(self.speech(name)?, Arc::new(self.engine(device)?))))
     }
 
     /// How it speaks.
@@ -48,9 +47,9 @@ impl ModelFolder {
     /// What answers in tokens.
     ///
     /// # Errors
-    /// No thread could be started.
-    pub fn engine(&self) -> Result<Engine, LocalModelError> {
-        let model = CpuModel::new(Arc::new(self.config.clone()), &self.weights);
+    /// No thread could be started, or the device does not take the weights.
+    pub fn engine(&self, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
+        let model = device.model(Arc::new(self.config.clone()), &self.weights)?;
         Engine::new(Version { number: 0, digest: digest(&self.weights), model })
     }
 
@@ -63,6 +62,7 @@ impl ModelFolder {
         &self,
         name: &str,
         settings: &LearningSettings,
+        device: &ComputeDevice,
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
         let (weights, trained) = match settings.learned {
             Learned::Full => (self.weights.merged(), Trained::Full),
@@ -70,15 +70,15 @@ impl ModelFolder {
             Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
         };
         let this = Self { weights, ..self.clone() };
-        let model = this.open(name)?;
+        let model = this.open(name, device)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = Trainer::new(config.clone(), &this.weights, &Device::flex(), trained, optimizer, schedule);
-        let mut layer = WeightsLayer::new(config.clone(), trainer, model.engine().clone(), settings.objective)?;
+        let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
+        let (engine, objective) = (model.engine().clone(), settings.objective);
+        let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
         // An adapter is held near the model without it, which is there already.
         if settings.objective.kl > 0.0 && trained == Trained::Full {
-            let still = Schedule::constant(0.0);
-            layer.stay_near(Trainer::new(config, &this.weights, &Device::flex(), Trained::Full, optimizer, still));
+            layer.stay_near(trainer(Schedule::constant(0.0))?);
         }
         Ok((model, layer))
     }

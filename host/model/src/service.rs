@@ -123,7 +123,7 @@ impl LocalModel {
     fn prompt(&self, request: &ModelRequest) -> Result<Prompt, LocalModelError> {
         let mut prompt = self.whole_prompt(&request.messages, request)?;
         if self.speech.overlong == Overlong::LeaveOut {
-            let context = self.engine.current().model.config.context;
+            let context = self.engine.current().model.config().context;
             let room = (request.max_tokens.max(1) as usize).min(context / 2);
             let mut messages = request.messages.clone();
             while prompt.tokens.len() + room > context
@@ -279,7 +279,9 @@ impl Llm for LocalModel {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.answer(request, |_| ()).await.map_err(|error| match error {
-            LocalModelError::Device { .. } => ModelError::Unavailable(error.to_string()),
+            LocalModelError::Device { .. } | LocalModelError::DeviceLost { .. } => {
+                ModelError::Unavailable(error.to_string())
+            }
             other => ModelError::Refused(other.to_string()),
         })
     }

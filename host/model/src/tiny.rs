@@ -105,6 +105,7 @@ impl TinyModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::ComputeDevice;
     use crate::{LocalModelError, digest};
 
     #[test]
@@ -141,9 +142,9 @@ mod tests {
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("chat_template.jinja")).unwrap();
         let read = ModelFolder::read(folder.path()).unwrap();
-        let error = read.open("tiny").unwrap_err().to_string();
+        let error = read.open("tiny", &ComputeDevice::processor()).unwrap_err().to_string();
         assert!(error.contains("neither chat_template.jinja nor tokenizer_config.json has one; put a"), "{error}");
-        assert!(read.tokenizer().is_ok() && read.engine().is_ok());
+        assert!(read.tokenizer().is_ok() && read.engine(&ComputeDevice::processor()).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod messages;
 mod tidy;
 mod toolchain;
 mod transformers;
+mod wgsl;
 
 use anyhow::{Context as _, Result, bail};
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ const HELP: &str = "cargo xtask COMMAND
               compiler and cargo-fuzz
   transformers
               hold local models against PyPI's transformers and peft, both ways: `transformers PYTHON`
+  wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
+              processor; builds some minutes the first time
   tidy        check floors, dependencies, sizes and names
 
 Guests need a WebAssembly standard library. The first that is there is used:
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Some("languages") => languages::main(),
         Some("fuzz") => fuzz::main(rest),
         Some("transformers") => transformers::main(rest),
+        Some("wgsl") => wgsl::main(rest),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {
             say(HELP);

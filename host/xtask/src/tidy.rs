@@ -25,13 +25,16 @@ const FLOORS: [(&str, u8); 14] = [
 ];
 
 /// "The only crate that sees ...".
-const ONLY: [(&str, &[&str]); 13] = [
+const ONLY: [(&str, &[&str]); 16] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
     ("wasmparser", &["clawhost-engine"]),
     ("rusqlite", &["clawhost-store"]),
     ("burn", &["clawhost-model"]),
     ("burn-flex", &["clawhost-model"]),
+    ("burn-wgpu", &["clawhost-model"]),
+    ("cubecl", &["clawhost-model"]),
+    ("libloading", &["clawhost-model"]),
     ("tokenizers", &["clawhost-model"]),
     ("reqwest", &["clawhost-providers"]),
     ("rustls", &["clawhost-providers"]),

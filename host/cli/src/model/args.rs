@@ -102,6 +102,8 @@ pub(crate) struct SamplingOptions {
     /// Answer with this adapter (PEFT, LoRA) instead of the one in the model's folder
     #[arg(long, value_name = "ADAPTER")]
     pub(crate) adapter: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) device: crate::device::DeviceOption,
 }
 
 #[derive(Debug, Args)]

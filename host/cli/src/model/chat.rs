@@ -34,7 +34,8 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
     let name = options.folder.display().to_string();
     // In a conversation with a person old turns may go; what is left out is told.
     let speech = Speech { overlong: Overlong::LeaveOut, ..folder.speech(&name)? };
-    let model = LocalModel::new(speech, Arc::new(folder.engine()?));
+    let (device, _) = options.sampling.device.open(folder.config.parameters())?;
+    let model = LocalModel::new(speech, Arc::new(folder.engine(&device)?));
     let mut messages = Vec::new();
     messages.extend(options.system.iter().map(|text| Message::text(Role::System, Origin::User, text.as_str())));
     let (mut lines, terminal) = (lines(), std::io::stdin().is_terminal());

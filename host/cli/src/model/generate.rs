@@ -90,7 +90,8 @@ pub(super) async fn generate(common: &Common, options: &Generate) -> anyhow::Res
         top_p: options.top_p.map_or(own.top_p, |p| p as f32),
         ..own.clone()
     };
-    let engine = model.engine()?;
+    let (device, _) = options.sampling.device.open(model.config.parameters())?;
+    let engine = model.engine(&device)?;
     let show = !common.json && options.n == 1;
     let mut asked = Vec::new();
     for choice in 0..u64::from(options.n) {
@@ -107,7 +108,7 @@ pub(super) async fn generate(common: &Common, options: &Generate) -> anyhow::Res
     let mut answers = Vec::new();
     for answer in engine.ask_many(asked)? {
         answers.push(tokio::select! {
-            answer = answer => answer.context("the thread that answers has ended")?,
+            answer = answer => answer.context("the thread that answers has ended")??,
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
         });
     }

@@ -12,6 +12,7 @@ pub(crate) use args::WeightsOptions;
 
 use crate::args::{Common, Run};
 use crate::data;
+use crate::device::{DeviceOption, described};
 use crate::exit::{Exit, UsageError};
 use crate::learn_progress::LearnProgress;
 use crate::policy;
@@ -164,7 +165,12 @@ struct Learning {
 }
 
 impl Learning {
-    fn open(folder: PathBuf, settings: &LearningSettings, say: &dyn Fn(&str)) -> anyhow::Result<Self> {
+    fn open(
+        folder: PathBuf,
+        settings: &LearningSettings,
+        device: DeviceOption,
+        say: &dyn Fn(&str),
+    ) -> anyhow::Result<Self> {
         let mut found = policy::local(&folder)?;
         if found.sampling.restricts() {
             say(
@@ -174,7 +180,9 @@ impl Learning {
         let wanted = found.sampling.clone();
         found.sampling = Sampling::default();
         let name = policy::folder_name(&folder);
-        let (model, weights) = found.open_learning(&name, settings)?;
+        let (device, chosen) = device.open(found.config.parameters())?;
+        described(&chosen).iter().for_each(|line| say(line));
+        let (model, weights) = found.open_learning(&name, settings, &device)?;
         found.sampling = wanted;
         let before = digest(&found.weights).to_string();
         Ok(Self { folder, found, before, model, weights: Arc::new(Mutex::new(weights)) })
@@ -229,7 +237,8 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
     let (episodes, group) = (options.episodes.unwrap_or(EPISODES), options.group.unwrap_or(GROUP));
     // The plan's limits decide what the loss divides by; the rest of it follows when the environment is there.
     let rough = Plan { max_turns: options.play.max_turns, ..Plan::new(episodes, group, options.play.seed) };
-    let learning = Learning::open(model_folder(options)?, &settings(options, &rough)?, &say)?;
+    let device = options.play.models.device;
+    let learning = Learning::open(model_folder(options)?, &settings(options, &rough)?, device, &say)?;
     let setup = Setup::new(common, &options.play, Policy::Open(learning.model.clone()), &say).await?;
     let mut play = Plan { split: options.tasks.clone(), ..setup.plan(&options.play, episodes, group) };
     play.concurrency = play.concurrency.max(usize::try_from(episodes.min(AT_ONCE))?);

@@ -1,10 +1,10 @@
 //! What an adapter changes, and what it leaves alone.
 
 use super::{AdapterFolder, AdapterSettings, Learned, Targets};
+use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use crate::{Architecture, HostDecoder, LearningSettings, LocalModelError, ModelConfig, ModelFolder, TinyModel};
 use crate::{cpu::tests::config, digest, initial};
-use burn::tensor::Device;
 use clawhost_core::{Digest, EpisodeId, Llm, Message, ModelRequest, Origin, Role, StateId};
 use clawhost_learn::policy::{Generated, GeneratedSequence, Objective, PolicyGradient};
 use clawhost_learn::{Batch, Group, Layer, Member, Removed};
@@ -24,7 +24,7 @@ fn settings() -> AdapterSettings {
 
 fn trainer(config: &Arc<ModelConfig>, host: &HostDecoder) -> Trainer {
     let (optimizer, schedule) = (OptimizerSettings::default(), Schedule::constant(1e-2));
-    Trainer::new(config.clone(), host, &Device::flex(), Trained::Adapters, optimizer, schedule)
+    Trainer::on_processor(config.clone(), host, Trained::Adapters, optimizer, schedule)
 }
 
 fn sequence() -> Sequence {
@@ -119,7 +119,7 @@ fn a_snapshot_of_an_adapter_fits_its_model_alone() {
         assert!(error.contains("it is of another model"), "{error}");
     }
     let (optimizer, schedule) = (OptimizerSettings::default(), Schedule::constant(1e-2));
-    let mut full = Trainer::new(config, &host, &Device::flex(), Trained::Full, optimizer, schedule);
+    let mut full = Trainer::on_processor(config, &host, Trained::Full, optimizer, schedule);
     assert!(full.restore(&bytes).unwrap_err().to_string().contains("it is of another model"));
 }
 
@@ -204,7 +204,7 @@ async fn an_adapter_learns_by_reward_what_to_answer() {
         schedule: Schedule::constant(2e-2),
     };
     let folder = TinyModel { seed: 1, width: 32, ..TinyModel::default() }.make().unwrap();
-    let (model, mut layer) = folder.open_learning("tiny", &settings).unwrap();
+    let (model, mut layer) = folder.open_learning("tiny", &settings, &ComputeDevice::processor()).unwrap();
     let mut means = Vec::new();
     for step in 0..40u64 {
         let mut members = Vec::new();

@@ -3,7 +3,7 @@
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
 use super::cache::LayerCache;
-use super::elementwise::exp;
+use super::elementwise::{exp, largest, sum};
 
 /// The shape of attention.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +11,23 @@ pub(super) struct Heads {
     pub(super) queries: usize,
     pub(super) shared: usize,
     pub(super) width: usize,
+}
+
+/// What scores were made shares with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Softmax {
+    /// The largest score.
+    pub(super) most: f32,
+    /// One over the sum.
+    pub(super) whole: f32,
+}
+
+/// Makes scores what they are in proportion to their shares; a share is that times the whole.
+#[inline(always)]
+pub(super) fn shares(scores: &mut [f32]) -> Softmax {
+    let most = largest(scores);
+    scores.iter_mut().for_each(|score| *score = exp(*score - most));
+    Softmax { most, whole: 1.0 / sum(scores) }
 }
 
 struct Attend<'a> {
@@ -53,9 +70,7 @@ impl pulp::NullaryFnOnce for Attend<'_> {
                     *score = value.mul_add(*key, *score);
                 }
             }
-            let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            scores.iter_mut().for_each(|score| *score = exp(*score - most));
-            let whole = 1.0 / scores.iter().sum::<f32>();
+            let whole = shares(scores).whole;
             let values = &cache.values[group * capacity * width..(group + 1) * capacity * width];
             let out = &mut out[head * width..(head + 1) * width];
             out.fill(0.0);

@@ -25,26 +25,88 @@ pub(super) fn exp(x: f32) -> f32 {
     p * power(low) * power(n - low)
 }
 
-/// Sum of squares.
-pub(super) fn square_sum(row: &[f32]) -> f32 {
-    let mut chains = [0.0f32; CHAINS];
-    for part in row.chunks(CHAINS) {
+/// One number of some, in so many chains that vectors are filled; what is past the last full one follows in its own places.
+#[inline(always)]
+fn chained(row: &[f32], start: f32, join: impl Fn(f32, f32) -> f32) -> [f32; CHAINS] {
+    let mut chains = [start; CHAINS];
+    let (full, rest) = row.as_chunks::<CHAINS>();
+    for part in full {
         for (chain, value) in chains.iter_mut().zip(part) {
-            *chain = value.mul_add(*value, *chain);
+            *chain = join(*chain, *value);
         }
+    }
+    for (chain, value) in chains.iter_mut().zip(rest) {
+        *chain = join(*chain, *value);
+    }
+    chains
+}
+
+/// Sum of squares.
+#[inline(always)]
+pub(super) fn square_sum(row: &[f32]) -> f32 {
+    chained(row, 0.0, |sum, value| value.mul_add(value, sum)).iter().sum()
+}
+
+/// Sum.
+#[inline(always)]
+pub(super) fn sum(row: &[f32]) -> f32 {
+    chained(row, 0.0, |sum, value| sum + value).iter().sum()
+}
+
+/// The largest.
+#[inline(always)]
+pub(super) fn largest(row: &[f32]) -> f32 {
+    let larger = |one: f32, other: f32| if other > one { other } else { one };
+    chained(row, f32::NEG_INFINITY, larger).into_iter().fold(f32::NEG_INFINITY, larger)
+}
+
+/// Sum of products.
+#[inline(always)]
+pub(super) fn dot(one: &[f32], other: &[f32]) -> f32 {
+    let mut chains = [0.0f32; CHAINS];
+    let ((full, rest), (other_full, other_rest)) = (one.as_chunks::<CHAINS>(), other.as_chunks::<CHAINS>());
+    for (one, other) in full.iter().zip(other_full) {
+        for (chain, (one, other)) in chains.iter_mut().zip(one.iter().zip(other)) {
+            *chain = one.mul_add(*other, *chain);
+        }
+    }
+    for (chain, (one, other)) in chains.iter_mut().zip(rest.iter().zip(other_rest)) {
+        *chain = one.mul_add(*other, *chain);
     }
     chains.iter().sum()
 }
 
-/// `x · rsqrt(mean(x²) + ε) · weight`, row by row.
-pub(super) fn normalise(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-    let width = weight.len();
-    for (row, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-        let scale = 1.0 / (square_sum(row) / width as f32 + epsilon).sqrt();
-        for ((out, value), weight) in out.iter_mut().zip(row).zip(weight) {
-            *out = value * scale * weight;
+/// What stands before the weight of a norm: `rsqrt(mean(x²) + ε)`.
+#[inline(always)]
+pub(super) fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
+    1.0 / (square_sum(row) / row.len() as f32 + epsilon).sqrt()
+}
+
+struct Normalise<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    epsilon: f32,
+    out: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for Normalise<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let width = self.weight.len();
+        for (row, out) in self.x.chunks_exact(width).zip(self.out.chunks_exact_mut(width)) {
+            let scale = norm_scale(row, self.epsilon);
+            for ((out, value), weight) in out.iter_mut().zip(row).zip(self.weight) {
+                *out = value * scale * weight;
+            }
         }
     }
+}
+
+/// `x · rsqrt(mean(x²) + ε) · weight`, row by row.
+pub(super) fn normalise(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    pulp::Arch::new().dispatch(Normalise { x, weight, epsilon, out });
 }
 
 struct Gated<'a> {
@@ -58,14 +120,52 @@ impl pulp::NullaryFnOnce for Gated<'_> {
     #[inline(always)]
     fn call(self) {
         for (gate, up) in self.gate.iter_mut().zip(self.up) {
-            *gate = *gate / (1.0 + exp(-*gate)) * up;
+            *gate = silu(*gate) * up;
         }
     }
+}
+
+/// `x / (1 + e^-x)`.
+#[inline(always)]
+pub(super) fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
 }
 
 /// `silu(gate) · up`, into `gate`.
 pub(super) fn gated(gate: &mut [f32], up: &[f32]) {
     pulp::Arch::new().dispatch(Gated { gate, up });
+}
+
+/// Turns the heads of every row by its position's angles, or back.
+pub(super) fn turn(rows: &mut [f32], row_width: usize, head_width: usize, turns: &[(f32, f32)], back: bool) {
+    pulp::Arch::new().dispatch(Turn { rows, row_width, head_width, turns, sign: if back { -1.0 } else { 1.0 } });
+}
+
+struct Turn<'a> {
+    rows: &'a mut [f32],
+    row_width: usize,
+    head_width: usize,
+    turns: &'a [(f32, f32)],
+    sign: f32,
+}
+
+impl pulp::NullaryFnOnce for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let half = self.head_width / 2;
+        for (row, turns) in self.rows.chunks_exact_mut(self.row_width).zip(self.turns.chunks_exact(half)) {
+            for head in row.chunks_exact_mut(self.head_width) {
+                let (low, high) = head.split_at_mut(half);
+                for ((low, high), (cosine, sine)) in low.iter_mut().zip(high).zip(turns) {
+                    let (a, b, sine) = (*low, *high, sine * self.sign);
+                    *low = a * cosine - b * sine;
+                    *high = b * cosine + a * sine;
+                }
+            }
+        }
+    }
 }
 
 /// `to += from`.

@@ -4,11 +4,11 @@
 
 use super::attention::{Heads, attend};
 use super::cache::Cache;
-use super::elementwise::{add, add_bias, gated, normalise};
+use super::elementwise::{add, add_bias, gated, normalise, turn};
 use super::panels::Panels;
+use super::turns::Turns;
 use crate::decoder::Projection;
 use crate::host_weights::{HostDecoder, HostMatrix};
-use crate::network::angles;
 use crate::{Decoder, ModelConfig};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct CpuModel {
     /// `[vocabulary, width]`, row by row.
     embedding: Arc<[f32]>,
     weights: Decoder<Panels, Arc<[f32]>>,
-    frequencies: Vec<f64>,
+    turns: Arc<Turns>,
     heads: Heads,
     small: bool,
 }
@@ -62,8 +62,9 @@ impl CpuModel {
         let host = Decoder { head: Some(head), embedding: HostMatrix { shape: [0, 1], values: Arc::from([]) }, ..host };
         let weights = host.map(&mut |_, matrix| Panels::of(matrix), &mut |_, vector| vector.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
-        let (frequencies, small) = (config.rotary_frequencies(), config.parameters() < SMALL);
-        Self { config, embedding, weights, frequencies, heads, small }
+        let turns = Arc::new(Turns::new(config.rotary_frequencies()));
+        let small = config.parameters() < SMALL;
+        Self { config, embedding, weights, turns, heads, small }
     }
 
     /// An empty cache for one sequence.
@@ -105,16 +106,19 @@ impl CpuModel {
         let (queries, keys) = (heads.queries * heads.width, heads.shared * heads.width);
         let rows: usize = piece.iter().map(|(count, _)| count).sum();
         let mut x = vec![0.0; rows * width];
-        let mut turns = Vec::with_capacity(rows * heads.width / 2);
+        let mut turns: Vec<(f32, f32)> = Vec::with_capacity(rows * heads.width / 2);
+        let ends = piece.iter().map(|(count, one)| one.cache.tokens.len() + count);
+        let table = self.turns.of(ends.max().unwrap_or(0));
+        let half = heads.width / 2;
         let mut to = x.chunks_exact_mut(width);
         for (count, one) in piece.iter_mut() {
             let start = one.cache.tokens.len();
-            for (token, position) in one.tokens[done..done + *count].iter().zip(start as u32..) {
+            turns.extend_from_slice(&table[start * half..(start + *count) * half]);
+            for token in &one.tokens[done..done + *count] {
                 let from = *token as usize * width;
                 if let (Some(to), Some(from)) = (to.next(), self.embedding.get(from..from + width)) {
                     to.copy_from_slice(from);
                 }
-                turns.extend(angles(&self.frequencies, position));
             }
             let capacity = Cache::capacity(start + *count);
             for layer in &mut one.cache.layers {
@@ -139,8 +143,8 @@ impl CpuModel {
                     normalise(&before, norm, epsilon, rows);
                 }
             }
-            turn(&mut query, queries, heads.width, &turns);
-            turn(&mut key, keys, heads.width, &turns);
+            turn(&mut query, queries, heads.width, &turns, false);
+            turn(&mut key, keys, heads.width, &turns, false);
             let mut row = 0;
             for (count, one) in piece.iter_mut() {
                 let start = one.cache.tokens.len();
@@ -204,20 +208,5 @@ fn apply(projection: &Projection<Panels, Arc<[f32]>>, x: &[f32], out: &mut [f32]
     projection.weight.multiply(x, out, threads);
     if let Some(bias) = &projection.bias {
         add_bias(out, bias);
-    }
-}
-
-/// Turns the heads of every row by its position's angles.
-fn turn(rows: &mut [f32], row_width: usize, head_width: usize, turns: &[(f32, f32)]) {
-    let half = head_width / 2;
-    for (row, turns) in rows.chunks_exact_mut(row_width).zip(turns.chunks_exact(half)) {
-        for head in row.chunks_exact_mut(head_width) {
-            let (low, high) = head.split_at_mut(half);
-            for ((low, high), (cosine, sine)) in low.iter_mut().zip(high).zip(turns) {
-                let (a, b) = (*low, *high);
-                *low = a * cosine - b * sine;
-                *high = b * cosine + a * sine;
-            }
-        }
     }
 }

@@ -10,9 +10,13 @@ mod cache;
 mod elementwise;
 mod forward;
 mod panels;
+pub(crate) mod training;
+mod turns;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use cache::Cache;
 pub use forward::{CpuModel, Work};
+pub(crate) use panels::Panels;
+pub(crate) use turns::Turns;

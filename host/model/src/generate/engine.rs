@@ -1,15 +1,16 @@
 //! Continuous batching: one thread computes the next token of everything that is under way, again and again.
 //!
 //! A request joins at the next round and leaves when it is over; nobody waits for others to finish. What it is answered does
-//! not depend on who else was there ([`crate::cpu`]). It is computed with the weights that were published when it
+//! not depend on who else was there ([`crate::cpu`]; on a device but for rounding). It is computed with the weights that were published when it
 //! joined, to its last token: new weights are for those who come later.
 
+use super::model::{Memory, Model};
 use super::prefixes::Prefixes;
 use super::request::{Answer, Finish, Request};
 use super::sampler::{Drawn, Sampler};
 use crate::LocalModelError;
-use crate::cpu::{Cache, CpuModel, Work};
 use clawhost_core::Digest;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +29,7 @@ pub struct Version {
     /// Names the weights.
     pub digest: Digest,
     /// Ready to answer.
-    pub model: CpuModel,
+    pub model: Model,
 }
 
 /// Sees every token of an answer as it is drawn, on the thread that draws; whoever breaks off ends the answer with that token.
@@ -38,14 +39,16 @@ pub type Watch = Box<dyn FnMut(&Drawn) -> ControlFlow<()> + Send>;
 struct Asked {
     request: Request,
     watch: Option<Watch>,
-    reply: oneshot::Sender<Answer>,
+    reply: Reply,
 }
 
-/// One that waits until another has computed the prompt that both have.
+/// One that waits for a place, or until another has computed the prompt that both have.
 struct Waiting {
     version: Arc<Version>,
     asked: Asked,
 }
+
+type Reply = oneshot::Sender<Result<Answer, LocalModelError>>;
 
 /// Answers requests until it is dropped.
 #[derive(Debug)]
@@ -87,7 +90,7 @@ impl Engine {
     /// Asks. Dropping the future abandons the request.
     ///
     /// # Errors
-    /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer.
+    /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer; or the device failed.
     pub async fn ask(&self, request: Request) -> Result<Answer, LocalModelError> {
         self.ask_watched(request, None).await
     }
@@ -98,7 +101,7 @@ impl Engine {
     /// As [`Engine::ask`].
     pub async fn ask_watched(&self, request: Request, watch: Option<Watch>) -> Result<Answer, LocalModelError> {
         match self.ask_many(vec![(request, watch)])?.pop() {
-            Some(answer) => answer.await.map_err(|_| gone()),
+            Some(answer) => answer.await.map_err(|_| gone())?,
             None => Err(gone()),
         }
     }
@@ -110,7 +113,7 @@ impl Engine {
     pub fn ask_many(
         &self,
         requests: Vec<(Request, Option<Watch>)>,
-    ) -> Result<Vec<oneshot::Receiver<Answer>>, LocalModelError> {
+    ) -> Result<Vec<oneshot::Receiver<Result<Answer, LocalModelError>>>, LocalModelError> {
         let (mut asked, mut answers) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
         for (request, watch) in requests {
             self.check(&request)?;
@@ -123,7 +126,7 @@ impl Engine {
     }
 
     fn check(&self, request: &Request) -> Result<(), LocalModelError> {
-        let config = self.current().model.config.clone();
+        let config = self.current().model.config().clone();
         if request.prompt.is_empty() {
             return Err(LocalModelError::Samples("an empty prompt; at least one token is needed".into()));
         }
@@ -160,9 +163,9 @@ struct Running {
     watch: Option<Watch>,
     /// Whoever watches broke off.
     stopped: bool,
-    reply: oneshot::Sender<Answer>,
+    reply: Reply,
     sampler: Sampler,
-    cache: Cache,
+    cache: Memory,
     /// What is computed next: the rest of the prompt, or the last token.
     next: Vec<u32>,
     drawn: Vec<Drawn>,
@@ -185,6 +188,7 @@ impl Rounds {
             }
             // Whoever does not wait any more gives its place up.
             self.running.retain(|one| !one.reply.is_closed());
+            self.waiting.retain(|one| !one.asked.reply.is_closed());
             self.round();
         }
     }
@@ -198,7 +202,7 @@ impl Rounds {
                 Err(_) => return false,
             }
         }
-        while self.running.len() + self.waiting.len() < MOST_AT_ONCE {
+        while self.running.len() + self.waiting.len() < self.most_at_once() {
             match self.requests.try_recv() {
                 Ok(asked) => self.join_all(asked),
                 Err(TryRecvError::Empty) => break,
@@ -215,13 +219,18 @@ impl Rounds {
         }
     }
 
+    fn most_at_once(&self) -> usize {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).model.most_at_once().min(MOST_AT_ONCE)
+    }
+
     fn join_all(&mut self, asked: Vec<Asked>) {
         let version = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         asked.into_iter().for_each(|asked| self.join(version.clone(), asked));
     }
 
     fn join(&mut self, version: Arc<Version>, asked: Asked) {
-        if self.running.iter().any(|one| one.computes(&version, &asked.request.prompt)) {
+        let known = self.running.iter().any(|one| one.computes(&version, &asked.request.prompt));
+        if known || self.running.len() >= self.most_at_once() {
             self.waiting.push(Waiting { version, asked });
             return;
         }
@@ -230,8 +239,8 @@ impl Rounds {
         if Arc::ptr_eq(&version, &self.current.read().unwrap_or_else(PoisonError::into_inner)) {
             self.prefixes.only(weights);
         }
-        let cache = self.prefixes.take(weights, &request.prompt);
-        let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.cache());
+        let cache = self.prefixes.take(weights, &request.prompt).filter(|cache| version.model.knows(cache));
+        let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.memory());
         let reused = cache.tokens().len();
         let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
         let sampler = Sampler::new(request.sampling.clone(), request.seed, request.choice);
@@ -240,16 +249,14 @@ impl Rounds {
     }
 
     /// A copy of what an answer under way has computed of the same prompt: members of a group share it.
-    fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Cache> {
+    fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Memory> {
         let shared = |one: &&Running| {
             Arc::ptr_eq(&one.version, version)
                 && one.cache.tokens().len() > WORTH_COPYING
                 && one.request.prompt == prompt
         };
         let one = self.running.iter().find(shared)?;
-        let mut cache = one.cache.clone();
-        cache.truncate(prompt.len() - 1);
-        Some(cache)
+        version.model.copy(&one.cache, prompt.len() - 1)
     }
 
     /// One more token for everybody.
@@ -261,19 +268,26 @@ impl Rounds {
             }
         }
         let mut drawn: Vec<bool> = vec![false; self.running.len()];
+        let mut failed: BTreeMap<usize, LocalModelError> = BTreeMap::new();
         for version in versions {
             let mut work = Vec::new();
             let mut places = Vec::new();
             for (place, one) in self.running.iter_mut().enumerate() {
                 if Arc::ptr_eq(&one.version, &version) {
                     let count = one.next.len().min(PREFILL);
-                    let tokens = one.next.get(..count).unwrap_or_default();
-                    work.push(Work::last(&mut one.cache, tokens));
+                    work.push((&mut one.cache, one.next.get(..count).unwrap_or_default()));
                     places.push((place, count));
                 }
             }
-            version.model.forward(&mut work);
-            let logits: Vec<Vec<f32>> = work.into_iter().map(|work| work.logits).collect();
+            let logits = match version.model.forward(work) {
+                Ok(logits) => logits,
+                Err(error) => {
+                    for (place, _) in places {
+                        failed.insert(place, again(&error));
+                    }
+                    continue;
+                }
+            };
             for ((place, count), logits) in places.into_iter().zip(logits) {
                 let Some(one) = self.running.get_mut(place) else { continue };
                 one.next.drain(..count);
@@ -290,7 +304,12 @@ impl Rounds {
         self.join_waiting();
         drawn.resize(self.running.len(), false);
         let mut kept = Vec::with_capacity(self.running.len());
-        for (one, drew) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
+        for (place, (one, drew)) in std::mem::take(&mut self.running).into_iter().zip(drawn).enumerate() {
+            if let Some(error) = failed.remove(&place) {
+                // Whoever asked may be gone.
+                let _ = one.reply.send(Err(error));
+                continue;
+            }
             match drew.then(|| one.finish()).flatten() {
                 None => kept.push(one),
                 Some(finish) => self.answer(one, finish),
@@ -303,7 +322,17 @@ impl Rounds {
         let Running { version, reply, cache, drawn, reused, .. } = one;
         self.prefixes.keep(version.digest.prefix_u64(), cache);
         // Whoever asked may be gone.
-        let _ = reply.send(Answer { tokens: drawn, finish, version: version.number, reused });
+        let _ = reply.send(Ok(Answer { tokens: drawn, finish, version: version.number, reused }));
+    }
+}
+
+/// The same error for each of those who waited.
+fn again(error: &LocalModelError) -> LocalModelError {
+    match error {
+        LocalModelError::DeviceLost { name, why } => {
+            LocalModelError::DeviceLost { name: name.clone(), why: why.clone() }
+        }
+        other => LocalModelError::Device { name: "of the model".into(), why: other.to_string() },
     }
 }
 
@@ -325,7 +354,7 @@ impl Running {
             return Some(Finish::Stop);
         }
         let whole = self.request.prompt.len() + self.drawn.len();
-        let full = self.drawn.len() >= self.request.max_tokens || whole >= self.version.model.config.context;
+        let full = self.drawn.len() >= self.request.max_tokens || whole >= self.version.model.config().context;
         full.then_some(Finish::Length)
     }
 }

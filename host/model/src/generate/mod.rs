@@ -1,6 +1,7 @@
 //! Answers of a local model: requests in tokens, batched continuously, with exact log-probs.
 
 mod engine;
+mod model;
 mod prefixes;
 mod request;
 mod sampler;
@@ -9,6 +10,7 @@ mod stop;
 mod tests;
 
 pub use engine::{Engine, MOST_AT_ONCE, Version, Watch};
+pub use model::{Memory, Model};
 pub use request::{Answer, Finish, Request};
 pub use sampler::{Drawn, Sampler, Sampling};
 pub use stop::StopTexts;

@@ -1,6 +1,6 @@
 //! Caches of answers that are over, kept for prompts that go on from them.
 
-use crate::cpu::Cache;
+use super::model::Memory;
 use std::collections::{HashMap, VecDeque};
 
 /// Caches that are kept, in bytes: a conversation of a small model takes some kilobytes, one of a large model megabytes.
@@ -23,7 +23,7 @@ impl Rolling {
 #[derive(Debug, Default)]
 pub(super) struct Prefixes {
     /// By what names the weights, and the hash of all of its tokens.
-    known: HashMap<(u64, u64), Cache>,
+    known: HashMap<(u64, u64), Memory>,
     /// The oldest first.
     order: VecDeque<(u64, u64)>,
     bytes: usize,
@@ -31,7 +31,7 @@ pub(super) struct Prefixes {
 
 impl Prefixes {
     /// Keeps a cache.
-    pub(super) fn keep(&mut self, weights: u64, cache: Cache) {
+    pub(super) fn keep(&mut self, weights: u64, cache: Memory) {
         let hash = cache.tokens().iter().fold(Rolling::START, |hash, token| hash.with(*token)).0;
         self.bytes += cache.bytes();
         if let Some(old) = self.known.insert((weights, hash), cache) {
@@ -48,12 +48,12 @@ impl Prefixes {
 
     /// The cache that holds the longest beginning of a prompt, all but its last token at most. It is taken: whoever goes on
     /// from it writes behind it.
-    pub(super) fn take(&mut self, weights: u64, prompt: &[u32]) -> Option<Cache> {
+    pub(super) fn take(&mut self, weights: u64, prompt: &[u32]) -> Option<Memory> {
         let mut hash = Rolling::START;
         let mut best = None;
         for (length, token) in (1..prompt.len()).zip(prompt) {
             hash = hash.with(*token);
-            let holds = |cache: &Cache| cache.tokens().len() == length && cache.shared_with(prompt) == length;
+            let holds = |cache: &Memory| cache.tokens().len() == length && cache.shared_with(prompt) == length;
             if self.known.get(&(weights, hash.0)).is_some_and(holds) {
                 best = Some((weights, hash.0));
             }
@@ -68,6 +68,6 @@ impl Prefixes {
     pub(super) fn only(&mut self, weights: u64) {
         self.known.retain(|(of, _), _| *of == weights);
         self.order.retain(|(of, _)| *of == weights);
-        self.bytes = self.known.values().map(Cache::bytes).sum();
+        self.bytes = self.known.values().map(Memory::bytes).sum();
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 fn version(number: u64) -> Version {
     let config = Arc::new(config(Architecture::Qwen3));
     let host = initial(&config, number);
-    Version { number, digest: digest(&host), model: CpuModel::new(config, &host) }
+    Version { number, digest: digest(&host), model: CpuModel::new(config, &host).into() }
 }
 
 fn request(seed: u64, length: u32) -> Request {
@@ -102,7 +102,7 @@ async fn several_answers_to_one_prompt_compute_it_once() {
         let asked = |choice| Request { choice, max_tokens, ..request(7, 40) };
         let answers = engine.ask_many((0..4).map(|choice| (asked(choice), None)).collect()).unwrap();
         for (choice, answer) in (0..).zip(answers) {
-            let answer = answer.await.unwrap();
+            let answer = answer.await.unwrap().unwrap();
             assert_eq!(answer.reused, if choice == 0 { 0 } else { 39 }, "{max_tokens} tokens");
             let alone = Engine::new(version(1)).unwrap().ask(asked(choice)).await.unwrap();
             assert_eq!(said(answer), said(alone));

@@ -1,6 +1,7 @@
 //! What a batch does to weights, and what it does not.
 
 use super::*;
+use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule};
 use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
 use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
@@ -30,7 +31,7 @@ fn settings(change: impl FnOnce(&mut PolicyGradient)) -> LearningSettings {
 }
 
 fn opened(change: impl FnOnce(&mut PolicyGradient)) -> (Arc<LocalModel>, WeightsLayer) {
-    folder().open_learning("tiny", &settings(change)).unwrap()
+    folder().open_learning("tiny", &settings(change), &ComputeDevice::processor()).unwrap()
 }
 
 /// Answers of the model to one question, every other of them rewarded.
@@ -107,13 +108,14 @@ async fn what_older_weights_wrote_is_weighed_and_what_is_too_old_is_dropped() {
     let cap = TruncatedImportance::default().cap;
     let mut weights = Vec::new();
     let now = model.engine().current();
+    let crate::generate::Model::Processor(processor) = &now.model else { panic!("it answers on the processor") };
     for member in &batch.groups[0].members {
         let generated = member.generated.as_ref().unwrap();
         let sequence = &generated.sequences[0];
-        let mut cache = now.model.cache();
+        let mut cache = processor.cache();
         let mut work =
             [crate::cpu::Work { cache: &mut cache, tokens: &sequence.tokens, logits: Vec::new(), every: true }];
-        now.model.forward(&mut work);
+        processor.forward(&mut work);
         let rows: Vec<&[f32]> = work[0].logits.chunks_exact(16).collect();
         let written = sequence.tokens.iter().zip(&sequence.mask).enumerate().filter(|(_, (_, mask))| **mask);
         for ((place, (token, _)), rollout) in written.zip(&generated.rollout) {

@@ -6,6 +6,45 @@ use crate::decoder::Block;
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
 
+/// What a block makes of its input for attention, heads apart: `[rows, heads, length, head_width]`, keys and values with fewer.
+pub(super) struct Heads {
+    /// Divided by the root of the head's width.
+    pub(super) query: Tensor<4>,
+    pub(super) key: Tensor<4>,
+    pub(super) value: Tensor<4>,
+}
+
+impl Heads {
+    pub(super) fn of(block: &Block<Tensor<2>, Tensor<1>>, x: Tensor<3>, config: &ModelConfig, rotary: &Rotary) -> Self {
+        let [count, length, _] = x.dims();
+        let (heads, shared, width) = (config.heads, config.key_value_heads, config.head_width);
+        let mut query = block.query.apply(x.clone()).reshape([count, length, heads, width]);
+        let mut key = block.key.apply(x.clone()).reshape([count, length, shared, width]);
+        let value = block.value.apply(x).reshape([count, length, shared, width]);
+        if let Some(norm) = &block.query_norm {
+            query = normalised(query, norm, config.norm_epsilon);
+        }
+        if let Some(norm) = &block.key_norm {
+            key = normalised(key, norm, config.norm_epsilon);
+        }
+        let query = rotary.turn(query).mul_scalar(1.0 / (width as f64).sqrt());
+        Self { query: query.swap_dims(1, 2), key: rotary.turn(key).swap_dims(1, 2), value: value.swap_dims(1, 2) }
+    }
+}
+
+/// Mixes values `[rows, shared, seen, head_width]` by how queries and keys agree. `bias` is added to the scores; its shape goes
+/// with `[rows, heads, length, seen]`.
+pub(super) fn mix(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, bias: Tensor<4>) -> Tensor<3> {
+    let ([count, heads, length, width], [_, shared, seen, _]) = (query.dims(), key.dims());
+    let group = heads / shared;
+    // [rows, shared, group · length, width]: the queries of a group stand below each other.
+    let query = query.reshape([count, shared, group * length, width]);
+    let scores = query.matmul(key.swap_dims(2, 3)).reshape([count, heads, length, seen]);
+    let shares = softmax(scores + bias, 3).reshape([count, shared, group * length, seen]);
+    let mixed = shares.matmul(value).reshape([count, heads, length, width]).swap_dims(1, 2);
+    mixed.reshape([count, length, heads * width])
+}
+
 /// `[rows, length, width]` to the same: queries of a group of heads share keys and values.
 pub(super) fn attend(
     block: &Block<Tensor<2>, Tensor<1>>,
@@ -14,25 +53,6 @@ pub(super) fn attend(
     rows: &Rows,
     rotary: &Rotary,
 ) -> Tensor<3> {
-    let [count, length, _] = x.dims();
-    let (heads, shared, width) = (config.heads, config.key_value_heads, config.head_width);
-    let group = heads / shared;
-    let mut query = block.query.apply(x.clone()).reshape([count, length, heads, width]);
-    let mut key = block.key.apply(x.clone()).reshape([count, length, shared, width]);
-    let value = block.value.apply(x).reshape([count, length, shared, width]);
-    if let Some(norm) = &block.query_norm {
-        query = normalised(query, norm, config.norm_epsilon);
-    }
-    if let Some(norm) = &block.key_norm {
-        key = normalised(key, norm, config.norm_epsilon);
-    }
-    let query = rotary.turn(query).mul_scalar(1.0 / (width as f64).sqrt());
-    // [rows, shared, group · length, width]: the queries of a group stand below each other.
-    let query = query.swap_dims(1, 2).reshape([count, shared, group * length, width]);
-    let key = rotary.turn(key).swap_dims(1, 2);
-    let value = value.swap_dims(1, 2);
-    let scores = query.matmul(key.swap_dims(2, 3)).reshape([count, heads, length, length]);
-    let shares = softmax(scores + rows.bias.clone(), 3).reshape([count, shared, group * length, length]);
-    let mixed = shares.matmul(value).reshape([count, heads, length, width]).swap_dims(1, 2);
-    block.output.apply(mixed.reshape([count, length, heads * width]))
+    let Heads { query, key, value } = Heads::of(block, x, config, rotary);
+    block.output.apply(mix(query, key, value, rows.bias.clone()))
 }

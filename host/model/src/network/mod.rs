@@ -3,9 +3,17 @@
 //! A projection's weight stands as `[in, out]` there, the way burn multiplies; embeddings stay `[vocabulary, width]`. Sequences
 //! of a batch lie side by side in rows, padded on the right or packed one behind the other: [`Rows`].
 
+mod answering;
 mod attention;
+mod batch;
 mod rotary;
 mod rows;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+pub use answering::DeviceModel;
+pub use slots::Held;
 
 pub use rotary::Rotary;
 pub(crate) use rotary::angles;
@@ -32,7 +40,7 @@ pub struct Network {
 }
 
 /// Whether a matrix keeps its orientation: what is looked up row by row.
-fn is_looked_up(name: &str) -> bool {
+pub(crate) fn is_looked_up(name: &str) -> bool {
     name == "model.embed_tokens.weight"
 }
 
@@ -107,9 +115,15 @@ impl Projection<Tensor<2>, Tensor<1>> {
 }
 
 impl Block<Tensor<2>, Tensor<1>> {
-    fn apply(&self, x: Tensor<3>, config: &ModelConfig, rows: &Rows, rotary: &Rotary) -> Tensor<3> {
+    /// One block, with attention as it is wanted.
+    fn apply(
+        &self,
+        x: Tensor<3>,
+        config: &ModelConfig,
+        attention: impl FnOnce(&Self, Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<3> {
         let normal = normalised(x.clone(), &self.input_norm, config.norm_epsilon);
-        let x = x + attention::attend(self, normal, config, rows, rotary);
+        let x = x + attention(self, normal);
         let normal = normalised(x.clone(), &self.post_norm, config.norm_epsilon);
         let inner = silu(self.gate.apply(normal.clone())) * self.up.apply(normal);
         x + self.down.apply(inner)
@@ -142,7 +156,7 @@ impl Network {
         let rotary = Rotary::of(&self.config, rows, &self.device());
         let mut x = embedding(self.weights.embedding.clone(), rows.tokens.clone());
         for block in &self.weights.blocks {
-            x = block.apply(x, &self.config, rows, &rotary);
+            x = block.apply(x, &self.config, |block, x| attention::attend(block, x, &self.config, rows, &rotary));
         }
         normalised(x, &self.weights.norm, self.config.norm_epsilon)
     }

@@ -25,22 +25,27 @@ pub(crate) fn angles(frequencies: &[f64], position: u32) -> impl Iterator<Item =
 impl Rotary {
     /// Of the positions of some rows.
     pub fn of(config: &ModelConfig, rows: &Rows, device: &Device) -> Self {
+        Self::at(config, &rows.positions, rows.shape, device)
+    }
+
+    /// Of positions in rows of so many.
+    pub(super) fn at(config: &ModelConfig, positions: &[u32], shape: [usize; 2], device: &Device) -> Self {
         let frequencies = config.rotary_frequencies();
         let half = frequencies.len();
-        let mut cosine = Vec::with_capacity(rows.positions.len() * half * 2);
+        let mut cosine = Vec::with_capacity(positions.len() * half * 2);
         let mut sine = Vec::with_capacity(cosine.capacity());
         // Rows repeat the same few positions.
-        let longest = rows.positions.iter().copied().max().unwrap_or(0);
+        let longest = positions.iter().copied().max().unwrap_or(0);
         let table: Vec<Vec<(f32, f32)>> =
             (0..=longest).map(|position| angles(&frequencies, position).collect()).collect();
-        for position in &rows.positions {
+        for position in positions {
             let of_position = table.get(*position as usize).map(Vec::as_slice).unwrap_or_default();
             cosine.extend(of_position.iter().map(|(cosine, _)| *cosine));
             cosine.extend(of_position.iter().map(|(cosine, _)| *cosine));
             sine.extend(of_position.iter().map(|(_, sine)| -*sine));
             sine.extend(of_position.iter().map(|(_, sine)| *sine));
         }
-        let [count, length] = rows.shape;
+        let [count, length] = shape;
         let shape = [count, length, 1, half * 2];
         Self {
             cosine: Tensor::from_data(TensorData::new(cosine, shape), device),

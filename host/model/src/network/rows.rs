@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// Added to a score that must not count: its share becomes exactly 0.
-const MASKED: f32 = -1e30;
+pub(super) const MASKED: f32 = -1e30;
 
 /// Where a sequence lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

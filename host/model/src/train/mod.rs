@@ -1,7 +1,9 @@
 //! Training: exact sequences, gradients, optimisers, the trainer that holds them together.
 
 mod gradient;
+mod on_device;
 mod optimizer;
+mod processor;
 mod schedule;
 mod sequence;
 mod snapshot;

@@ -45,15 +45,15 @@ impl Default for OptimizerSettings {
 }
 
 /// Muon's momentum.
-const MOMENTUM: f64 = 0.95;
+pub(super) const MOMENTUM: f64 = 0.95;
 /// Muon's steps are so many times the rate: then one rate fits both rules.
-const MUON_SCALE: f64 = 2.0;
+pub(super) const MUON_SCALE: f64 = 2.0;
 /// Coefficients of the iteration, which drive singular values towards 1 fast and stop short of it.
-const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.7750, 2.0315];
+pub(super) const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.7750, 2.0315];
 /// Its rounds.
-const ROUNDS: usize = 5;
+pub(super) const ROUNDS: usize = 5;
 /// Keeps an empty gradient's norm from being divided by.
-const TINY: f64 = 1e-7;
+pub(super) const TINY: f64 = 1e-7;
 
 /// A weight, a gradient or a moment on the device.
 pub(super) type Tensors = Weight<Tensor<2>, Tensor<1>>;
@@ -78,7 +78,7 @@ pub struct StepReport {
     pub rate: f64,
 }
 
-fn is_inside(name: &str) -> bool {
+pub(super) fn is_inside(name: &str) -> bool {
     name.starts_with("model.layers.")
 }
 

@@ -1,43 +1,54 @@
-//! A trainer as bytes: weights, moments and counters, as safetensors. Equal states, equal bytes.
+//! A trainer as bytes: weights, moments and counters, as safetensors. Equal states, equal bytes; where they were trained does not
+//! show.
 
-use super::optimizer::{OptimizerState, Tensors};
 use super::trainer::Trainer;
-use crate::network::values;
-use crate::{LocalModelError, Weight};
-use burn::tensor::{Device, Tensor, TensorData};
+use crate::LocalModelError;
 use clawhost_core::Digest;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 /// What is kept beside the tensors.
-const FORMAT: &str = "clawhost-trainer-1";
+const FORMAT: &str = "clawhost-trainer-2";
 
 fn damaged(why: impl ToString) -> LocalModelError {
     LocalModelError::Checkpoint(format!("{}; it was written by another version, or damaged", why.to_string()))
 }
 
-/// Values and shape of a tensor, on the host.
-struct Plain {
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
+/// A weight that fits no weight of the model.
+pub(super) fn foreign(name: &str) -> LocalModelError {
+    LocalModelError::Checkpoint(format!("the weight {name} is missing or has another shape; it is of another model"))
 }
 
-fn plain(tensor: &Tensors) -> Result<Plain, LocalModelError> {
-    let (shape, values) = match tensor {
-        Weight::Matrix(matrix) => (matrix.dims().to_vec(), values(matrix)?),
-        Weight::Vector(vector) => (vector.dims().to_vec(), values(vector)?),
-    };
-    Ok(Plain { shape, bytes: values.iter().flat_map(|value| value.to_le_bytes()).collect() })
+/// A weight or a moment: a matrix is `[out, in]`.
+#[derive(Debug)]
+pub(super) struct Plain<'a> {
+    pub(super) shape: Vec<usize>,
+    pub(super) values: Cow<'a, [f32]>,
 }
 
-fn tensor(view: &TensorView<'_>, device: &Device) -> Result<Tensors, LocalModelError> {
-    let value = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).map(f32::from_le_bytes);
-    let values = view.data().chunks_exact(4).map(value).collect::<Result<Vec<f32>, _>>().map_err(damaged)?;
-    match view.shape() {
-        [rows, columns] => Ok(Weight::Matrix(Tensor::from_data(TensorData::new(values, [*rows, *columns]), device))),
-        [length] => Ok(Weight::Vector(Tensor::from_data(TensorData::new(values, [*length]), device))),
-        other => Err(damaged(format!("a tensor of {} dimensions", other.len()))),
+impl Plain<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.values.len() * size_of::<f32>()];
+        let places = bytes.as_chunks_mut::<4>().0;
+        places.iter_mut().zip(self.values.iter()).for_each(|(to, value)| *to = value.to_le_bytes());
+        bytes
     }
+}
+
+/// All that a step depends on, by the weight's name.
+#[derive(Debug, Default)]
+pub(super) struct Saved<'a> {
+    /// Steps that the moments have seen.
+    pub(super) steps: u64,
+    pub(super) weights: BTreeMap<String, Plain<'a>>,
+    pub(super) first: BTreeMap<String, Plain<'a>>,
+    pub(super) second: BTreeMap<String, Plain<'a>>,
+}
+
+fn plain(view: &TensorView<'_>) -> Plain<'static> {
+    let values = view.data().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    Plain { shape: view.shape().to_vec(), values }
 }
 
 impl Trainer {
@@ -46,30 +57,22 @@ impl Trainer {
     /// # Errors
     /// The device gives nothing back.
     pub fn to_bytes(&self) -> Result<Vec<u8>, LocalModelError> {
-        let mut tensors: BTreeMap<String, Plain> = BTreeMap::new();
-        for (name, weight) in self.network().weights.weights() {
-            // Beside an adapter nothing changes.
-            let inner = match weight {
-                Weight::Matrix(matrix) if matrix.is_require_grad() => Weight::Matrix(matrix.inner()),
-                Weight::Vector(vector) if vector.is_require_grad() => Weight::Vector(vector.inner()),
-                _ => continue,
-            };
-            tensors.insert(format!("weight.{name}"), plain(&inner)?);
-        }
-        for (kind, moments) in [("first", &self.state().first), ("second", &self.state().second)] {
-            for (name, moment) in moments {
-                tensors.insert(format!("{kind}.{name}"), plain(moment)?);
+        let saved = self.saved()?;
+        let mut tensors: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
+        for (kind, all) in [("weight", &saved.weights), ("first", &saved.first), ("second", &saved.second)] {
+            for (name, plain) in all {
+                tensors.insert(format!("{kind}.{name}"), (plain.shape.clone(), plain.bytes()));
             }
         }
         let views = tensors
             .iter()
-            .map(|(name, one)| Ok((name.clone(), TensorView::new(Dtype::F32, one.shape.clone(), &one.bytes)?)))
+            .map(|(name, (shape, bytes))| Ok((name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
             .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
             .map_err(damaged)?;
         // One entry: a map of several would be written in any order.
         let [scheduled, ever] = self.counters();
         let frozen = self.frozen().map(|frozen| format!(" {frozen}")).unwrap_or_default();
-        let told = format!("{FORMAT} {} {scheduled} {ever}{frozen}", self.state().steps);
+        let told = format!("{FORMAT} {} {scheduled} {ever}{frozen}", saved.steps);
         let metadata = HashMap::from([("state".to_owned(), told)]);
         safetensors::serialize(views, Some(metadata)).map_err(damaged)
     }
@@ -92,25 +95,43 @@ impl Trainer {
         let number = |text: &str| text.parse::<u64>().map_err(damaged);
         let (steps, scheduled, ever) = (number(steps)?, number(scheduled)?, number(ever)?);
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
-        let device = self.network().device().inner();
-        let mut weights = BTreeMap::new();
-        let mut state = OptimizerState { steps, ..OptimizerState::default() };
+        let mut saved = Saved { steps, ..Saved::default() };
         for (name, view) in tensors.tensors() {
             let (kind, name) = name.split_once('.').ok_or_else(|| damaged("a tensor without a kind"))?;
             let to = match kind {
-                "weight" => &mut weights,
-                "first" => &mut state.first,
-                "second" => &mut state.second,
+                "weight" => &mut saved.weights,
+                "first" => &mut saved.first,
+                "second" => &mut saved.second,
                 _ => return Err(damaged(format!("a tensor of the kind `{}`", clawhost_core::escaped(kind, 40)))),
             };
-            to.insert(name.to_owned(), tensor(&view, &device)?);
+            if view.dtype() != Dtype::F32 {
+                return Err(damaged(format!("a tensor of {:?}", view.dtype())));
+            }
+            to.insert(name.to_owned(), plain(&view));
         }
-        self.become_what(weights, state, [scheduled, ever])
+        for moments in [&saved.first, &saved.second] {
+            let fits = |(name, moment): (&String, &Plain<'_>)| {
+                saved.weights.get(name).is_some_and(|one| one.shape == moment.shape)
+            };
+            if let Some((name, _)) = moments.iter().find(|one| !fits((one.0, one.1))) {
+                return Err(damaged(format!("a moment of `{}` that fits no weight", clawhost_core::escaped(name, 80))));
+            }
+        }
+        self.resume(saved, [scheduled, ever])
     }
 
-    /// Names moments and counters.
+    /// Names moments and counters, computed once for each step.
     pub fn state_digest(&self) -> Digest {
-        // What cannot be read has no name of its own; the step that follows will fail and say why.
-        Digest::of(&self.to_bytes().unwrap_or_default())
+        *self.known_digest().get_or_init(|| {
+            // What cannot be read has no name of its own; the step that follows will fail and say why.
+            let saved = self.saved().unwrap_or_default();
+            let told = format!("{FORMAT} {} {:?}", saved.steps, self.counters());
+            let moments = [("first", &saved.first), ("second", &saved.second)];
+            moments.into_iter().fold(Digest::of(told.as_bytes()), |digest, (kind, all)| {
+                all.iter().fold(digest, |digest, (name, plain)| {
+                    digest.extended(format!("{kind}.{name}").as_bytes()).extended(&plain.bytes())
+                })
+            })
+        })
     }
 }

@@ -2,9 +2,11 @@
 
 use super::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use crate::cpu::tests::config;
+use crate::cpu::{CpuModel, Work};
 use crate::network::{Network, Rows, values};
 use crate::{Architecture, HostDecoder, HostMatrix, LocalModelError, ModelConfig, digest, initial};
 use burn::tensor::Device;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn sequences() -> Vec<Sequence> {
@@ -20,7 +22,7 @@ fn sequences() -> Vec<Sequence> {
 
 fn trainer(config: &Arc<ModelConfig>, host: &HostDecoder, rule: Rule) -> Trainer {
     let settings = OptimizerSettings { rule, ..OptimizerSettings::default() };
-    Trainer::new(config.clone(), host, &Device::flex(), Trained::Full, settings, Schedule::constant(1e-2))
+    Trainer::on_processor(config.clone(), host, Trained::Full, settings, Schedule::constant(1e-2))
 }
 
 fn small() -> (Arc<ModelConfig>, HostDecoder) {
@@ -29,28 +31,18 @@ fn small() -> (Arc<ModelConfig>, HostDecoder) {
     (config, host)
 }
 
-/// The model with one weight moved along a slope, which is laid out as on the device.
+/// The model with one weight moved along a slope.
 fn moved(host: &HostDecoder, name: &str, slope: &[f32], step: f64) -> HostDecoder {
-    let along = |value: &f32, slope: &f32| (f64::from(*value) + step * f64::from(*slope)) as f32;
+    let along = |values: &[f32]| {
+        let along = |(value, slope): (&f32, &f32)| (f64::from(*value) + step * f64::from(*slope)) as f32;
+        values.iter().zip(slope).map(along).collect()
+    };
     host.map(
-        &mut |this, matrix| {
-            if this != name {
-                return matrix.clone();
-            }
-            let [rows, columns] = matrix.shape;
-            let is_embedding = name == "model.embed_tokens.weight";
-            let at =
-                |row: usize, column: usize| if is_embedding { row * columns + column } else { column * rows + row };
-            let values = (0..rows)
-                .flat_map(|row| (0..columns).map(move |column| (row, column)))
-                .map(|(row, column)| along(&matrix.values[row * columns + column], &slope[at(row, column)]))
-                .collect();
-            HostMatrix::new(name, matrix.shape, values).unwrap()
+        &mut |this, matrix| match this == name {
+            true => HostMatrix { shape: matrix.shape, values: along(&matrix.values) },
+            false => matrix.clone(),
         },
-        &mut |this, vector| match this == name {
-            true => vector.iter().zip(slope).map(|(value, slope)| along(value, slope)).collect(),
-            false => vector.clone(),
-        },
+        &mut |this, vector| if this == name { along(vector) } else { vector.clone() },
     )
 }
 
@@ -94,6 +86,143 @@ fn scores_are_those_of_the_whole_logits() {
             assert!((right - logprob).abs() < 1e-5, "{right} {logprob}");
             let right: f64 = row.iter().map(|logit| (sum - logit) * (logit - sum).exp()).sum();
             assert!((right - entropy).abs() < 1e-4, "{right} {entropy}");
+        }
+    }
+}
+
+/// Random vectors where fresh models have zeros and ones, and adapters that do something.
+fn lively(config: &ModelConfig, adapters: bool) -> HostDecoder {
+    let noise = |length: usize, salt: usize| -> Vec<f32> {
+        (0..length).map(|place| ((place * 37 + salt * 101 + 13) % 97) as f32 / 97.0 - 0.5).collect()
+    };
+    let mut host = initial(config, 3).map(&mut |_, matrix| matrix.clone(), &mut |name, vector| {
+        vector.iter().zip(noise(vector.len(), name.len())).map(|(value, noise)| value + noise * 0.3).collect()
+    });
+    let blocks = host.blocks.iter_mut().skip(usize::from(adapters));
+    for (name, projection) in blocks.flat_map(crate::Block::projections_mut) {
+        if adapters && name != "k_proj" {
+            let [out, input] = projection.weight.shape;
+            let matrix = |shape: [usize; 2], salt| {
+                let values = noise(shape[0] * shape[1], salt).into_iter().map(|value| value * 0.5).collect();
+                HostMatrix::new(name, shape, values).unwrap()
+            };
+            let (a, b) = (matrix([3, input], 1), matrix([out, 3], 2));
+            projection.adapter = Some(crate::LowRank { a, b, scale: 0.7 });
+        }
+    }
+    host
+}
+
+fn close(one: &BTreeMap<String, Vec<f32>>, other: &BTreeMap<String, Vec<f32>>, most: f32, what: &str) {
+    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>(), "{what}");
+    for (name, one) in one {
+        let other = &other[name];
+        let length = |values: &[f32]| values.iter().map(|value| value * value).sum::<f32>().sqrt();
+        let apart: Vec<f32> = one.iter().zip(other).map(|(one, other)| one - other).collect();
+        assert_eq!(one.len(), other.len(), "{what}, {name}");
+        assert!(
+            length(&apart) <= most * length(other).max(1e-4),
+            "{what}, {name}: {} of {}",
+            length(&apart),
+            length(other)
+        );
+    }
+}
+
+#[test]
+fn the_processor_and_burn_come_to_the_same_scores_gradients_and_steps() {
+    let mut texts = sequences();
+    // Longer than what is computed at once, and one of which nothing is trained.
+    let long: Vec<u32> = (0..75).map(|place| (place * 29 + 7) % 61).collect();
+    texts.push(
+        Sequence::new(long.clone(), &long.iter().map(|token| token % 3 == 1 && *token != 7).collect::<Vec<_>>(), 1.3)
+            .unwrap(),
+    );
+    texts.push(Sequence::new(vec![5, 6, 7], &[false; 3], 1.0).unwrap());
+    let units: Vec<&[Sequence]> = texts.chunks(2).collect();
+    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
+        for (trained, adapters) in [(Trained::Full, false), (Trained::Full, true), (Trained::Adapters, true)] {
+            let what = format!("{architecture:?} {trained:?} {adapters}");
+            let output_bias = architecture == Architecture::Llama;
+            let config = Arc::new(ModelConfig { output_bias, ..config(architecture) });
+            let host = lively(&config, adapters);
+            let settings = OptimizerSettings { weight_decay: 0.1, ..OptimizerSettings::default() };
+            let schedule = Schedule::constant(1e-3);
+            let mut here = Trainer::on_processor(config.clone(), &host, trained, settings, schedule);
+            let mut there = Trainer::on_device(config.clone(), &host, &Device::flex(), trained, settings, schedule);
+            let all: Vec<&Sequence> = texts.iter().collect();
+            for (one, other) in here.scores(&all).unwrap().iter().zip(there.scores(&all).unwrap()) {
+                let both = one.logprobs.iter().zip(&other.logprobs).chain(one.entropies.iter().zip(&other.entropies));
+                both.for_each(|(one, other)| assert!((one - other).abs() < 1e-5, "{what}: {one} {other}"));
+                assert_eq!(one.logprobs.len(), other.logprobs.len());
+            }
+            for _ in 0..2 {
+                here.accumulate(&units, &likelihood(total(&texts))).unwrap();
+                there.accumulate(&units, &likelihood(total(&texts))).unwrap();
+                close(&here.pending(), &there.pending(), 2e-5, &what);
+                let [one, other] = [&mut here, &mut there].map(|trainer| trainer.step().unwrap().unwrap());
+                assert!((one.gradient_norm / other.gradient_norm - 1.0).abs() < 1e-5, "{what}");
+                let names = host.weights().into_iter().map(|(name, _)| name);
+                let flat = |trainer: &Trainer| -> BTreeMap<String, Vec<f32>> {
+                    let host =
+                        trainer.host().unwrap().map(&mut |_, one| one.values.to_vec(), &mut |_, one| one.to_vec());
+                    names.clone().zip(host.flat().into_iter().cloned()).collect()
+                };
+                close(&flat(&here), &flat(&there), 1e-4, &what);
+            }
+            // What one wrote the other reads.
+            here.restore(&there.to_bytes().unwrap()).unwrap();
+            assert!(here.to_bytes().unwrap() == there.to_bytes().unwrap());
+        }
+    }
+}
+
+#[test]
+fn threads_change_no_bit_of_a_step() {
+    // A small model, whose threads take pieces; and one whose threads share each piece.
+    let wide = ModelConfig {
+        width: 192,
+        heads: 6,
+        head_width: 32,
+        mlp_width: 512,
+        vocabulary: 2048,
+        ..config(Architecture::Qwen3)
+    };
+    for config in [config(Architecture::Qwen3), wide] {
+        let config = Arc::new(config);
+        let host = initial(&config, 3);
+        let sequences: Vec<Sequence> = (0..12).flat_map(|_| sequences()).collect();
+        let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let mut trainer = trainer(&config, &host, Rule::Muon);
+                let losses: Vec<f64> = (0..2).map(|_| learn(&mut trainer, &sequences, &units)).collect();
+                (losses, trainer.to_bytes().unwrap())
+            })
+        };
+        let right = run(1);
+        for threads in [2, 3, 7] {
+            assert!(run(threads) == right, "{threads} threads, {} wide", config.width);
+        }
+    }
+}
+
+#[test]
+fn log_probs_are_those_of_answers_bit_for_bit() {
+    let (config, host) = small();
+    let model = CpuModel::new(config.clone(), &host);
+    let sequences = sequences();
+    let scores = trainer(&config, &host, Rule::Muon).scores(&sequences.iter().collect::<Vec<_>>()).unwrap();
+    for (sequence, scores) in sequences.iter().zip(&scores).filter(|(sequence, _)| sequence.temperature() == 1.0) {
+        let mut cache = model.cache();
+        let mut work = [Work { cache: &mut cache, tokens: sequence.tokens(), logits: Vec::new(), every: true }];
+        model.forward(&mut work);
+        for (place, logprob) in sequence.trained().iter().zip(&scores.logprobs) {
+            let logits = &work[0].logits[(place - 1) * 61..place * 61];
+            let all: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+            let right = f64::from(logits[sequence.tokens()[*place] as usize]) - all.ln();
+            assert!((right - logprob).abs() < 1e-6, "{right} {logprob}");
         }
     }
 }

@@ -1,21 +1,16 @@
 //! Weights that learn: what is accumulated, what a step makes of it, and all of it as bytes.
 
-use super::gradient::{GradientSum, TokenScores, Wanted, gradients, scores};
-use super::optimizer::{OptimizerSettings, OptimizerState, StepReport, Tensors};
+use super::gradient::{TokenScores, Wanted};
+use super::on_device::OnDevice;
+use super::optimizer::{OptimizerSettings, StepReport};
+use super::processor::Processor;
 use super::schedule::Schedule;
 use super::sequence::Sequence;
-use crate::network::{DeviceDecoder, Network, to_host};
-use crate::{Convert, HostDecoder, LocalModelError, ModelConfig, Weight, digest, is_adapter};
-use burn::tensor::{Device, Tensor};
+use super::snapshot::Saved;
+use crate::{HostDecoder, LocalModelError, ModelConfig, digest, is_adapter};
+use burn::tensor::Device;
 use clawhost_core::Digest;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// Tokens of one pass, padding too: what is in memory for the way back grows with them.
-const TOKENS: usize = 16_384;
-/// Pieces of a step that are computed at the same time, each on a thread of its own: much of what burn does on a processor
-/// is done by one thread. A constant, because a sum of four parts is not, bit for bit, one of two.
-const AT_ONCE: usize = 4;
+use std::sync::{Arc, OnceLock};
 
 /// Which weights are trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,25 +21,56 @@ pub enum Trained {
     Adapters,
 }
 
+impl Trained {
+    /// Whether a weight learns, by its name.
+    pub(super) fn learns(self, name: &str) -> bool {
+        self == Self::Full || is_adapter(name)
+    }
+}
+
+/// Where gradients are computed and steps taken.
+#[derive(Debug)]
+enum Place {
+    /// By kernels of our own on this machine's processor.
+    Processor(Box<Processor>),
+    /// By burn: on a GPU, and in tests to compare with.
+    Device(Box<OnDevice>),
+}
+
 /// Weights that learn.
 #[derive(Debug)]
 pub struct Trainer {
-    network: Network,
+    place: Place,
     settings: OptimizerSettings,
     schedule: Schedule,
     /// Steps that the schedule has counted.
     scheduled: u64,
     /// Steps of any kind, from the beginning: the number of the weights.
     ever: u64,
-    state: OptimizerState,
-    pending: GradientSum,
+    state_digest: OnceLock<Digest>,
     /// Names what does not learn, where something does not.
     frozen: Option<Digest>,
 }
 
 impl Trainer {
+    /// Trains these weights on this machine's processor.
+    pub fn on_processor(
+        config: Arc<ModelConfig>,
+        host: &HostDecoder,
+        trained: Trained,
+        settings: OptimizerSettings,
+        schedule: Schedule,
+    ) -> Self {
+        Self::of(
+            Place::Processor(Box::new(Processor::new(config, host, trained))),
+            frozen(host, trained),
+            settings,
+            schedule,
+        )
+    }
+
     /// Trains these weights on a device.
-    pub fn new(
+    pub fn on_device(
         config: Arc<ModelConfig>,
         host: &HostDecoder,
         device: &Device,
@@ -52,35 +78,12 @@ impl Trainer {
         settings: OptimizerSettings,
         schedule: Schedule,
     ) -> Self {
-        let plain = Network::new(config, host, &device.clone().autodiff());
-        let learns = |name: &str| trained == Trained::Full || is_adapter(name);
-        let weights = plain.weights.map(
-            &mut |name, matrix| if learns(name) { matrix.clone().require_grad() } else { matrix.clone() },
-            &mut |name, vector| if learns(name) { vector.clone().require_grad() } else { vector.clone() },
-        );
-        let network = Network { weights, ..plain };
-        let frozen = (trained == Trained::Adapters).then(|| {
-            let scales = host.scales().into_iter().flat_map(f64::to_le_bytes).collect::<Vec<_>>();
-            digest(&host.without_adapters()).extended(&scales)
-        });
-        Self {
-            network,
-            frozen,
-            settings,
-            schedule,
-            scheduled: 0,
-            ever: 0,
-            state: OptimizerState::default(),
-            pending: GradientSum::default(),
-        }
+        let place = Place::Device(Box::new(OnDevice::new(config, host, device, trained)));
+        Self::of(place, frozen(host, trained), settings, schedule)
     }
 
-    pub(super) fn network(&self) -> &Network {
-        &self.network
-    }
-
-    pub(super) fn state(&self) -> &OptimizerState {
-        &self.state
+    fn of(place: Place, frozen: Option<Digest>, settings: OptimizerSettings, schedule: Schedule) -> Self {
+        Self { place, settings, schedule, scheduled: 0, ever: 0, state_digest: OnceLock::new(), frozen }
     }
 
     pub(super) fn frozen(&self) -> Option<Digest> {
@@ -91,61 +94,35 @@ impl Trainer {
         [self.scheduled, self.ever]
     }
 
-    /// Takes weights and state over, if they are of this model.
-    pub(super) fn become_what(
-        &mut self,
-        weights: BTreeMap<String, Tensors>,
-        state: OptimizerState,
-        [scheduled, ever]: [u64; 2],
-    ) -> Result<(), LocalModelError> {
-        struct Replace<'a>(&'a BTreeMap<String, Tensors>);
-        fn missing(name: &str) -> LocalModelError {
-            LocalModelError::Checkpoint(format!(
-                "the weight {name} is missing or has another shape; it is of another model"
-            ))
-        }
-        impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {
-            type Matrix = Tensor<2>;
-            type Vector = Tensor<1>;
-            type Error = LocalModelError;
+    pub(super) fn known_digest(&self) -> &OnceLock<Digest> {
+        &self.state_digest
+    }
 
-            fn matrix(&mut self, name: &str, old: &Tensor<2>) -> Result<Tensor<2>, LocalModelError> {
-                match self.0.get(name) {
-                    // What does not learn is in no snapshot.
-                    None if !old.is_require_grad() => Ok(old.clone()),
-                    Some(Weight::Matrix(new)) if new.dims() == old.dims() => {
-                        let new = Tensor::from_inner(new.clone());
-                        Ok(if old.is_require_grad() { new.require_grad() } else { new })
-                    }
-                    _ => Err(missing(name)),
-                }
-            }
-
-            fn vector(&mut self, name: &str, old: &Tensor<1>) -> Result<Tensor<1>, LocalModelError> {
-                match self.0.get(name) {
-                    None if !old.is_require_grad() => Ok(old.clone()),
-                    Some(Weight::Vector(new)) if new.dims() == old.dims() => {
-                        let new = Tensor::from_inner(new.clone());
-                        Ok(if old.is_require_grad() { new.require_grad() } else { new })
-                    }
-                    _ => Err(missing(name)),
-                }
-            }
+    pub(super) fn saved(&self) -> Result<Saved<'_>, LocalModelError> {
+        match &self.place {
+            Place::Processor(processor) => Ok(processor.saved()),
+            Place::Device(device) => device.saved(),
         }
-        self.network.weights = self.network.weights.convert(&mut Replace(&weights))?;
-        (self.state, self.scheduled, self.ever) = (state, scheduled, ever);
-        self.pending = GradientSum::default();
+    }
+
+    /// Takes weights, state and counters over, if they are of this model; and forgets what was added up.
+    pub(super) fn resume(&mut self, saved: Saved<'_>, [scheduled, ever]: [u64; 2]) -> Result<(), LocalModelError> {
+        match &mut self.place {
+            Place::Processor(processor) => processor.resume(saved)?,
+            Place::Device(device) => device.resume(saved)?,
+        }
+        (self.scheduled, self.ever) = (scheduled, ever);
+        self.state_digest = OnceLock::new();
         Ok(())
     }
 
-    /// What was added up, by the weight's name, as it lies on the device.
+    /// What was added up, by the weight's name, as it lies on the host.
     #[cfg(test)]
-    pub(super) fn pending(&self) -> BTreeMap<String, Vec<f32>> {
-        let flat = |gradient: &Tensors| match gradient {
-            Weight::Matrix(matrix) => crate::network::values(matrix),
-            Weight::Vector(vector) => crate::network::values(vector),
-        };
-        self.pending.of.iter().filter_map(|(name, gradient)| Some((name.clone(), flat(gradient).ok()?))).collect()
+    pub(super) fn pending(&self) -> std::collections::BTreeMap<String, Vec<f32>> {
+        match &self.place {
+            Place::Processor(processor) => processor.pending(),
+            Place::Device(device) => device.pending(),
+        }
     }
 
     /// Steps taken, of any kind, from the beginning.
@@ -163,7 +140,10 @@ impl Trainer {
     /// # Errors
     /// The device gives nothing back.
     pub fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
-        self.scores_of(&self.network.weights, sequences)
+        match &self.place {
+            Place::Processor(processor) => Ok(processor.scores(sequences)),
+            Place::Device(device) => device.scores(sequences),
+        }
     }
 
     /// Whether it has an adapter alone to learn, so that what it began with is there.
@@ -176,25 +156,15 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::scores`].
     pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
-        self.scores_of(&self.network.weights.without_adapters(), sequences)
-    }
-
-    fn scores_of(&self, weights: &DeviceDecoder, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
-        let plain = Network {
-            weights: weights.map(&mut |_, one| one.clone().inner(), &mut |_, one| one.clone().inner()),
-            config: self.network.config.clone(),
-        };
-        let mut all = Vec::with_capacity(sequences.len());
-        let units: Vec<&[Sequence]> = sequences.iter().map(|one| std::slice::from_ref(*one)).collect();
-        for (_, part) in pieces(&units) {
-            all.extend(scores(&plain, &part.iter().copied().flatten().collect::<Vec<_>>())?);
+        match &self.place {
+            Place::Processor(processor) => Ok(processor.reference_scores(sequences)),
+            Place::Device(device) => device.reference_scores(sequences),
         }
-        Ok(all)
     }
 
     /// Adds up what `loss` wants, piece by piece: it is handed the place of the first unit of the piece, and the scores of each
     /// unit's sequences; it gives one derivative per trained token of each unit. A unit stays whole. Pieces are computed at the
-    /// same time and added up in order; what the loss tells is given back in that order.
+    /// same time and added up in an order that depends on nothing but them; what the loss tells is given back in theirs.
     ///
     /// # Errors
     /// Those of the loss, or the device gives nothing back; nothing that was added up is kept then.
@@ -203,39 +173,10 @@ impl Trainer {
         units: &[&[Sequence]],
         loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
     ) -> Result<Vec<T>, E> {
-        let mut sum = std::mem::take(&mut self.pending);
-        let mut told = Vec::new();
-        let pieces = pieces(units);
-        let network = &self.network;
-        for round in pieces.chunks(AT_ONCE) {
-            let done: Vec<Result<(GradientSum, T), E>> = std::thread::scope(|scope| {
-                let running: Vec<_> = round
-                    .iter()
-                    .map(|(first, piece)| {
-                        scope.spawn(move || {
-                            let sequences: Vec<&Sequence> = piece.iter().copied().flatten().collect();
-                            gradients(network, &sequences, |scores| {
-                                let mut scores = scores.iter().cloned();
-                                let by_unit: Vec<Vec<TokenScores>> =
-                                    piece.iter().map(|unit| (&mut scores).take(unit.len()).collect()).collect();
-                                loss(*first, &by_unit)
-                            })
-                        })
-                    })
-                    .collect();
-                running
-                    .into_iter()
-                    .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                    .collect()
-            });
-            for one in done {
-                let (gradients, one) = one?;
-                sum.add(gradients);
-                told.push(one);
-            }
+        match &mut self.place {
+            Place::Processor(processor) => processor.accumulate(units, loss),
+            Place::Device(device) => device.accumulate(units, loss),
         }
-        self.pending = sum;
-        Ok(told)
     }
 
     /// Takes a step with what was added up, and forgets it. None: nothing was.
@@ -253,24 +194,32 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::step`].
     pub fn step_at(&mut self, rate: f64) -> Result<Option<StepReport>, LocalModelError> {
-        let pending = std::mem::take(&mut self.pending);
-        if pending.is_empty() {
-            return Ok(None);
+        let report = match &mut self.place {
+            Place::Processor(processor) => processor.step(rate, &self.settings)?,
+            Place::Device(device) => device.step(rate, &self.settings)?,
+        };
+        if report.is_some() {
+            self.ever += 1;
+            self.state_digest = OnceLock::new();
         }
-        let (weights, state, report) = self.state.step(&self.network, pending, rate, &self.settings)?;
-        (self.network.weights, self.state) = (weights, state);
-        self.ever += 1;
-        Ok(Some(report))
+        Ok(report)
     }
 
     /// Forgets the moments of the steps so far.
     pub fn forget_momentum(&mut self) {
-        self.state = OptimizerState::default();
+        match &mut self.place {
+            Place::Processor(processor) => processor.forget_momentum(),
+            Place::Device(device) => device.forget_momentum(),
+        }
+        self.state_digest = OnceLock::new();
     }
 
     /// Forgets what was added up.
     pub fn clear_pending(&mut self) {
-        self.pending = GradientSum::default();
+        match &mut self.place {
+            Place::Processor(processor) => processor.clear_pending(),
+            Place::Device(device) => device.clear_pending(),
+        }
     }
 
     /// The weights as plain numbers.
@@ -278,25 +227,41 @@ impl Trainer {
     /// # Errors
     /// The device gives nothing back.
     pub fn host(&self) -> Result<HostDecoder, LocalModelError> {
-        to_host(&self.network.weights)
+        match &self.place {
+            Place::Processor(processor) => Ok(processor.host()),
+            Place::Device(device) => device.host(),
+        }
     }
 }
 
-/// Neighbours whose rows are in memory together, with the place of the first: as many as are computed at once, or more where they
-/// would be too large. How they are cut depends on nothing but them, so sums do not depend on the machine.
-fn pieces<'a, 'b>(units: &'a [&'b [Sequence]]) -> Vec<(usize, &'a [&'b [Sequence]])> {
-    let rows: usize = units.iter().map(|unit| unit.len()).sum();
-    let enough = rows.div_ceil(AT_ONCE).max(1);
+/// Names the weights beside adapters, and how much those count, where they alone learn.
+fn frozen(host: &HostDecoder, trained: Trained) -> Option<Digest> {
+    (trained == Trained::Adapters).then(|| {
+        let scales = host.scales().into_iter().flat_map(f64::to_le_bytes).collect::<Vec<_>>();
+        digest(&host.without_adapters()).extended(&scales)
+    })
+}
+
+/// Neighbours that are in memory together, with the place of the first: at most `enough` sequences, and no more than are `full`, by
+/// their number, tokens and longest; but one unit at least. How they are cut depends on nothing but them, so sums do not depend
+/// on the machine.
+pub(super) fn pieces<'a, 'b>(
+    units: &'a [&'b [Sequence]],
+    enough: usize,
+    full: impl Fn(usize, usize, usize) -> bool,
+) -> Vec<(usize, &'a [&'b [Sequence]])> {
     let mut pieces = Vec::new();
-    let (mut start, mut rows, mut longest) = (0, 0, 0);
+    let (mut start, mut rows, mut tokens, mut longest) = (0, 0, 0, 0);
     for (place, unit) in units.iter().enumerate() {
-        let length = unit.iter().map(|sequence| sequence.tokens().len()).max().unwrap_or(0);
-        let full = rows >= enough || (rows + unit.len()) * longest.max(length) > TOKENS;
-        if place > start && full {
+        let lengths = unit.iter().map(|sequence| sequence.tokens().len());
+        let (more, length) = (lengths.clone().sum::<usize>(), lengths.max().unwrap_or(0));
+        let over = rows >= enough || full(rows + unit.len(), tokens + more, longest.max(length));
+        if place > start && over {
             pieces.extend(units.get(start..place).map(|piece| (start, piece)));
-            (start, rows, longest) = (place, 0, 0);
+            (start, rows, tokens, longest) = (place, 0, 0, 0);
         }
         rows += unit.len();
+        tokens += more;
         longest = longest.max(length);
     }
     pieces.extend(units.get(start..).filter(|rest| !rest.is_empty()).map(|piece| (start, piece)));

@@ -7,14 +7,15 @@ mod stage;
 mod summary;
 
 use crate::args::{Common, DemoWeights};
-use crate::data;
 use crate::demo::stage::{Stopped, folder};
 use crate::exit::Exit;
 use crate::learn_progress::LearnProgress;
 use crate::run::{Stopping, watch_signals};
-use crate::{hosting, plot};
+use crate::{data, device, hosting, plot};
 use clawhost_core::Clock as _;
 use clawhost_engine::Host;
+use clawhost_model::TinyModel;
+use clawhost_model::device::ComputeDevice;
 use clawhost_runtime::Cancel;
 use clawhost_runtime::learn::LearnReport;
 use part::Part;
@@ -38,12 +39,12 @@ async fn play(
     host: &Host,
     plugins: &Path,
     part: Part,
-    options: &DemoWeights,
+    (options, device): (&DemoWeights, &ComputeDevice),
     watched: (&Cancel, &LearnProgress),
 ) -> anyhow::Result<Found> {
     let began = std::time::Instant::now();
     let part = if options.quick { part.quick() } else { part };
-    let stage = Stage::new(host, plugins, part.clone(), options.seed, watched).await?;
+    let stage = Stage::new(host, plugins, part.clone(), (options.seed, device), watched).await?;
     let imitation = stage.imitate().await?;
     let taught = stage.snapshot()?;
     let before = stage.measure("before").await?;
@@ -66,13 +67,15 @@ pub(crate) async fn run(common: &Common, options: &DemoWeights) -> anyhow::Resul
     plot::check(&options.svg)?;
     let progress = LearnProgress::new(options.quiet);
     let plugins = folder(options.plugins.as_ref(), "env_guess.wasm")?;
+    let (opened, chosen) = options.device.open(TinyModel::default().make()?.config.parameters())?;
+    device::described(&chosen).iter().for_each(|line| progress.say(line));
     let host = hosting::host(Some(data::cache(&data::folder(common)?)?), false, false)?;
     let cancel = Cancel::default();
     let (began, started) = (std::time::Instant::now(), data::SystemClock::new().now_ms());
     let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Demo));
     let mut found = Vec::new();
     for part in [Part::guess(), Part::addition()] {
-        match play(&host, &plugins, part, options, (&cancel, &progress)).await {
+        match play(&host, &plugins, part, (options, &opened), (&cancel, &progress)).await {
             Ok(part) => found.push(part),
             Err(_) if cancel.is_requested() => {
                 progress.finish();
@@ -90,9 +93,9 @@ pub(crate) async fn run(common: &Common, options: &DemoWeights) -> anyhow::Resul
     stop_on_signal.abort();
     progress.finish();
     if common.json {
-        summary::json(options, &found, started, began.elapsed())?;
+        summary::json((options, &chosen), &found, started, began.elapsed())?;
     } else {
-        summary::text(options, &found, began.elapsed())?;
+        summary::text((options, &chosen), &found, began.elapsed())?;
     }
     summary::draw(&options.svg, &found)?;
     summary::check(&found)?;

@@ -11,6 +11,7 @@ use clawhost_learn::harness::HarnessSettings;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::policy::Generated;
 use clawhost_learn::{Layer as _, Weights};
+use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::{OptimizerSettings, Schedule};
 use clawhost_model::{Demonstrator, Learned, LearningSettings, LocalModel, TinyModel, WeightsLayer};
 use clawhost_runtime::learn::{
@@ -58,7 +59,7 @@ impl<'a> Stage<'a> {
         host: &Host,
         plugins: &Path,
         part: Part,
-        seed: u64,
+        (seed, device): (u64, &ComputeDevice),
         (cancel, progress): (&'a Cancel, &'a LearnProgress),
     ) -> anyhow::Result<Self> {
         let read = |name: &str| -> anyhow::Result<(String, Vec<u8>)> {
@@ -77,7 +78,7 @@ impl<'a> Stage<'a> {
             schedule: Schedule { peak: part.rate, warmup: 5, total: part.iterations, floor: 0.1 },
         };
         let folder = TinyModel { seed, ..TinyModel::default() }.make()?;
-        let (model, weights) = folder.open_learning("tiny", &settings)?;
+        let (model, weights) = folder.open_learning("tiny", &settings, device)?;
         let asked: Arc<dyn Llm> = model.clone();
         let sampling = Sampling { temperature: Some(1.0), max_tokens: part.max_tokens };
         let ports = Ports {

@@ -4,6 +4,7 @@ use super::Found;
 use super::stage::Measured;
 use crate::args::DemoWeights;
 use crate::{data, learn_summary, plot};
+use clawhost_model::device::{Chosen, DeviceName};
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,12 @@ use std::time::Duration;
 const ADDITION: &str =
     "for addition, more demonstrations would have done it too: what is shown is that rewards alone do it";
 
-pub(super) fn json(options: &DemoWeights, found: &[Found], started: u64, wall: Duration) -> anyhow::Result<()> {
+pub(super) fn json(
+    (options, device): (&DemoWeights, &Chosen),
+    found: &[Found],
+    started: u64,
+    wall: Duration,
+) -> anyhow::Result<()> {
     let mut weights = serde_json::Map::new();
     let mut seconds = serde_json::Map::new();
     for one in found {
@@ -33,6 +39,7 @@ pub(super) fn json(options: &DemoWeights, found: &[Found], started: u64, wall: D
     }
     let document = serde_json::json!({
         "format": 1,
+        "device": device.name,
         "weights": weights,
         "timing": {
             "started": data::time(started), "wall_seconds": wall.as_secs_f64(), "seconds_without_controls": seconds,
@@ -49,9 +56,11 @@ fn shown(measured: Option<&Measured>) -> String {
     })
 }
 
-pub(super) fn text(options: &DemoWeights, found: &[Found], wall: Duration) -> anyhow::Result<()> {
+pub(super) fn text((options, device): (&DemoWeights, &Chosen), found: &[Found], wall: Duration) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
-    writeln!(out, "A model of 99,456 weights, made from seed {}, learns on this processor.\n", options.seed)?;
+    let Chosen { name, title, .. } = device;
+    let place = if *name == DeviceName::CPU { title.clone() } else { format!("{name} ({title})") };
+    writeln!(out, "A model of 99,456 weights, made from seed {}, learns on {place}.\n", options.seed)?;
     for one in found {
         writeln!(out, "{}: reward on {} test episodes (sampled, 95 % interval)", one.part.name, one.part.tests)?;
         if let Some(plot) = plot::text(&learn_summary::curve(&one.rewards), 0.0, 1.0) {

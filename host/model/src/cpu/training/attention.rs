@@ -1,0 +1,279 @@
+//! Attention of whole sequences, and its way back.
+//!
+//! Queries are taken [`QUERIES`] at a time against all positions that the last of them sees, so that each step is a product of
+//! rows and panels. What each sum is made of, and in which order, is as in [`super::super::attention`]: where a position is
+//! not seen its share is 0, which adds nothing. No shares are kept for the way back, but only what makes them again from scores (Dao et al. 2022):
+//!
+//! ```text
+//! p = softmax(q kᵀ)     o = p v     dv = pᵀ do     ds = p (do vᵀ - sum(p · do vᵀ))     dq = ds k     dk = dsᵀ q
+//! ```
+
+#![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+
+use super::text::Text;
+use crate::cpu::attention::{Heads, Softmax, shares};
+use crate::cpu::elementwise::{dot, exp};
+use crate::cpu::panels::{LANES, add_outer_products, lay_columns, lay_rows, panel_values, rows_times_panels};
+
+/// Queries that are computed together: four times the rows that fit into registers.
+const QUERIES: usize = 24;
+
+/// What is written while attention is computed, kept from call to call.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    key_columns: Vec<f32>,
+    query: Vec<f32>,
+    query_panels: Vec<f32>,
+    upstream: Vec<f32>,
+    upstream_panels: Vec<f32>,
+    scores: Vec<f32>,
+    slopes: Vec<f32>,
+    of_query: Vec<f32>,
+    of_keys: Vec<f32>,
+    of_values: Vec<f32>,
+}
+
+/// Rows of queries, keys and values after norms and turns.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    pub(super) heads: Heads,
+    pub(super) text: &'a Text,
+    pub(super) query: &'a [f32],
+    pub(super) key: &'a [f32],
+    pub(super) value: &'a [f32],
+}
+
+/// A head of one sequence: where its numbers lie.
+#[derive(Clone, Copy)]
+struct Head {
+    /// First row, and rows.
+    start: usize,
+    length: usize,
+    /// The same, so that panels are full.
+    padded: usize,
+    width: usize,
+    /// From row to row, and where the head begins in one.
+    query_stride: usize,
+    query_first: usize,
+    key_stride: usize,
+    key_first: usize,
+}
+
+fn room(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    buffer.clear();
+    buffer.resize(length, 0.0);
+    buffer
+}
+
+/// Values of one head of some rows, one row behind the other.
+#[inline(always)]
+fn gather(from: &[f32], stride: usize, first: usize, width: usize, scale: f32, to: &mut Vec<f32>) {
+    to.clear();
+    for row in from.chunks_exact(stride) {
+        to.extend(row[first..first + width].iter().map(|value| value * scale));
+    }
+}
+
+impl Inputs<'_> {
+    fn head(&self, rows: &std::ops::Range<usize>, group: usize) -> Head {
+        let Heads { queries, shared, width } = self.heads;
+        Head {
+            start: rows.start,
+            length: rows.len(),
+            padded: rows.len().div_ceil(LANES) * LANES,
+            width,
+            query_stride: queries * width,
+            query_first: group * (queries / shared) * width,
+            key_stride: shared * width,
+            key_first: group * width,
+        }
+    }
+
+    fn scale(&self) -> f32 {
+        1.0 / (self.heads.width as f32).sqrt()
+    }
+}
+
+impl Head {
+    /// The head's part of keys or values of the sequence, from its first number on.
+    #[inline(always)]
+    fn part<'a>(&self, keys: &'a [f32]) -> &'a [f32] {
+        &keys[self.start * self.key_stride + self.key_first..(self.start + self.length) * self.key_stride]
+    }
+
+    /// Positions as outputs, channels as inputs.
+    #[inline(always)]
+    fn as_rows<'a>(&self, keys: &[f32], to: &'a mut Vec<f32>) -> &'a [f32] {
+        let to = room(to, panel_values(self.length, self.width));
+        lay_rows(self.part(keys), self.key_stride, self.width, to);
+        to
+    }
+
+    /// Channels as outputs, positions as inputs.
+    #[inline(always)]
+    fn as_columns<'a>(&self, keys: &[f32], to: &'a mut Vec<f32>) -> &'a [f32] {
+        let to = room(to, panel_values(self.width, self.padded));
+        lay_columns(self.part(keys), self.key_stride, self.width, self.padded, to);
+        to
+    }
+}
+
+/// Shares times columns: `[rows, seen]` times the first `seen` inputs of panels with `padded` inputs.
+#[inline(always)]
+fn mix(shares: &[f32], seen: usize, columns: &[f32], head: &Head, out: &mut [f32], stride: usize) {
+    for (number, panel) in columns.chunks_exact(head.padded * LANES).enumerate() {
+        let first = number * LANES;
+        let width = LANES.min(head.width - first);
+        rows_times_panels::<false>(shares, seen, &panel[..seen * LANES], width, &mut out[first..], stride);
+    }
+}
+
+struct Forward<'a> {
+    inputs: Inputs<'a>,
+    scratch: &'a mut Scratch,
+    softmax: &'a mut [Softmax],
+    out: &'a mut [f32],
+}
+
+/// What positions see mixed, `[rows, heads · width]`; and what makes scores shares again, `[rows, heads]`.
+pub(super) fn attend(inputs: Inputs<'_>, scratch: &mut Scratch, softmax: &mut [Softmax], out: &mut [f32]) {
+    pulp::Arch::new().dispatch(Forward { inputs, scratch, softmax, out });
+}
+
+impl pulp::NullaryFnOnce for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { inputs, scratch, softmax, out } = self;
+        let Heads { queries, shared, width } = inputs.heads;
+        for rows in inputs.text.sequences() {
+            for group in 0..shared {
+                let head = inputs.head(&rows, group);
+                let keys = head.as_rows(inputs.key, &mut scratch.keys);
+                let values = head.as_columns(inputs.value, &mut scratch.values);
+                for member in 0..queries / shared {
+                    let column = head.query_first + member * width;
+                    let number = column / width;
+                    for first in (0..head.length).step_by(QUERIES) {
+                        let last = (first + QUERIES).min(head.length);
+                        let seen = last.div_ceil(LANES) * LANES;
+                        let these = (head.start + first) * head.query_stride..(head.start + last) * head.query_stride;
+                        let query = &inputs.query[these.clone()];
+                        gather(query, head.query_stride, column, width, inputs.scale(), &mut scratch.query);
+                        let scores = room(&mut scratch.scores, (last - first) * seen);
+                        rows_times_panels::<false>(&scratch.query, width, &keys[..seen * width], seen, scores, seen);
+                        for (position, scores) in (first..).zip(scores.chunks_exact_mut(seen)) {
+                            let made = shares(&mut scores[..=position]);
+                            scores[..=position].iter_mut().for_each(|score| *score *= made.whole);
+                            scores[position + 1..].fill(0.0);
+                            softmax[(head.start + position) * queries + number] = made;
+                        }
+                        mix(scores, seen, values, &head, &mut out[these.start + column..these.end], head.query_stride);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Gradients by queries, keys and values, written over what was there.
+pub(super) struct Slopes<'a> {
+    pub(super) query: &'a mut [f32],
+    pub(super) key: &'a mut [f32],
+    pub(super) value: &'a mut [f32],
+}
+
+struct Backward<'a> {
+    inputs: Inputs<'a>,
+    scratch: &'a mut Scratch,
+    softmax: &'a [Softmax],
+    upstream: &'a [f32],
+    to: Slopes<'a>,
+}
+
+/// From the gradient by what was mixed to those by queries, keys and values.
+pub(super) fn attend_back(
+    inputs: Inputs<'_>,
+    scratch: &mut Scratch,
+    softmax: &[Softmax],
+    upstream: &[f32],
+    to: Slopes<'_>,
+) {
+    pulp::Arch::new().dispatch(Backward { inputs, scratch, softmax, upstream, to });
+}
+
+impl pulp::NullaryFnOnce for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { inputs, scratch, softmax, upstream, to } = self;
+        let Heads { queries, shared, width } = inputs.heads;
+        for rows in inputs.text.sequences() {
+            for group in 0..shared {
+                let head = inputs.head(&rows, group);
+                let keys = head.as_rows(inputs.key, &mut scratch.keys);
+                let values = head.as_rows(inputs.value, &mut scratch.values);
+                let key_columns = head.as_columns(inputs.key, &mut scratch.key_columns);
+                let of_keys = room(&mut scratch.of_keys, head.padded * width);
+                let of_values = room(&mut scratch.of_values, head.padded * width);
+                for member in 0..queries / shared {
+                    let column = head.query_first + member * width;
+                    let number = column / width;
+                    for first in (0..head.length).step_by(QUERIES) {
+                        let last = (first + QUERIES).min(head.length);
+                        let (count, seen) = (last - first, last.div_ceil(LANES) * LANES);
+                        let these = (head.start + first) * head.query_stride..(head.start + last) * head.query_stride;
+                        let stride = head.query_stride;
+                        gather(&inputs.query[these.clone()], stride, column, width, inputs.scale(), &mut scratch.query);
+                        gather(&upstream[these.clone()], stride, column, width, 1.0, &mut scratch.upstream);
+                        let scores = room(&mut scratch.scores, count * seen);
+                        rows_times_panels::<false>(&scratch.query, width, &keys[..seen * width], seen, scores, seen);
+                        let slopes = room(&mut scratch.slopes, count * seen);
+                        rows_times_panels::<false>(
+                            &scratch.upstream,
+                            width,
+                            &values[..seen * width],
+                            seen,
+                            slopes,
+                            seen,
+                        );
+                        let both = scores.chunks_exact_mut(seen).zip(slopes.chunks_exact_mut(seen));
+                        for (position, (shares, slopes)) in (first..).zip(both) {
+                            let Softmax { most, whole } = softmax[(head.start + position) * queries + number];
+                            shares[..=position].iter_mut().for_each(|score| *score = exp(*score - most) * whole);
+                            shares[position + 1..].fill(0.0);
+                            let mean = dot(shares, slopes);
+                            for (slope, share) in slopes.iter_mut().zip(shares) {
+                                *slope = *share * (*slope - mean);
+                            }
+                        }
+                        let of_query = room(&mut scratch.of_query, count * width);
+                        mix(slopes, seen, key_columns, &head, of_query, width);
+                        let to = to.query[these].chunks_exact_mut(stride);
+                        for (to, from) in to.zip(of_query.chunks_exact(width)) {
+                            for (to, from) in to[column..column + width].iter_mut().zip(from) {
+                                *to = from * inputs.scale();
+                            }
+                        }
+                        let panels = room(&mut scratch.query_panels, panel_values(width, count));
+                        lay_columns(&scratch.query, width, width, count, panels);
+                        add_outer_products(slopes, seen, seen, panels, count, &mut of_keys[..seen * width], width);
+                        let panels = room(&mut scratch.upstream_panels, panel_values(width, count));
+                        lay_columns(&scratch.upstream, width, width, count, panels);
+                        add_outer_products(scores, seen, seen, panels, count, &mut of_values[..seen * width], width);
+                    }
+                }
+                for (to, from) in [(&mut *to.key, &*of_keys), (&mut *to.value, &*of_values)] {
+                    let rows = to[head.start * head.key_stride..].chunks_exact_mut(head.key_stride);
+                    for (to, from) in rows.zip(from.chunks_exact(width).take(head.length)) {
+                        to[head.key_first..head.key_first + width].copy_from_slice(from);
+                    }
+                }
+            }
+        }
+    }
+}

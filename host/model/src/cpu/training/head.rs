@@ -1,0 +1,204 @@
+//! From what stands behind the last layer to log-probs of the trained tokens, and back.
+//!
+//! Only rows that foretell a trained token are multiplied with the head, and logits are computed again on the way back: all of
+//! them at once would be the largest piece of memory by far.
+//!
+//! ```text
+//! logprob = l[token] - ln(sum of e^l), l = logits / temperature      dl = g · (one-hot(token) - softmax)
+//! ```
+
+#![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+
+use super::backward::{lay, norm_back};
+use super::text::Target;
+use super::{Block, Both, Gradients, TrainingModel, each, fit};
+use crate::cpu::attention::Softmax;
+use crate::cpu::elementwise::{add, dot, exp, largest, normalise, sum};
+use crate::cpu::panels::add_outer_products;
+use crate::train::TokenScores;
+use std::ops::Range;
+
+/// Rows of logits that one thread computes at once.
+const CHUNK: usize = 64;
+/// Logits that are in memory at once on the way back: 32 MiB.
+const LOGITS: usize = 1 << 23;
+
+fn head(model: &TrainingModel) -> Option<&Both> {
+    model.weights.head.as_ref()
+}
+
+/// Scores of a block's trained tokens.
+pub(super) fn score(model: &TrainingModel, block: &mut Block) {
+    let (width, vocabulary) = (model.config.width, model.config.vocabulary);
+    let Block { text, x, foretelling, hidden, wholes, scores, buffers, .. } = block;
+    foretelling.clear();
+    text.targets.iter().for_each(|target| foretelling.extend_from_slice(&x[target.row * width..][..width]));
+    let rows = text.targets.len();
+    normalise(foretelling, &model.weights.norm, model.config.norm_epsilon as f32, fit(hidden, rows * width));
+    wholes.clear();
+    let mut found = Vec::with_capacity(rows);
+    for (targets, hidden) in text.targets.chunks(CHUNK).zip(hidden.chunks(CHUNK * width)) {
+        let logits = fit(&mut buffers.wide, targets.len() * vocabulary);
+        if let Some(head) = head(model) {
+            head.rows.product::<false>(hidden, logits);
+        }
+        pulp::Arch::new().dispatch(Score { targets, logits, vocabulary, softmax: wholes, found: &mut found });
+    }
+    let mut found = found.into_iter();
+    *scores = text.counts.iter().map(|count| (&mut found).take(*count).collect()).collect();
+}
+
+impl FromIterator<(f64, f64)> for TokenScores {
+    fn from_iter<I: IntoIterator<Item = (f64, f64)>>(pairs: I) -> Self {
+        let (logprobs, entropies) = pairs.into_iter().unzip();
+        Self { logprobs, entropies }
+    }
+}
+
+struct Score<'a> {
+    targets: &'a [Target],
+    logits: &'a mut [f32],
+    vocabulary: usize,
+    softmax: &'a mut Vec<Softmax>,
+    /// Log-prob and entropy.
+    found: &'a mut Vec<(f64, f64)>,
+}
+
+impl pulp::NullaryFnOnce for Score<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let mut exponentials = vec![0.0f32; self.vocabulary];
+        for (target, logits) in self.targets.iter().zip(self.logits.chunks_exact_mut(self.vocabulary)) {
+            let most = largest(logits) * target.scale;
+            for (logit, exponential) in logits.iter_mut().zip(&mut exponentials) {
+                *logit = *logit * target.scale - most;
+                *exponential = exp(*logit);
+            }
+            let whole = sum(&exponentials);
+            // Both as f64: an entropy near 0 is a difference of much larger numbers.
+            let logarithm = libm::log(f64::from(whole));
+            let entropy = logarithm - f64::from(dot(&exponentials, logits)) / f64::from(whole);
+            let logit = logits.get(target.token).copied().unwrap_or(f32::NEG_INFINITY);
+            self.found.push((f64::from(logit) - logarithm, entropy));
+            self.softmax.push(Softmax { most, whole: 1.0 / whole });
+        }
+    }
+}
+
+/// Rows on their way back.
+struct Chunk<'a> {
+    block: usize,
+    rows: Range<usize>,
+    wanted: &'a [f32],
+    logits: Vec<f32>,
+    hidden: Vec<f32>,
+    slope: Vec<f32>,
+}
+
+/// Adds the head's and the last norm's gradients, and leaves those by what stands behind the last layer in the blocks.
+pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f32], to: &mut Gradients, threads: bool) {
+    let (width, vocabulary) = (model.config.width, model.config.vocabulary);
+    let Some(head) = head(model) else { return };
+    let mut chunks = Vec::new();
+    let mut wanted = wanted;
+    for (number, block) in blocks.iter_mut().enumerate() {
+        let rows = block.text.targets.len();
+        let (mine, others) = wanted.split_at(rows.min(wanted.len()));
+        wanted = others;
+        for (first, wanted) in (0..).step_by(CHUNK).zip(mine.chunks(CHUNK)) {
+            let rows = first..first + wanted.len();
+            chunks.push(Chunk { block: number, rows, wanted, logits: vec![], hidden: vec![], slope: vec![] });
+        }
+    }
+    let at_once = (LOGITS / (CHUNK * vocabulary)).clamp(1, 16);
+    for group in chunks.chunks_mut(at_once) {
+        let seen: &[Block] = blocks;
+        each(threads, group, |chunk| {
+            let block = &seen[chunk.block];
+            let hidden = &block.hidden[chunk.rows.start * width..chunk.rows.end * width];
+            let logits = fit(&mut chunk.logits, chunk.rows.len() * vocabulary);
+            head.rows.product::<false>(hidden, logits);
+            let (targets, softmax) = (&block.text.targets[chunk.rows.clone()], &block.wholes[chunk.rows.clone()]);
+            pulp::Arch::new().dispatch(Slope { targets, softmax, wanted: chunk.wanted, logits, vocabulary });
+            head.columns.product::<false>(logits, fit(&mut chunk.slope, chunk.rows.len() * width));
+            lay(hidden, width, &mut chunk.hidden);
+        });
+        let gradient = to.0.head.as_mut().unwrap_or(&mut to.0.embedding);
+        add_head(gradient, width, group, threads);
+        for chunk in group {
+            chunk.logits = Vec::new();
+            chunk.hidden = Vec::new();
+            blocks[chunk.block].hidden[chunk.rows.start * width..chunk.rows.end * width].copy_from_slice(&chunk.slope);
+        }
+    }
+    let epsilon = model.config.norm_epsilon as f32;
+    each(threads, blocks, |block| {
+        let Block { text, x, foretelling, hidden, buffers, of_vectors, .. } = block;
+        let slope = fit(&mut buffers.normal, hidden.len());
+        norm_back::<false>(foretelling, &model.weights.norm, epsilon, hidden, slope, &mut of_vectors.input_norm);
+        x.fill(0.0);
+        for (target, slope) in text.targets.iter().zip(slope.chunks_exact(width)) {
+            x[target.row * width..][..width].copy_from_slice(slope);
+        }
+    });
+    blocks.iter().for_each(|block| add(&mut to.0.norm, &block.of_vectors.input_norm));
+}
+
+/// Turns logits into the gradient by them.
+struct Slope<'a> {
+    targets: &'a [Target],
+    softmax: &'a [Softmax],
+    wanted: &'a [f32],
+    logits: &'a mut [f32],
+    vocabulary: usize,
+}
+
+impl pulp::NullaryFnOnce for Slope<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let known = self.targets.iter().zip(self.softmax).zip(self.wanted);
+        for (((target, softmax), wanted), logits) in known.zip(self.logits.chunks_exact_mut(self.vocabulary)) {
+            let wanted = wanted * target.scale;
+            for logit in logits.iter_mut() {
+                *logit = -wanted * (exp(*logit * target.scale - softmax.most) * softmax.whole);
+            }
+            logits.iter_mut().skip(target.token).take(1).for_each(|logit| *logit += wanted);
+        }
+    }
+}
+
+/// Tokens of the vocabulary whose gradient one thread adds up at once.
+const SHARE: usize = 96;
+
+fn add_head(gradient: &mut [f32], width: usize, chunks: &[Chunk<'_>], threads: bool) {
+    let mut parts: Vec<(usize, &mut [f32])> = (0..).step_by(SHARE).zip(gradient.chunks_mut(SHARE * width)).collect();
+    each(threads, &mut parts, |(first, slope)| {
+        pulp::Arch::new().dispatch(OuterOfHead { first: *first, slope, width, chunks });
+    });
+}
+
+struct OuterOfHead<'a> {
+    first: usize,
+    slope: &'a mut [f32],
+    width: usize,
+    chunks: &'a [Chunk<'a>],
+}
+
+impl pulp::NullaryFnOnce for OuterOfHead<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for chunk in self.chunks {
+            let rows = chunk.rows.len();
+            let vocabulary = chunk.logits.len() / rows;
+            let count = self.slope.len() / self.width;
+            let upstream = &chunk.logits[self.first..];
+            add_outer_products(upstream, vocabulary, count, &chunk.hidden, rows, self.slope, self.width);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Training on this machine's processor: the decoder forward, with what the way back needs, and the way back.
+//!
+//! ```text
+//! sequences ─▶ blocks of whole sequences ─▶ forward, layer by layer ─▶ log-probs of trained tokens ─▶ the loss
+//!                                                │ kept: inputs of layers, queries, keys, values,      │
+//!                                                ▼ what was mixed, gate and up                         ▼
+//!     gradients of weights ◀── outer products ◀── backward, layer by layer ◀── head ◀── a derivative per log-prob
+//! ```
+//!
+//! Sequences lie one behind the other without padding. The way forward computes what [`super::CpuModel`] computes, bit for bit
+//! where no adapter stands beside a weight. Norms, the MLP's inner product and attention's shares are computed again on the way
+//! back: that costs less than keeping them. Sums over tokens run in the order of the tokens, block after block; threads share
+//! blocks, or rows of a gradient, so their number changes no bit.
+
+mod attention;
+mod backward;
+mod forward;
+mod gradients;
+mod head;
+mod text;
+
+pub(crate) use gradients::Gradients;
+
+use super::attention::{Heads, Softmax};
+use super::panels::Panels;
+use super::turns::Turns;
+use crate::host_weights::{HostDecoder, HostMatrix};
+use crate::train::{Sequence, TokenScores};
+use crate::{Decoder, LowRank, ModelConfig, Projection};
+use rayon::prelude::*;
+use std::sync::Arc;
+use text::Text;
+
+/// Tokens of a block, if its sequences are not longer: enough to serve every weight that is read, few enough to share out.
+const BLOCK: usize = 256;
+/// Projections of a layer.
+const PROJECTIONS: usize = 7;
+
+/// A matrix for both ways.
+#[derive(Debug, Default)]
+struct Both {
+    /// Forward: `x Wᵀ`.
+    rows: Panels,
+    /// Backward: `dy W`.
+    columns: Panels,
+}
+
+impl Both {
+    fn of(matrix: &HostMatrix) -> Self {
+        Self { rows: Panels::of(matrix), columns: Panels::of_columns(&matrix.values, matrix.shape) }
+    }
+}
+
+/// Weights, laid out for both ways.
+#[derive(Debug)]
+pub(crate) struct TrainingModel {
+    config: Arc<ModelConfig>,
+    /// `[vocabulary, width]`, row by row.
+    embedding: Arc<[f32]>,
+    /// The head is always there; the embedding is empty.
+    weights: Decoder<Both, Arc<[f32]>>,
+    turns: Arc<Turns>,
+    heads: Heads,
+}
+
+/// What is kept of a layer for the way back; rows are tokens.
+#[derive(Debug, Default)]
+struct Kept {
+    input: Vec<f32>,
+    /// Before norms and turns, where there are norms.
+    raw_query: Vec<f32>,
+    raw_key: Vec<f32>,
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    softmax: Vec<Softmax>,
+    mixed: Vec<f32>,
+    /// Behind the attention.
+    middle: Vec<f32>,
+    gate: Vec<f32>,
+    up: Vec<f32>,
+    /// What adapters made of their inputs, times their scale; by projection.
+    low: [Vec<f32>; PROJECTIONS],
+}
+
+/// What a layer's gradients of matrices are products of; written on the way back, layer after layer.
+#[derive(Debug, Default)]
+struct Factors {
+    /// By projection: the gradient by what it gives.
+    upstream: [Vec<f32>; PROJECTIONS],
+    /// What they were given, as columns of panels: to q, k and v; to o; to gate and up; to down.
+    given: [Vec<f32>; 4],
+    /// By projection: the gradient by what its adapter's first matrix gives.
+    of_low: [Vec<f32>; PROJECTIONS],
+    /// What the adapter's second matrix was given, as columns of panels.
+    low: [Vec<f32>; PROJECTIONS],
+}
+
+/// Which of [`Factors::given`] a projection was given.
+const GIVEN: [usize; PROJECTIONS] = [0, 0, 0, 1, 2, 2, 3];
+
+/// Gradients of a layer's vectors, of one block.
+#[derive(Debug, Default)]
+struct OfVectors {
+    input_norm: Vec<f32>,
+    post_norm: Vec<f32>,
+    query_norm: Vec<f32>,
+    key_norm: Vec<f32>,
+}
+
+/// Buffers that are written and read within one layer.
+#[derive(Debug, Default)]
+struct Buffers {
+    normal: Vec<f32>,
+    wide: Vec<f32>,
+    query: Vec<f32>,
+    key: Vec<f32>,
+    attention: attention::Scratch,
+}
+
+/// Some whole sequences on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    text: Text,
+    layers: Vec<Kept>,
+    /// Forward: behind the last layer. Backward: the gradient by it, and by what stands before.
+    x: Vec<f32>,
+    /// Rows behind the last layer that foretell something, before and after the last norm.
+    foretelling: Vec<f32>,
+    hidden: Vec<f32>,
+    /// What makes their logits shares again.
+    wholes: Vec<Softmax>,
+    scores: Vec<TokenScores>,
+    factors: Factors,
+    of_vectors: OfVectors,
+    buffers: Buffers,
+}
+
+/// Sets a buffer's length; what it holds will be written over.
+fn fit(buffer: &mut Vec<f32>, length: usize) -> &mut Vec<f32> {
+    buffer.resize(length, 0.0);
+    buffer
+}
+
+/// Does something for each, on several threads or one after the other.
+fn each<T: Send>(threads: bool, items: &mut [T], act: impl Fn(&mut T) + Sync + Send) {
+    if threads && items.len() > 1 { items.par_iter_mut().for_each(act) } else { items.iter_mut().for_each(act) }
+}
+
+/// Sequences whose way forward is done.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    blocks: Vec<Block>,
+}
+
+impl TrainingModel {
+    /// Lays weights out.
+    pub(crate) fn new(config: Arc<ModelConfig>, turns: Arc<Turns>, host: &HostDecoder) -> Self {
+        let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
+        let embedding = host.embedding.values.clone();
+        let empty = HostMatrix { shape: [0, 0], values: Arc::from([]) };
+        let host = Decoder { head: Some(head), embedding: empty, ..host.clone() };
+        let weights = host.map(&mut |_, matrix| Both::of(matrix), &mut |_, vector| vector.clone());
+        let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
+        Self { config, embedding, weights, turns, heads }
+    }
+
+    /// Memory that is kept of one token for the way back, in bytes.
+    pub(crate) fn bytes_of_a_token(config: &ModelConfig) -> usize {
+        let (queries, keys) = (config.heads * config.head_width, config.key_value_heads * config.head_width);
+        let layer = 2 * config.width + 3 * queries + 3 * keys + 2 * config.mlp_width + 2 * config.heads;
+        let moment = 6 * config.width + 5 * queries + 4 * keys + 4 * config.mlp_width;
+        (config.layers * layer + moment) * size_of::<f32>()
+    }
+
+    /// Scores of the trained tokens of each sequence. `pass` is what an earlier call left, whose memory is taken.
+    pub(crate) fn forward(&self, sequences: &[&Sequence], pass: &mut Pass, threads: bool) -> Vec<TokenScores> {
+        let mut parts: Vec<&[&Sequence]> = Vec::new();
+        let (mut start, mut tokens) = (0, 0);
+        for (place, sequence) in sequences.iter().enumerate() {
+            let length = sequence.tokens().len();
+            if place > start && tokens + length > BLOCK && threads {
+                parts.extend(sequences.get(start..place));
+                (start, tokens) = (place, 0);
+            }
+            tokens += length;
+        }
+        parts.extend(sequences.get(start..));
+        pass.blocks.resize_with(parts.len(), Block::default);
+        let mut both: Vec<(&mut Block, &[&Sequence])> = pass.blocks.iter_mut().zip(parts).collect();
+        each(threads, &mut both, |(block, sequences)| {
+            block.text.set(sequences, &self.turns, self.heads.width / 2);
+            forward::forward(self, block);
+            head::score(self, block);
+        });
+        pass.blocks.iter_mut().flat_map(|block| std::mem::take(&mut block.scores)).collect()
+    }
+
+    /// Adds gradients of a sum whose derivative by each trained token's log-prob is `wanted`, in the order of the scores.
+    pub(crate) fn backward(&self, pass: &mut Pass, wanted: &[f32], to: &mut Gradients, threads: bool) {
+        head::backward(self, &mut pass.blocks, wanted, to, threads);
+        let Some(lowest) = to.lowest() else { return };
+        for layer in (lowest..self.weights.blocks.len()).rev() {
+            each(threads, &mut pass.blocks, |block| backward::backward(self, layer, block));
+            gradients::add_layer(&pass.blocks, layer, to, threads);
+        }
+        gradients::add_embedding(&pass.blocks, self.config.width, to);
+    }
+}
+
+/// Projections in the order of [`GIVEN`].
+fn projections<M, V>(block: &crate::Block<M, V>) -> [&Projection<M, V>; PROJECTIONS] {
+    [&block.query, &block.key, &block.value, &block.output, &block.gate, &block.up, &block.down]
+}
+
+impl Projection<Both, Arc<[f32]>> {
+    /// `x Wᵀ + b`, and what an adapter adds.
+    fn apply(&self, x: &[f32], out: &mut Vec<f32>, low: &mut Vec<f32>) {
+        let rows = x.len() / self.weight.rows.inputs.max(1);
+        fit(out, rows * self.weight.rows.outputs);
+        self.weight.rows.product::<false>(x, out);
+        if let Some(bias) = &self.bias {
+            super::elementwise::add_bias(out, bias);
+        }
+        if let Some(LowRank { a, b, scale }) = &self.adapter {
+            fit(low, rows * a.rows.outputs);
+            a.rows.product::<false>(x, low);
+            low.iter_mut().for_each(|value| *value *= *scale as f32);
+            b.rows.product::<true>(low, out);
+        }
+    }
+
+    /// From the gradient by what it gave to the one by what it was given, which is written, or added.
+    fn apply_back<const ADD: bool>(&self, upstream: &[f32], out: &mut [f32], of_low: &mut Vec<f32>) {
+        self.weight.columns.product::<ADD>(upstream, out);
+        if let Some(LowRank { a, b, scale }) = &self.adapter {
+            let rows = upstream.len() / b.columns.inputs.max(1);
+            fit(of_low, rows * b.columns.outputs);
+            b.columns.product::<false>(upstream, of_low);
+            of_low.iter_mut().for_each(|value| *value *= *scale as f32);
+            a.columns.product::<true>(of_low, out);
+        }
+    }
+}

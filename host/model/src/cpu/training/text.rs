@@ -1,0 +1,61 @@
+//! Sequences one behind the other, without anything between them.
+
+use crate::cpu::turns::Turns;
+use crate::train::Sequence;
+
+/// A token that is trained.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    /// The row that foretells it.
+    pub(super) row: usize,
+    /// Which it is.
+    pub(super) token: usize,
+    /// Multiplies the logits: one over the temperature.
+    pub(super) scale: f32,
+}
+
+/// Some sequences.
+#[derive(Debug, Default)]
+pub(super) struct Text {
+    pub(super) tokens: Vec<u32>,
+    /// Where each sequence begins, and where the last one ends.
+    pub(super) bounds: Vec<usize>,
+    /// Angles of every token's position.
+    pub(super) turns: Vec<(f32, f32)>,
+    /// In order.
+    pub(super) targets: Vec<Target>,
+    /// Targets of each sequence.
+    pub(super) counts: Vec<usize>,
+}
+
+impl Text {
+    /// Becomes these sequences.
+    pub(super) fn set(&mut self, sequences: &[&Sequence], turns: &Turns, pairs: usize) {
+        self.tokens.clear();
+        self.turns.clear();
+        self.targets.clear();
+        self.counts.clear();
+        self.bounds.clear();
+        self.bounds.push(0);
+        let longest = sequences.iter().map(|one| one.tokens().len()).max().unwrap_or(0);
+        let table = turns.of(longest);
+        for sequence in sequences {
+            let (start, tokens) = (self.tokens.len(), sequence.tokens());
+            self.tokens.extend_from_slice(tokens);
+            self.turns.extend(table.iter().take(tokens.len() * pairs));
+            let scale = 1.0 / sequence.temperature();
+            // The first place of a sequence is never trained.
+            self.targets.extend(sequence.trained().iter().filter_map(|place| {
+                let token = *tokens.get(*place)? as usize;
+                Some(Target { row: start + place.checked_sub(1)?, token, scale })
+            }));
+            self.counts.push(sequence.trained().len());
+            self.bounds.push(self.tokens.len());
+        }
+    }
+
+    /// Rows of each sequence.
+    pub(super) fn sequences(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        self.bounds.iter().zip(self.bounds.iter().skip(1)).map(|(start, end)| *start..*end)
+    }
+}

@@ -1,0 +1,38 @@
+//! Angles of positions, computed once.
+
+use crate::network::angles;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Cosine and sine of every channel pair of a position, position by position.
+pub(crate) type Table = Arc<[(f32, f32)]>;
+
+/// Positions that are computed at least.
+const FIRST: usize = 64;
+
+/// Angles of as many positions as were asked for.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    frequencies: Vec<f64>,
+    known: RwLock<Table>,
+}
+
+impl Turns {
+    pub(crate) fn new(frequencies: Vec<f64>) -> Self {
+        Self { frequencies, known: RwLock::new(Arc::from([])) }
+    }
+
+    /// Of the first `length` positions, and perhaps more.
+    pub(super) fn of(&self, length: usize) -> Table {
+        let enough = |table: &Table| table.len() >= length * self.frequencies.len();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if enough(&known) {
+            return known;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if !enough(&known) {
+            let length = length.next_power_of_two().max(FIRST) as u32;
+            *known = (0..length).flat_map(|position| angles(&self.frequencies, position)).collect();
+        }
+        known.clone()
+    }
+}

@@ -1,0 +1,252 @@
+//! What is asked for, what is there, what works: and which device it becomes.
+
+use super::child::Report;
+use super::*;
+use crate::LocalModelError;
+use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+#[test]
+fn a_choice_is_read_and_written_alike() {
+    for text in ["auto", "cpu", "cuda", "vulkan", "metal", "dx12", "cuda:0", "vulkan:3", "metal:0", "dx12:65535"] {
+        assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+    }
+    for text in [
+        "",
+        "gpu",
+        "CUDA",
+        "cpu:0",
+        "auto:1",
+        "cuda:",
+        "cuda:-1",
+        "cuda:+1",
+        "cuda:1:2",
+        "cuda:65536",
+        "vulkan: 1",
+        ":0",
+    ] {
+        let error = text.parse::<DeviceChoice>().unwrap_err().to_string();
+        assert!(error.contains("is no device; write auto, cpu, cuda, vulkan"), "{text}: {error}");
+    }
+    let found: Report = serde_json::from_str(r#"{"works":{"name":"vulkan:1","milliseconds":7}}"#).unwrap();
+    let name = DeviceName { backend: Backend::Vulkan, number: 1 };
+    assert_eq!(found, Report::Works(Worked { name, milliseconds: 7 }));
+    assert!(serde_json::from_str::<Report>(r#"{"works":{"name":"vulkan","milliseconds":7}}"#).is_err());
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_word_is_too_odd_for_an_answer(text in ".{0,40}") {
+        if let Ok(choice) = text.parse::<DeviceChoice>() {
+            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
+        }
+    }
+}
+
+/// A machine with these devices, of which some do not work.
+#[derive(Default)]
+struct Machine {
+    devices: Vec<FoundDevice>,
+    broken: BTreeMap<String, ProbeFailure>,
+    asked: RefCell<Vec<String>>,
+}
+
+fn device(name: &str, kind: DeviceKind) -> FoundDevice {
+    FoundDevice { name: name.parse().unwrap(), title: format!("the {name}"), kind, memory_bytes: None }
+}
+
+impl Machine {
+    fn with(devices: &[(&str, DeviceKind)]) -> Self {
+        Self { devices: devices.iter().map(|(name, kind)| device(name, *kind)).collect(), ..Self::default() }
+    }
+
+    fn broken(mut self, what: &str, how: ProbeFailure) -> Self {
+        self.broken.insert(what.to_owned(), how);
+        self
+    }
+
+    fn looked_at(&self, what: &str) -> Result<(), ProbeFailure> {
+        self.asked.borrow_mut().push(what.to_owned());
+        self.broken.get(what).map_or(Ok(()), |how| Err(how.clone()))
+    }
+}
+
+impl Prober for Machine {
+    fn list(&self, backend: Backend) -> Result<Vec<FoundDevice>, ProbeFailure> {
+        self.looked_at(backend.word())?;
+        Ok(self.devices.iter().filter(|one| one.name.backend == backend).cloned().collect())
+    }
+
+    fn probe(&self, name: DeviceName) -> Result<Worked, ProbeFailure> {
+        self.looked_at(&name.to_string())?;
+        Ok(Worked { name, milliseconds: 1 })
+    }
+}
+
+const BUILT: [Backend; 3] = [Backend::Cuda, Backend::Vulkan, Backend::Cpu];
+const LARGE: u64 = AUTO_PARAMETERS;
+
+use DeviceKind::{Discrete, Integrated, Other, Software, Virtual};
+
+#[test]
+fn auto_takes_cuda_then_a_gpu_that_works_and_else_the_processor() {
+    let check = |machine: Machine, expect: &str, passed_over: usize| {
+        let chosen = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
+        assert_eq!((chosen.name.to_string().as_str(), chosen.passed_over.len()), (expect, passed_over), "{chosen:?}");
+    };
+    let both = || Machine::with(&[("vulkan:0", Integrated), ("vulkan:1", Discrete), ("cuda:0", Discrete)]);
+    check(both(), "cuda:0", 0);
+    check(both().broken("cuda:0", ProbeFailure::Died(11)), "vulkan:1", 1);
+    check(both().broken("cuda", ProbeFailure::Said("no NVIDIA driver is here".into())), "vulkan:1", 1);
+    let worse = || both().broken("cuda:0", ProbeFailure::Died(11)).broken("vulkan:1", ProbeFailure::TooSlow(90));
+    check(worse(), "vulkan:0", 2);
+    check(worse().broken("vulkan:0", ProbeFailure::Ended(3)), "cpu", 3);
+    check(Machine::default(), "cpu", 0);
+}
+
+#[test]
+fn a_program_that_acts_as_a_gpu_is_taken_by_its_number_alone() {
+    let machine = Machine::with(&[("vulkan:0", Software), ("vulkan:1", Virtual), ("vulkan:2", Other)]);
+    let auto = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
+    assert_eq!(auto.name, DeviceName::CPU, "nor anything that is no GPU of this machine");
+    assert!(!machine.asked.borrow().iter().any(|asked| asked.contains(':')), "nothing of it is tried");
+
+    let machine = Machine::with(&[("vulkan:0", Software)]);
+    let error = choose("vulkan".parse().unwrap(), LARGE, &BUILT, &machine).unwrap_err().to_string();
+    assert!(error.contains("is a program that acts as a GPU, slower than --device cpu"), "{error}");
+    assert!(error.ends_with("say --device vulkan:0"), "{error}");
+    assert_eq!(choose("vulkan:0".parse().unwrap(), LARGE, &BUILT, &machine).unwrap().name.to_string(), "vulkan:0");
+}
+
+#[test]
+fn small_models_stay_on_the_processor_and_nothing_is_tried_for_them() {
+    let machine = Machine::with(&[("cuda:0", Discrete)]);
+    let chosen = choose(DeviceChoice::Auto, LARGE - 1, &BUILT, &machine).unwrap();
+    assert_eq!((chosen.name, machine.asked.borrow().len()), (DeviceName::CPU, 0));
+    assert!(chosen.because.contains("faster here than on a GPU"), "{}", chosen.because);
+    // Whoever asks for a device gets it.
+    assert_eq!(choose("cuda".parse().unwrap(), 1, &BUILT, &machine).unwrap().name.to_string(), "cuda:0");
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_with_what_to_do() {
+    let check = |choice: &str, built: &[Backend], machine: Machine, expect: &str| {
+        let error = choose(choice.parse().unwrap(), LARGE, built, &machine).unwrap_err().to_string();
+        assert!(error.contains(expect), "{choice}: {error}");
+    };
+    let cpu = [Backend::Cpu];
+    check("vulkan", &cpu, Machine::default(), "build it with: cargo install --locked --path host/cli --features gpu");
+    check("cuda:0", &cpu, Machine::default(), "build it with: cargo install --locked --path host/cli --features cuda");
+    if !cfg!(target_os = "macos") {
+        check("metal", &BUILT, Machine::default(), "metal exists on macos alone");
+    }
+    if !cfg!(target_os = "windows") {
+        check("dx12:0", &BUILT, Machine::default(), "dx12 exists on windows alone");
+    }
+    check("vulkan", &BUILT, Machine::default(), "no vulkan device is here: is its driver installed? Use --device cpu");
+    check("cuda:1", &BUILT, Machine::default(), "no cuda device is here");
+    let one = || Machine::with(&[("cuda:0", Discrete)]);
+    check("cuda:1", &BUILT, one(), "no device cuda:1 is here; there are cuda:0 (the cuda:0)");
+    let dead = || one().broken("cuda:0", ProbeFailure::Died(11));
+    check("cuda:0", &BUILT, dead(), "its driver died with signal 11 (segmentation fault); use --device cpu");
+    check("cuda", &BUILT, one().broken("cuda", ProbeFailure::TooSlow(20)), "it gave no answer within 20 seconds");
+    assert_eq!(choose("cpu".parse().unwrap(), LARGE, &cpu, &Machine::default()).unwrap().name, DeviceName::CPU);
+}
+
+/// A child that does this instead of looking at a device; what it is asked about stands in `$0`.
+#[cfg(unix)]
+fn child(script: &str) -> ChildProber {
+    let arguments = ["-c".into(), script.into()].to_vec();
+    ChildProber { program: "/bin/sh".into(), arguments, list_seconds: 5, probe_seconds: 5 }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_child_that_dies_hangs_or_talks_nonsense_is_told_apart() {
+    let name: DeviceName = "vulkan:0".parse().unwrap();
+    let check = |script: &str, expect: ProbeFailure| assert_eq!(child(script).probe(name), Err(expect), "{script}");
+    check("kill -SEGV $$", ProbeFailure::Died(11));
+    check("kill -ABRT $$", ProbeFailure::Died(6));
+    check("echo '{\"works\":{\"name\":\"vulkan:0\",\"milliseconds\":1}}'; kill -BUS $$", ProbeFailure::Died(7));
+    check("exit 3", ProbeFailure::Ended(3));
+    check("echo nonsense", ProbeFailure::Ended(0));
+    check("echo '{\"failed\":\"it is not there\"}'", ProbeFailure::Said("it is not there".into()));
+    check("echo '{\"devices\":[]}'", ProbeFailure::Said("it answered another question".into()));
+    let hangs = ChildProber { probe_seconds: 1, ..child("exec sleep 60") };
+    assert_eq!(hangs.probe(name), Err(ProbeFailure::TooSlow(1)));
+    let nowhere = ChildProber { program: "/nowhere/clawhost".into(), ..child("") };
+    assert!(matches!(nowhere.list(Backend::Vulkan), Err(ProbeFailure::NotStarted(_))));
+
+    // What drivers print before the report, and however much, is no harm.
+    let loud = child("seq 100000; echo \"{\\\"works\\\":{\\\"name\\\":\\\"$0\\\",\\\"milliseconds\\\":4}}\"");
+    assert_eq!(loud.probe(name), Ok(Worked { name, milliseconds: 4 }));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_driver_that_crashes_ends_no_choice() {
+    let machine = child("kill -SEGV $$");
+    let auto = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
+    assert_eq!((auto.name, auto.passed_over.len()), (DeviceName::CPU, 2));
+    let error = choose("cuda:0".parse().unwrap(), LARGE, &BUILT, &machine).unwrap_err().to_string();
+    assert!(error.contains("the device cuda cannot be used: its driver died with signal 11"), "{error}");
+}
+
+#[test]
+fn the_processor_is_probed_like_any_device() {
+    assert!(matches!(
+        serde_json::from_str(&answer_probe("cpu")).unwrap(),
+        Report::Works(Worked { name: DeviceName::CPU, .. })
+    ));
+    let check = |about: &str, expect: &str| match serde_json::from_str(&answer_probe(about)).unwrap() {
+        Report::Failed(why) => assert!(why.contains(expect), "{about}: {why}"),
+        other => panic!("{about}: {other:?}"),
+    };
+    check("auto", "auto is a choice");
+    check("quantum", "is no device");
+    if !cfg!(feature = "cuda") {
+        check("cuda", "this program was built without cuda");
+        check("cuda:0", "this program was built without cuda");
+    }
+}
+
+#[test]
+fn a_device_that_fails_in_the_midst_is_named_and_the_processor_hides_no_bug() {
+    let device = ComputeDevice::fake(3);
+    assert_eq!(device.guarded(|| 7).unwrap(), 7);
+    let lost = device.guarded(|| -> u8 { panic!("DeviceLost\n\n  at some/file.rs") }).unwrap_err();
+    assert!(matches!(&lost, LocalModelError::DeviceLost { name, .. } if name == "vulkan:3"));
+    let text = lost.to_string();
+    assert!(text.contains("the device vulkan:3 failed in the midst of work (DeviceLost at some/file.rs)"), "{text}");
+    assert!(text.ends_with("start again, or use --device cpu"), "{text}");
+    let bug = std::panic::catch_unwind(|| ComputeDevice::processor().guarded(|| -> u8 { panic!("a bug") }));
+    assert!(bug.is_err());
+}
+
+#[test]
+fn a_step_that_a_device_fails_in_changes_nothing() {
+    let config = std::sync::Arc::new(crate::cpu::tests::config(crate::Architecture::Qwen3));
+    let host = crate::initial(&config, 3);
+    let device = ComputeDevice::fake(0);
+    let settings = OptimizerSettings::default();
+    let mut trainer =
+        Trainer::on_device(config, &host, device.burn(), Trained::Full, settings, Schedule::constant(1e-2));
+    let sequence = Sequence::new((0..9).collect(), &[[false; 3], [true; 3], [true; 3]].concat(), 1.0).unwrap();
+    let units: [&[Sequence]; 1] = [&[sequence]];
+    let learn = |trainer: &mut Trainer, breaks: bool| {
+        let loss = |_: usize, scores: &[Vec<TokenScores>]| {
+            // As burn says that a device is gone, in the midst of a pass.
+            assert!(!breaks, "device lost");
+            let wanted = scores.iter().map(|unit| vec![-1.0; unit.iter().map(|one| one.logprobs.len()).sum()]);
+            Ok::<_, LocalModelError>((wanted.collect(), ()))
+        };
+        device.guarded(|| trainer.accumulate(&units, &loss)).flatten()
+    };
+    let before = trainer.to_bytes().unwrap();
+    let error = learn(&mut trainer, true).unwrap_err();
+    assert!(matches!(error, LocalModelError::DeviceLost { .. }), "{error}");
+    assert!(trainer.step().unwrap().is_none() && trainer.to_bytes().unwrap() == before, "nothing is left of it");
+    learn(&mut trainer, false).unwrap();
+    assert!(trainer.step().unwrap().is_some() && trainer.to_bytes().unwrap() != before);
+}

@@ -1,0 +1,144 @@
+//! The model of one version: on this processor by code of our own, or on a device.
+
+use crate::cpu::{Cache, CpuModel, Work};
+use crate::device::ComputeDevice;
+use crate::network::{DeviceModel, Held};
+use crate::{HostDecoder, LocalModelError, ModelConfig};
+use std::sync::Arc;
+
+/// A model that is ready to answer.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each version of the weights")]
+pub enum Model {
+    /// Every bit of an answer depends on nothing but its own sequence.
+    Processor(CpuModel),
+    /// So it does but for rounding: a device adds up in other orders for other batches.
+    Device(DeviceModel),
+}
+
+/// What a model remembers of one sequence.
+#[derive(Debug)]
+pub enum Memory {
+    /// In this process.
+    Processor(Cache),
+    /// On the device.
+    Device(Held),
+}
+
+impl From<CpuModel> for Model {
+    fn from(model: CpuModel) -> Self {
+        Self::Processor(model)
+    }
+}
+
+impl Model {
+    /// Puts weights where they answer.
+    ///
+    /// # Errors
+    /// The device does not take them.
+    pub fn new(device: &ComputeDevice, config: Arc<ModelConfig>, host: &HostDecoder) -> Result<Self, LocalModelError> {
+        match device.is_processor() {
+            true => Ok(Self::Processor(CpuModel::new(config, host))),
+            false => Ok(Self::Device(DeviceModel::new(device, config, host)?)),
+        }
+    }
+
+    /// Its shape.
+    pub fn config(&self) -> &Arc<ModelConfig> {
+        match self {
+            Self::Processor(model) => &model.config,
+            Self::Device(model) => &model.config,
+        }
+    }
+
+    /// Sequences that its memory holds at once.
+    pub fn most_at_once(&self) -> usize {
+        match self {
+            Self::Processor(_) => usize::MAX,
+            Self::Device(model) => model.most_at_once(),
+        }
+    }
+
+    /// Of a sequence that begins.
+    pub fn memory(&self) -> Memory {
+        match self {
+            Self::Processor(model) => Memory::Processor(model.cache()),
+            Self::Device(model) => Memory::Device(model.begin()),
+        }
+    }
+
+    /// Whether it can go on from this memory.
+    pub fn knows(&self, memory: &Memory) -> bool {
+        match (self, memory) {
+            (Self::Processor(_), Memory::Processor(_)) => true,
+            (Self::Device(model), Memory::Device(held)) => model.knows(held),
+            _ => false,
+        }
+    }
+
+    /// A copy of the first tokens of a memory; none where it is of another model, or cannot be copied.
+    pub fn copy(&self, memory: &Memory, length: usize) -> Option<Memory> {
+        match (self, memory) {
+            (Self::Processor(_), Memory::Processor(cache)) => {
+                let mut cache = cache.clone();
+                cache.truncate(length);
+                Some(Memory::Processor(cache))
+            }
+            (Self::Device(model), Memory::Device(held)) => Some(Memory::Device(model.copy(held, length).ok()?)),
+            _ => None,
+        }
+    }
+
+    /// Computes new tokens of several sequences: the logits behind the last of each.
+    ///
+    /// # Errors
+    /// The device failed; what was remembered of these sequences is of no use any more.
+    pub fn forward(&self, work: Vec<(&mut Memory, &[u32])>) -> Result<Vec<Vec<f32>>, LocalModelError> {
+        let other = || LocalModelError::Device {
+            name: "of the model".into(),
+            why: "a sequence was begun on another one".into(),
+        };
+        match self {
+            Self::Processor(model) => {
+                let mut all = Vec::with_capacity(work.len());
+                for (memory, tokens) in work {
+                    let Memory::Processor(cache) = memory else { return Err(other()) };
+                    all.push(Work::last(cache, tokens));
+                }
+                model.forward(&mut all);
+                Ok(all.into_iter().map(|one| one.logits).collect())
+            }
+            Self::Device(model) => {
+                let mut all = Vec::with_capacity(work.len());
+                for (memory, tokens) in work {
+                    let Memory::Device(held) = memory else { return Err(other()) };
+                    all.push((held, tokens));
+                }
+                model.forward(&mut all)
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// The tokens it holds.
+    pub fn tokens(&self) -> &[u32] {
+        match self {
+            Self::Processor(cache) => cache.tokens(),
+            Self::Device(held) => held.tokens(),
+        }
+    }
+
+    /// How many of these tokens it knows, from the first on.
+    pub fn shared_with(&self, tokens: &[u32]) -> usize {
+        self.tokens().iter().zip(tokens).take_while(|(mine, theirs)| mine == theirs).count()
+    }
+
+    /// Memory that it takes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Processor(cache) => cache.bytes(),
+            Self::Device(held) => held.bytes(),
+        }
+    }
+}

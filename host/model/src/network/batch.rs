@@ -1,0 +1,114 @@
+//! One pass over new tokens of several sequences: who lies in which row, what is read, and where it is written to.
+//!
+//! Sizes are rounded up to a few, because a device compiles and measures kernels for each. What fills a row or a batch up sees itself
+//! alone, and is written into the slot that belongs to nobody.
+
+use super::rows::MASKED;
+use super::slots::{Slots, capacity};
+use crate::ModelConfig;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// Tokens of one row, rounded up.
+const LENGTHS: [usize; 4] = [1, 16, 64, MOST_TOKENS];
+/// Tokens of one sequence that are computed in one pass.
+pub(super) const MOST_TOKENS: usize = 256;
+/// Tokens of one pass, padding too: what they take beside the weights stays small, and the device has enough to do.
+const TOKENS: usize = 8192;
+
+/// The length that a row of so many tokens is filled up to.
+pub(super) fn padded(length: usize) -> usize {
+    LENGTHS.into_iter().find(|one| *one >= length).unwrap_or(MOST_TOKENS)
+}
+
+/// Rows of one pass where each is filled up to `length`.
+pub(super) fn most_rows(length: usize) -> usize {
+    (TOKENS / length).max(1)
+}
+
+/// New tokens of one sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row<'a> {
+    /// Its slot.
+    pub(super) slot: usize,
+    /// Tokens that are there already.
+    pub(super) start: usize,
+    /// At least one, [`MOST_TOKENS`] at most.
+    pub(super) tokens: &'a [u32],
+}
+
+/// One pass.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Rows, and their length.
+    pub(super) shape: [usize; 2],
+    /// `[rows, length]`.
+    pub(super) tokens: Tensor<2, Int>,
+    /// Row by row.
+    pub(super) positions: Vec<u32>,
+    /// `[rows · heads · length, 3]`: slot, head and position of every key and value that is computed.
+    pub(super) writes: Tensor<2, Int>,
+    /// `[rows]`: the slots, where they are not the first ones in order.
+    pub(super) slots: Option<Tensor<1, Int>>,
+    /// Positions of a slot that anybody sees.
+    pub(super) seen: usize,
+    /// `[rows, 1, length, seen]`: 0 where the position may be seen, [`MASKED`] elsewhere.
+    pub(super) bias: Tensor<4>,
+    /// `[rows]`: the last token of each row, among all of them.
+    pub(super) last: Tensor<1, Int>,
+}
+
+fn ints<const D: usize>(values: Vec<i32>, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+impl Batch {
+    /// Rows of at most `length` tokens each, over slots that are large enough.
+    pub(super) fn of(rows: &[Row<'_>], length: usize, config: &ModelConfig, slots: &Slots, device: &Device) -> Self {
+        let count = rows.len().next_power_of_two();
+        let heads = config.key_value_heads;
+        let nobody = slots.count as i32;
+        let mut tokens = vec![0i32; count * length];
+        let mut positions = vec![0u32; count * length];
+        let mut last = vec![0i32; count];
+        let mut writes = Vec::with_capacity(count * heads * length * 3);
+        let mut seen = 1;
+        for row in 0..count {
+            let given = rows.get(row);
+            let (start, new) = given.map_or((0, &[][..]), |row| (row.start, row.tokens));
+            let cells = tokens.iter_mut().zip(&mut positions).skip(row * length);
+            for ((cell, position), (token, place)) in cells.zip(new.iter().zip(start..)) {
+                (*cell, *position) = (*token as i32, place as u32);
+            }
+            for head in 0..heads {
+                writes.extend((0..length).flat_map(|place| match given {
+                    Some(row) if place < new.len() => [row.slot as i32, head as i32, (start + place) as i32],
+                    _ => [nobody, head as i32, 0],
+                }));
+            }
+            last.iter_mut().skip(row).take(1).for_each(|last| *last = (row * length + new.len().max(1) - 1) as i32);
+            seen = seen.max(start + new.len());
+        }
+        let seen = capacity(seen).min(slots.capacity);
+        let in_order = count <= slots.count && rows.iter().enumerate().all(|(number, row)| row.slot == number);
+        let numbers = || (0..count).map(|row| rows.get(row).map_or(nobody, |row| row.slot as i32)).collect();
+        Self {
+            shape: [count, length],
+            tokens: ints(tokens, [count, length], device),
+            bias: bias(&positions, [count, length], seen, device),
+            positions,
+            writes: ints(writes, [count * heads * length, 3], device),
+            slots: (!in_order).then(|| ints(numbers(), [count], device)),
+            seen,
+            last: ints(last, [count], device),
+        }
+    }
+}
+
+/// Made on the device: it is the largest of all that a pass needs, and follows from the positions.
+fn bias(positions: &[u32], [count, length]: [usize; 2], seen: usize, device: &Device) -> Tensor<4> {
+    let whole = [count, 1, length, seen];
+    let positions = positions.iter().map(|position| *position as i32).collect();
+    let positions = ints(positions, [count, 1, length, 1], device).expand(whole);
+    let columns = ints((0..seen as i32).collect(), [1, 1, 1, seen], device).expand(whole);
+    Tensor::<4>::zeros(whole, device).mask_fill(columns.greater(positions), MASKED)
+}

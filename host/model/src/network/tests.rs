@@ -1,0 +1,173 @@
+//! Answering on a device, with burn's processor in the place of one: the same logits as the processor's own code, in whatever company.
+
+use super::{DeviceModel, Held};
+use crate::cpu::tests::config;
+use crate::cpu::{CpuModel, Work};
+use crate::device::ComputeDevice;
+use crate::generate::{Engine, Model, Request, Sampling, Version};
+use crate::{Architecture, LocalModelError, ModelConfig, digest, initial};
+use burn::tensor::Tensor;
+use std::sync::Arc;
+
+fn pair(architecture: Architecture, context: usize) -> (CpuModel, DeviceModel) {
+    let config = Arc::new(ModelConfig { context, ..config(architecture) });
+    let host = initial(&config, 7);
+    let device = DeviceModel::new(&ComputeDevice::fake(0), config.clone(), &host).unwrap();
+    (CpuModel::new(config, &host), device)
+}
+
+fn text(length: usize, salt: u32) -> Vec<u32> {
+    (0..length as u32).map(|position| (position * 17 + salt * 31 + 5) % 61).collect()
+}
+
+/// Logits behind the last token, by the processor.
+fn right(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
+    let mut cache = model.cache();
+    let mut work = [Work::last(&mut cache, tokens)];
+    model.forward(&mut work);
+    let [work] = work;
+    work.logits
+}
+
+fn close(found: &[f32], right: &[f32], what: &str) {
+    let worst = found.iter().zip(right).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+    assert!(found.len() == right.len() && worst < 1e-4, "{what}: {worst}");
+}
+
+#[test]
+fn texts_of_all_lengths_side_by_side_in_pieces_and_token_by_token_come_to_what_the_processor_says() {
+    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
+        let (cpu, device) = pair(architecture, 700);
+        let lengths = [1, 2, 15, 16, 17, 63, 64, 65, 90, 3, 300, 600];
+        let texts: Vec<Vec<u32>> = (0..).zip(lengths).map(|(salt, length)| text(length, salt)).collect();
+        // All begin at once, with what lies before their last five tokens.
+        let mut held: Vec<Held> = texts.iter().map(|_| device.begin()).collect();
+        let begin = |text: &[u32]| text.len().saturating_sub(5).max(1);
+        let mut work: Vec<_> = held.iter_mut().zip(&texts).map(|(held, text)| (held, &text[..begin(text)])).collect();
+        let found = device.forward(&mut work).unwrap();
+        for (found, text) in found.iter().zip(&texts) {
+            close(found, &right(&cpu, &text[..begin(text)]), &format!("{architecture:?} {}", text.len()));
+        }
+        // The rest token by token, in changing company.
+        for step in 0..5 {
+            let mut work = Vec::new();
+            let mut expect = Vec::new();
+            for (held, text) in held.iter_mut().zip(&texts) {
+                let at = held.tokens().len();
+                if at < text.len() && (at + step) % 3 != 0 {
+                    expect.push(&text[..at + 1]);
+                    work.push((held, &text[at..at + 1]));
+                }
+            }
+            for (found, text) in device.forward(&mut work).unwrap().iter().zip(expect) {
+                close(found, &right(&cpu, text), &format!("{architecture:?} {}, step {step}", text.len()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_was_somebodys_and_a_copy_of_another_hold_nothing_else() {
+    let (cpu, device) = pair(Architecture::Qwen3, 128);
+    let (one, other) = (text(70, 1), text(40, 2));
+    let mut first = device.begin();
+    device.forward(&mut [(&mut first, &one)]).unwrap();
+    let mut copy = device.copy(&first, 60).unwrap();
+    assert_eq!((copy.tokens(), device.knows(&copy)), (&one[..60], true));
+    drop(first);
+    let mut second = device.begin();
+    assert_eq!(second.number, 0, "the slot was given back");
+    let longer = [&one[..60], &other].concat();
+    let found = device.forward(&mut [(&mut second, &other), (&mut copy, &other)]).unwrap();
+    close(&found[0], &right(&cpu, &other), "in a used slot");
+    close(&found[1], &right(&cpu, &longer), "behind a copy");
+    let (_, stranger) = pair(Architecture::Qwen3, 128);
+    assert!(!stranger.knows(&copy));
+}
+
+fn version(number: u64, model: Model) -> Version {
+    let config = Arc::new(config(Architecture::Qwen3));
+    Version { number, digest: digest(&initial(&config, 7)), model }
+}
+
+fn request(seed: u64) -> Request {
+    Request {
+        prompt: text(20, 3),
+        sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+        seed,
+        choice: 0,
+        max_tokens: 24,
+        end: vec![60],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_on_a_device_says_what_one_on_the_processor_says() {
+    let (cpu, device) = pair(Architecture::Qwen3, 128);
+    let right = Engine::new(version(1, cpu.into())).unwrap().ask(request(1)).await.unwrap();
+    let engine = Arc::new(Engine::new(version(1, Model::Device(device))).unwrap());
+    let asking: Vec<_> = (0..7)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.ask(request(1)).await.unwrap() })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for one in asking {
+        answers.push(one.await.unwrap());
+    }
+    // Of a conversation that goes on, what is known is used.
+    let mut longer = request(1);
+    longer.prompt.extend(right.tokens.iter().map(|drawn| drawn.token));
+    longer.prompt.push(3);
+    assert!(engine.ask(longer).await.unwrap().reused > 20);
+    for answer in answers {
+        assert_eq!(answer.tokens.len(), right.tokens.len());
+        for (found, right) in answer.tokens.iter().zip(&right.tokens) {
+            assert_eq!(found.token, right.token);
+            assert!((found.logprob_model - right.logprob_model).abs() < 1e-4);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_is_gone_is_told_to_all_who_wait_and_the_engine_goes_on() {
+    let (cpu, good) = pair(Architecture::Qwen3, 128);
+    let (_, mut broken) = pair(Architecture::Qwen3, 128);
+    // A weight that fits nothing: burn panics in the midst of a pass, as it does where a device is gone.
+    broken.network.weights.norm = Tensor::zeros([7], &broken.network.device());
+    let engine = Arc::new(Engine::new(version(1, cpu.into())).unwrap());
+    let right = engine.ask(request(1)).await.unwrap();
+    engine.publish(version(2, Model::Device(broken)));
+    let asking: Vec<_> = (0..3)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.ask(request(1)).await.unwrap_err() })
+        })
+        .collect();
+    for one in asking {
+        let error = one.await.unwrap();
+        assert!(matches!(&error, LocalModelError::DeviceLost { name, .. } if name == "vulkan:0"), "{error}");
+    }
+    engine.publish(version(3, Model::Device(good)));
+    let answer = engine.ask(request(1)).await.unwrap();
+    let tokens = |answer: &crate::generate::Answer| answer.tokens.iter().map(|one| one.token).collect::<Vec<_>>();
+    assert_eq!((answer.version, tokens(&answer)), (3, tokens(&right)));
+}
+
+#[test]
+fn what_was_held_when_a_device_failed_is_of_no_use_afterwards() {
+    let (_, mut model) = pair(Architecture::Qwen3, 128);
+    let mut held = model.begin();
+    model.forward(&mut [(&mut held, &text(9, 1))]).unwrap();
+    let whole = model.network.weights.norm.clone();
+    model.network.weights.norm = Tensor::zeros([7], &model.network.device());
+    let mut other = model.begin();
+    assert!(model.forward(&mut [(&mut other, &text(5, 2))]).is_err());
+    model.network.weights.norm = whole;
+    let error = model.forward(&mut [(&mut held, &[3])]).unwrap_err().to_string();
+    assert!(error.contains("what it held was lost with a failure before"), "{error}");
+    assert!(!model.knows(&held) && held.tokens().len() == 9);
+    let mut fresh = model.begin();
+    model.forward(&mut [(&mut fresh, &text(9, 1))]).unwrap();
+}

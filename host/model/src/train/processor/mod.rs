@@ -1,0 +1,284 @@
+//! Weights that learn on this machine's processor, as plain numbers.
+
+mod optimizer;
+
+use super::gradient::{TokenScores, Wanted};
+use super::optimizer::{OptimizerSettings, StepReport};
+use super::sequence::Sequence;
+use super::snapshot::{Plain, Saved};
+use super::trainer::{Trained, pieces};
+use crate::cpu::Turns;
+use crate::cpu::training::{Gradients, Pass, TrainingModel};
+use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
+use optimizer::Moments;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Values of a model below which each thread takes pieces of its own, with gradients of its own: a piece with all that is kept of
+/// it stays in a core's cache. Above, threads share one piece after the other.
+const SMALL: u64 = 1_000_000;
+/// Tokens of a small model's piece.
+const PIECE: usize = 384;
+/// Sums of gradients of a small model that are made at the same time, at most. A constant, because a sum of sixteen parts is
+/// not, bit for bit, one of two.
+const SUMS: usize = 16;
+/// What a large model's piece may keep for the way back, in bytes; a longer sequence is a piece of its own.
+const KEPT: usize = 512 << 20;
+
+/// Weights that learn here.
+#[derive(Debug)]
+pub(super) struct Processor {
+    config: Arc<ModelConfig>,
+    weights: HostDecoder,
+    trained: Trained,
+    moments: Moments,
+    pending: Option<Gradients>,
+    turns: Arc<Turns>,
+    /// The weights laid out; made when they are needed.
+    model: OnceLock<TrainingModel>,
+    /// The same without adapters, which never changes; made when it is needed.
+    reference: OnceLock<TrainingModel>,
+    /// Memory of passes that are over.
+    passes: Mutex<Vec<Pass>>,
+}
+
+/// A piece: the place of its first unit, and its units.
+type Piece<'a, 'b> = (usize, &'a [&'b [Sequence]]);
+
+impl Processor {
+    pub(super) fn new(config: Arc<ModelConfig>, host: &HostDecoder, trained: Trained) -> Self {
+        Self {
+            turns: Arc::new(Turns::new(config.rotary_frequencies())),
+            config,
+            weights: host.clone(),
+            trained,
+            moments: Moments::default(),
+            pending: None,
+            model: OnceLock::new(),
+            reference: OnceLock::new(),
+            passes: Mutex::default(),
+        }
+    }
+
+    fn model(&self) -> &TrainingModel {
+        self.model.get_or_init(|| TrainingModel::new(self.config.clone(), self.turns.clone(), &self.weights))
+    }
+
+    fn is_small(&self) -> bool {
+        self.config.parameters() < SMALL
+    }
+
+    fn pieces<'a, 'b>(&self, units: &'a [&'b [Sequence]]) -> Vec<Piece<'a, 'b>> {
+        let most = if self.is_small() { PIECE } else { KEPT / TrainingModel::bytes_of_a_token(&self.config) };
+        pieces(units, usize::MAX, |_, tokens, _| tokens > most)
+    }
+
+    fn pass(&self) -> Pass {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn done(&self, pass: Pass) {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
+    }
+
+    fn zeros(&self) -> Gradients {
+        Gradients::zeros(&self.weights, |name| self.trained.learns(name))
+    }
+
+    /// Scores of trained tokens.
+    pub(super) fn scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
+        self.scores_of(self.model(), sequences)
+    }
+
+    /// Scores that the model gives without its adapters.
+    pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
+        let model = self.reference.get_or_init(|| {
+            TrainingModel::new(self.config.clone(), self.turns.clone(), &self.weights.without_adapters())
+        });
+        self.scores_of(model, sequences)
+    }
+
+    fn scores_of(&self, model: &TrainingModel, sequences: &[&Sequence]) -> Vec<TokenScores> {
+        let units: Vec<&[Sequence]> = sequences.iter().map(|one| std::slice::from_ref(*one)).collect();
+        let score = |(_, piece): &Piece<'_, '_>, threads| {
+            let mut pass = self.pass();
+            let scores = model.forward(&piece.iter().copied().flatten().collect::<Vec<_>>(), &mut pass, threads);
+            self.done(pass);
+            scores
+        };
+        let pieces = self.pieces(&units);
+        let by_piece: Vec<Vec<TokenScores>> = match self.is_small() {
+            true => pieces.par_iter().map(|piece| score(piece, false)).collect(),
+            false => pieces.iter().map(|piece| score(piece, true)).collect(),
+        };
+        by_piece.into_iter().flatten().collect()
+    }
+
+    /// As [`super::Trainer::accumulate`].
+    pub(super) fn accumulate<T: Send, E: From<LocalModelError> + Send>(
+        &mut self,
+        units: &[&[Sequence]],
+        loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
+    ) -> Result<Vec<T>, E> {
+        let mut pending = self.pending.take();
+        let pieces = self.pieces(units);
+        let mut told = Vec::with_capacity(pieces.len());
+        if self.is_small() {
+            let sums: Vec<Result<_, E>> = pieces
+                .par_chunks(pieces.len().div_ceil(SUMS).max(1))
+                .map(|pieces| {
+                    let mut sum = None;
+                    let told = self.add_up(pieces, loss, &mut sum, false)?;
+                    Ok((sum, told))
+                })
+                .collect();
+            for one in sums {
+                let (sum, one) = one?;
+                told.extend(one);
+                match (&mut pending, sum) {
+                    (Some(pending), Some(sum)) => pending.add(&sum),
+                    (None, sum) => pending = sum,
+                    (Some(_), None) => {}
+                }
+            }
+        } else {
+            told = self.add_up(&pieces, loss, &mut pending, true)?;
+        }
+        self.pending = pending;
+        Ok(told)
+    }
+
+    /// Piece after piece.
+    fn add_up<T, E>(
+        &self,
+        pieces: &[Piece<'_, '_>],
+        loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
+        sum: &mut Option<Gradients>,
+        threads: bool,
+    ) -> Result<Vec<T>, E> {
+        let mut told = Vec::with_capacity(pieces.len());
+        let mut pass = self.pass();
+        for (first, piece) in pieces {
+            let sequences: Vec<&Sequence> = piece.iter().copied().flatten().collect();
+            let mut scores = self.model().forward(&sequences, &mut pass, threads).into_iter();
+            let by_unit: Vec<Vec<TokenScores>> =
+                piece.iter().map(|unit| (&mut scores).take(unit.len()).collect()).collect();
+            let (wanted, one) = loss(*first, &by_unit)?;
+            told.push(one);
+            let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();
+            if !wanted.is_empty() {
+                self.model().backward(&mut pass, &wanted, sum.get_or_insert_with(|| self.zeros()), threads);
+            }
+        }
+        self.done(pass);
+        Ok(told)
+    }
+
+    /// Takes a step with what was added up; none: nothing was.
+    pub(super) fn step(
+        &mut self,
+        rate: f64,
+        settings: &OptimizerSettings,
+    ) -> Result<Option<StepReport>, LocalModelError> {
+        let Some(pending) = self.pending.take() else { return Ok(None) };
+        let (weights, moments, report) = self.moments.step(&self.weights, &pending, rate, settings)?;
+        (self.weights, self.moments) = (weights, moments);
+        self.model = OnceLock::new();
+        Ok(Some(report))
+    }
+
+    pub(super) fn forget_momentum(&mut self) {
+        self.moments = Moments::default();
+    }
+
+    pub(super) fn clear_pending(&mut self) {
+        self.pending = None;
+    }
+
+    pub(super) fn host(&self) -> HostDecoder {
+        self.weights.clone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn pending(&self) -> BTreeMap<String, Vec<f32>> {
+        let Some(Gradients(pending)) = &self.pending else { return BTreeMap::new() };
+        let names = self.weights.weights().into_iter().map(|(name, _)| name);
+        names.zip(pending.flat()).filter(|(_, one)| !one.is_empty()).map(|(name, one)| (name, one.clone())).collect()
+    }
+
+    /// Everything that a step depends on.
+    pub(super) fn saved(&self) -> Saved<'_> {
+        let mut shapes = BTreeMap::new();
+        let mut weights = BTreeMap::new();
+        // Beside an adapter nothing changes.
+        for (name, weight) in self.weights.weights().into_iter().filter(|(name, _)| self.trained.learns(name)) {
+            let (shape, values) = match weight {
+                Weight::Matrix(HostMatrix { shape, values }) => (shape.to_vec(), values),
+                Weight::Vector(values) => (vec![values.len()], values),
+            };
+            shapes.insert(name.clone(), shape.clone());
+            weights.insert(name, Plain { shape, values: values.to_vec().into() });
+        }
+        let plain = |moments| plain(&shapes, moments);
+        Saved {
+            steps: self.moments.steps,
+            weights,
+            first: plain(&self.moments.first),
+            second: plain(&self.moments.second),
+        }
+    }
+
+    /// Becomes what was saved, if it is of this model. Where it fails nothing has changed.
+    pub(super) fn resume(&mut self, saved: Saved<'_>) -> Result<(), LocalModelError> {
+        let weights = self.weights.convert(&mut Replace { by: &saved.weights, trained: self.trained })?;
+        let flat = |moments: BTreeMap<String, Plain<'_>>| -> BTreeMap<String, Vec<f32>> {
+            moments.into_iter().map(|(name, plain)| (name, plain.values.into_owned())).collect()
+        };
+        self.weights = weights;
+        self.moments = Moments { steps: saved.steps, first: flat(saved.first), second: flat(saved.second) };
+        self.pending = None;
+        self.model = OnceLock::new();
+        Ok(())
+    }
+}
+
+fn plain<'a>(
+    shapes: &BTreeMap<String, Vec<usize>>,
+    moments: &'a BTreeMap<String, Vec<f32>>,
+) -> BTreeMap<String, Plain<'a>> {
+    let plain = |(name, values): (&String, &'a Vec<f32>)| {
+        (name.clone(), Plain { shape: shapes.get(name).cloned().unwrap_or_default(), values: values.into() })
+    };
+    moments.iter().map(plain).collect()
+}
+
+/// Weights by name, in the place of those of the same shape.
+struct Replace<'a> {
+    by: &'a BTreeMap<String, Plain<'a>>,
+    trained: Trained,
+}
+
+impl Replace<'_> {
+    fn of(&self, name: &str, shape: &[usize], old: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
+        if !self.trained.learns(name) {
+            return Ok(old.clone());
+        }
+        let found = self.by.get(name).filter(|plain| plain.shape == shape);
+        found.map(|plain| plain.values.to_vec().into()).ok_or_else(|| super::snapshot::foreign(name))
+    }
+}
+
+impl Convert<HostMatrix, Arc<[f32]>> for Replace<'_> {
+    type Matrix = HostMatrix;
+    type Vector = Arc<[f32]>;
+    type Error = LocalModelError;
+
+    fn matrix(&mut self, name: &str, old: &HostMatrix) -> Result<HostMatrix, LocalModelError> {
+        Ok(HostMatrix { shape: old.shape, values: self.of(name, &old.shape, &old.values)? })
+    }
+
+    fn vector(&mut self, name: &str, old: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
+        self.of(name, &[old.len()], old)
+    }
+}

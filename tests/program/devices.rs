@@ -1,0 +1,41 @@
+//! `--device`, and the process that tries devices out.
+
+use super::*;
+
+#[test]
+fn a_device_that_was_not_built_for_is_refused_with_what_builds_it() {
+    let Some(bench) = Bench::new("a_device_that_was_not_built_for") else { return };
+    let check = |device: &str, expect: &str| {
+        let output = bench.run(&["demo", "weights", "--quick", "--device", device]);
+        assert_eq!(output.status.code(), Some(2), "{device}");
+        assert!(stderr(&output).contains(expect), "{device}: {}", stderr(&output));
+    };
+    check("quantum", "`quantum` is no device; write auto, cpu, cuda, vulkan");
+    check("cuda:x", "`cuda:x` is no device");
+    if !cfg!(feature = "cuda") {
+        check("cuda", "built without cuda; build it with: cargo install --locked --path host/cli --features cuda");
+    }
+    if !cfg!(any(feature = "gpu", feature = "wgsl-test", target_os = "macos")) {
+        check("vulkan:0", "built without vulkan; build it with: cargo install --locked --path host/cli --features gpu");
+    }
+}
+
+#[test]
+fn a_device_is_tried_by_a_process_of_its_own_and_the_doctor_says_which_are_there() {
+    let Some(bench) = Bench::new("a_device_is_tried_by_a_process") else { return };
+    let said = |about: &str| -> Value {
+        let output = bench.run(&["probe-device", about]);
+        assert_eq!(output.status.code(), Some(0));
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    assert_eq!(said("cpu")["works"]["name"], "cpu");
+    assert!(said("nothing")["failed"].as_str().unwrap().contains("is no device"));
+    let help = stdout(&bench.run(&["--help"]));
+    assert!(!help.contains("probe-device"), "it is for the program itself");
+    if !cfg!(any(feature = "gpu", feature = "cuda", feature = "wgsl-test")) {
+        let output = bench.run(&["doctor", "--json"]);
+        let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let devices = seen["findings"].as_array().unwrap().iter().find(|one| one["topic"] == "devices").unwrap();
+        assert!(devices["remedy"].as_str().unwrap().contains("--features gpu"), "{devices}");
+    }
+}
