@@ -1,4 +1,4 @@
-//! Stands in for `cubecl-llvm`, whose build fetches a compiler from outside of the crate registry (below every floor: a patch).
+//! Stands in for `cubecl-llvm` (below every floor), whose build fetches a compiler from outside of the crate registry.
 //!
 //! `cubecl-cuda` always mentions both of its ways to a kernel, and with the feature `cuda-cpp` goes by C++ and NVRTC alone. So here
 //! are the names that it mentions, in the shapes that it expects, and a compiler that says so should anybody ask it. What
