@@ -170,6 +170,26 @@ fn killed_at_any_moment_weights_are_taken_up_again_and_come_to_the_same() {
 }
 
 #[test]
+fn an_adapter_learns_while_the_model_stays_and_is_kept_as_peft_has_it() {
+    let more = ["--adapter-rank", "4", "--adapter-targets", "q_proj,v_proj", "--rate", "0.01"];
+    let Some(game) = Game::new("an_adapter_learns", &more) else { return };
+    let (document, out) = game.learned(&game.bench, &[]);
+    let weights = &document["weights"];
+    assert_ne!(weights["before"], weights["after"], "something was learned");
+    let kept = ModelFolder::read(&out.join("last")).unwrap();
+    let begun = ModelFolder::read(Path::new(&game.words[5])).unwrap();
+    assert!(kept.weights.has_adapter() && !begun.weights.has_adapter());
+    assert_eq!(digest(&kept.weights.without_adapters()), digest(&begun.weights), "the model stays");
+    assert_eq!(weights["after"], digest(&kept.weights).to_string());
+    let config = std::fs::read_to_string(out.join("last/adapter/adapter_config.json")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!((&config["peft_type"], &config["r"], &config["lora_alpha"]), (&"LORA".into(), &4.into(), &8.into()));
+    let elsewhere = game.bench.warm();
+    assert_eq!(game.learned(&elsewhere, &[]).0, document, "equal runs, equal adapters");
+    game.bench.refused(&game.words(&["--adapter-targets", "nose_proj"]), &["there is no projection `nose_proj`"]);
+}
+
+#[test]
 fn what_cannot_be_learned_is_refused_with_what_can() {
     let Some(game) = Game::new("what_cannot_be_learned", &[]) else { return };
     let plugin = game.words[1].clone();

@@ -17,15 +17,24 @@ pub(crate) struct WeightsOptions {
     /// What is minimised
     #[arg(long, value_name = "NAME", default_value = "dapo", value_parser = OBJECTIVES, help_heading = "Weights")]
     pub(crate) objective: String,
-    /// Highest learning rate; it rises over --warmup steps, then falls to a tenth of it
-    #[arg(long, value_name = "RATE", default_value_t = 2e-3, value_parser = rate, help_heading = "Weights")]
-    pub(crate) rate: f64,
+    /// Highest learning rate; it rises over --warmup steps, then falls to a tenth of it [default: 0.002; of an adapter 0.0002]
+    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Weights")]
+    pub(crate) rate: Option<f64>,
     /// Steps until the rate is at its highest
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=100_000), help_heading = "Weights")]
     pub(crate) warmup: u64,
-    /// Muon for the matrices inside and AdamW for the rest, or AdamW for all
-    #[arg(long, value_name = "RULE", default_value = "muon", value_parser = ["muon", "adamw"], help_heading = "Weights")]
-    pub(crate) optimizer: String,
+    /// Muon for the matrices inside and AdamW for the rest, or AdamW for all [default: muon; of an adapter adamw]
+    #[arg(long, value_name = "RULE", value_parser = ["muon", "adamw"], help_heading = "Weights")]
+    pub(crate) optimizer: Option<String>,
+    /// Train an adapter of this rank (LoRA) instead of all weights; one that lies in the model's folder goes on learning
+    #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Weights")]
+    pub(crate) adapter_rank: Option<u16>,
+    /// What the adapter learned counts ALPHA / RANK times [default: twice the rank]
+    #[arg(long, value_name = "ALPHA", requires = "adapter_rank", value_parser = alpha, help_heading = "Weights")]
+    pub(crate) adapter_alpha: Option<f64>,
+    /// Projections that have an adapter, as PEFT's target_modules has them: `q_proj,v_proj` [default: all seven]
+    #[arg(long, value_name = "NAMES", requires = "adapter_rank", value_delimiter = ',', help_heading = "Weights")]
+    pub(crate) adapter_targets: Vec<String>,
     /// Episodes that were cut off: `keep` them like others, `mask` them (they teach nothing), or `penalty=P` (P less reward)
     #[arg(long, value_name = "RULE", default_value = "keep", value_parser = truncation, help_heading = "Weights")]
     pub(crate) truncated: Truncation,
@@ -67,9 +76,12 @@ impl Default for WeightsOptions {
         Self {
             model: None,
             objective: "dapo".into(),
-            rate: 2e-3,
+            rate: None,
             warmup: 5,
-            optimizer: "muon".into(),
+            optimizer: None,
+            adapter_rank: None,
+            adapter_alpha: None,
+            adapter_targets: Vec::new(),
             truncated: Truncation::Keep,
             kl: 0.0,
             refills: 3,
@@ -89,6 +101,13 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= 1.0 => Ok(rate),
         _ => Err("expected a number above 0 and at most 1, as 0.002".into()),
+    }
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(alpha) if alpha > 0.0 && alpha <= 1e6 => Ok(alpha),
+        _ => Err("expected a number above 0, as 32".into()),
     }
 }
 
@@ -151,6 +170,8 @@ mod tests {
             let error = parsed(text).unwrap_err();
             assert!(error.contains(expect), "{error}");
         };
+        check(&["--adapter-alpha", "32"], "--adapter-rank");
+        check(&["--adapter-rank", "8", "--adapter-alpha", "0"], "above 0, as 32");
         check(&["--rate", "0"], "above 0 and at most 1");
         check(&["--objective", "sft"], "possible values: grpo, dapo");
         check(&["--kl=-1"], "from 0 to 10");

@@ -25,7 +25,9 @@ use clawhost_learn::playbook::Playbook;
 use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient};
 use clawhost_model::generate::Sampling;
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
-use clawhost_model::{Demonstrator, Keeping, Learned, LearningSettings, LocalModel, ModelFolder, WeightsLayer, digest};
+use clawhost_model::{
+    AdapterSettings, Demonstrator, Keeping, Learned, LearningSettings, LocalModel, ModelFolder, Targets, WeightsLayer,
+};
 use clawhost_runtime::learn::{
     GatePlan, LearnPlan, LearnPorts, WarmStart, WeightsPlan, learn_digest, learn_run, resume_learning,
 };
@@ -48,6 +50,10 @@ const DEMONSTRATION_BATCH: u64 = 128;
 const LOOK: (u64, u64) = (10, 256);
 /// Share of the highest rate that is left at the end.
 const FLOOR: f64 = 0.1;
+/// Highest rates, unless chosen otherwise: Muon's of whole weights, which the demo was tuned with, and AdamW's of an adapter.
+const FULL_RATE: f64 = 2e-3;
+/// See [`FULL_RATE`].
+const ADAPTER_RATE: f64 = 2e-4;
 /// In the data folder.
 const LEARNED: &str = "learned";
 
@@ -77,12 +83,34 @@ fn objective(options: &WeightsOptions, play: &Plan, max_tokens: u32) -> anyhow::
     }
 }
 
+/// Which weights learn.
+fn learned(options: &Run) -> Result<Learned, UsageError> {
+    let weights = &options.learning.weights;
+    let Some(rank) = weights.adapter_rank else { return Ok(Learned::Full) };
+    let targets = match weights.adapter_targets.as_slice() {
+        [] => Targets::ALL,
+        names => Targets::named(names.iter().map(String::as_str))
+            .map_err(|error| UsageError(format!("--adapter-targets: {error}")))?,
+    };
+    let alpha = weights.adapter_alpha.unwrap_or(2.0 * f64::from(rank));
+    Ok(Learned::Adapter(AdapterSettings { rank: usize::from(rank), alpha, targets, seed: options.play.seed }))
+}
+
 fn settings(options: &Run, play: &Plan) -> anyhow::Result<LearningSettings> {
     let weights = &options.learning.weights;
-    let rule = if weights.optimizer == "adamw" { Rule::AdamW } else { Rule::Muon };
-    let (peak, warmup, total) = (weights.rate, weights.warmup, options.learning.iterations);
+    let learned = learned(options)?;
+    let (usual_rate, usual_rule) = match learned {
+        Learned::Full => (FULL_RATE, Rule::Muon),
+        Learned::Adapter(_) => (ADAPTER_RATE, Rule::AdamW),
+    };
+    let rule = match weights.optimizer.as_deref() {
+        Some("adamw") => Rule::AdamW,
+        Some(_) => Rule::Muon,
+        None => usual_rule,
+    };
+    let (peak, warmup, total) = (weights.rate.unwrap_or(usual_rate), weights.warmup, options.learning.iterations);
     Ok(LearningSettings {
-        learned: Learned::Full,
+        learned,
         objective: objective(weights, play, options.play.max_tokens)?,
         optimizer: OptimizerSettings { rule, ..OptimizerSettings::default() },
         schedule: Schedule { peak, warmup, total, floor: FLOOR },
@@ -107,7 +135,7 @@ fn plan(options: &Run, play: Plan, settings: &LearningSettings) -> Result<LearnP
         demonstrations: DEMONSTRATIONS,
         options,
         batch: DEMONSTRATION_BATCH,
-        rate: weights.rate,
+        rate: settings.schedule.peak,
         target: weights.demonstrations_until,
         every: LOOK.0,
         episodes: LOOK.1,
@@ -184,7 +212,7 @@ impl Learning {
         described(&chosen).iter().for_each(|line| say(line));
         let (model, weights) = found.open_learning(&name, settings, &device)?;
         found.sampling = wanted;
-        let before = digest(&found.weights).to_string();
+        let before = model.engine().current().digest.to_string();
         Ok(Self { folder, found, before, model, weights: Arc::new(Mutex::new(weights)) })
     }
 }
