@@ -271,7 +271,7 @@ fn words_about_learning_that_make_no_sense() {
         &["run", &shop, "--learn", "harness", "--reflector", &reflector],
         &["nothing is learned without a reward"],
     );
-    bench.refused(&["run", &shop, "--learn", "weights"], &["harness"]);
+    bench.refused(&["run", &shop, "--learn", "router"], &["harness"]);
     bench.refused(&["run", &shop, "--dry-run"], &["--dry-run goes with --learn"]);
     bench.refused(&["run", &shop, "--playbook", "none"], &["has no version yet"]);
     bench.refused(&["eval", &shop, "--reward", &reward], &["has no version yet"]);
