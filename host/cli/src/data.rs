@@ -73,6 +73,13 @@ pub(crate) fn cache(folder: &Path) -> anyhow::Result<(PathBuf, CacheKey)> {
     Ok((folder.join(CACHE), CacheKey(key)))
 }
 
+/// A new run, which this process plays.
+pub(crate) fn begin(folder: &Path, now_ms: u64) -> anyhow::Result<(RunId, Claim)> {
+    let run = run_id(now_ms)?;
+    let claim = Claim::new(folder, &run)?.with_context(|| format!("{run} is being played already"))?;
+    Ok((run, claim))
+}
+
 /// Files that say which process plays which run.
 const CLAIMS: &str = "playing";
 
@@ -149,7 +156,7 @@ pub(crate) fn time(ms: u64) -> String {
 }
 
 /// A new name for a run: when it began, and four digits against twins.
-pub(crate) fn run_id(now_ms: u64) -> anyhow::Result<RunId> {
+fn run_id(now_ms: u64) -> anyhow::Result<RunId> {
     let mut twin = [0; 2];
     getrandom::fill(&mut twin).context("no randomness for the run's name")?;
     let digits: String = time(now_ms).chars().filter(char::is_ascii_digit).collect();

@@ -7,7 +7,6 @@ use crate::progress::Progress;
 use crate::run::{Stopping, watch_signals};
 use crate::setup::{Policy, Setup};
 use crate::{learn_summary, playbook, summary};
-use anyhow::Context as _;
 use clawhost_core::{Clock as _, Environment as _};
 use clawhost_learn::harness::Showing;
 use clawhost_learn::playbook::Playbook;
@@ -66,8 +65,7 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
         "reward_rules": setup.rewards.iter().map(summary::rule).collect::<Vec<_>>(),
         "system_prompt": setup.system_prompt, "sampling": setup.sampling, "version": env!("CARGO_PKG_VERSION"),
     });
-    let run = data::run_id(setup.clock.now_ms())?;
-    let claim = data::Claim::new(&setup.folder, &run)?.with_context(|| format!("{run} is being played already"))?;
+    let (run, claim) = data::begin(&setup.folder, setup.clock.now_ms())?;
     let cancel = Cancel::default();
     let began = std::time::Instant::now();
     let started = setup.clock.now_ms();

@@ -7,7 +7,6 @@ use crate::learn_progress::LearnProgress;
 use crate::run::{Stopping, unfinished, watch_signals};
 use crate::setup::Setup;
 use crate::{learn_summary, summary};
-use anyhow::Context as _;
 use clawhost_core::{Clock as _, Environment as _, RunId};
 use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
@@ -148,11 +147,7 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     let is_resumed = resumed.is_some();
     let (run, claim) = match resumed {
         Some(found) => found,
-        None => {
-            let run = data::run_id(setup.clock.now_ms())?;
-            let claim = data::Claim::new(folder, &run)?;
-            (run.clone(), claim.with_context(|| format!("{run} is being played already"))?)
-        }
+        None => data::begin(folder, setup.clock.now_ms())?,
     };
     let config = config(&setup, &plan, &ports, &name);
     let began_with = began_with(folder, &name, is_resumed.then_some(&run))?;
@@ -248,7 +243,7 @@ fn config(setup: &Setup<'_>, plan: &LearnPlan, ports: &LearnPorts, name: &str) -
 }
 
 /// A run that is taken up again must have the plugins that it was begun with: names those that have changed.
-fn changed_plugins(folder: &Path, wanted: &str, now: &serde_json::Value) -> anyhow::Result<()> {
+pub(crate) fn changed_plugins(folder: &Path, wanted: &str, now: &serde_json::Value) -> anyhow::Result<()> {
     let runs = Reader::open(folder)?.runs(None)?;
     let stopped = |run: &clawhost_store::RunRow| {
         run.summary.as_ref().is_none_or(|summary| summary.get("stopped").is_some_and(|why| !why.is_null()))

@@ -7,7 +7,6 @@ use crate::progress::Progress;
 use crate::run_file;
 use crate::setup::Setup;
 use crate::summary::{self, Facts};
-use anyhow::Context as _;
 use clawhost_core::{Clock as _, Digest, Environment as _, Episode, RunId, Usage};
 use clawhost_runtime::{Cancel, EpisodeSummary, Plan, play_run, resume_run, run_digest};
 use clawhost_store::{Filter, Reader};
@@ -86,9 +85,8 @@ async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
             (run, claim, Some(earlier))
         }
         None => {
-            let run = data::run_id(clock.now_ms())?;
-            let claim = data::Claim::new(folder, &run)?;
-            (run.clone(), claim.with_context(|| format!("{run} is being played already"))?, None)
+            let (run, claim) = data::begin(folder, clock.now_ms())?;
+            (run, claim, None)
         }
     };
     let facts = Facts {
@@ -197,8 +195,9 @@ impl Stopping {
 pub(crate) async fn watch_signals(cancel: Cancel, what: Stopping) {
     use std::io::Write as _;
     wait_for_signal().await;
-    cancel.request();
+    // Said first: what stops may have its own last word.
     let _ = writeln!(anstream::stderr(), "{}", what.words());
+    cancel.request();
     wait_for_signal().await;
     #[allow(clippy::disallowed_methods, reason = "asked for twice; every finished transaction is on disk")]
     std::process::exit(Exit::Interrupted as i32);

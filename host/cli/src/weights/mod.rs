@@ -11,14 +11,13 @@ mod watch;
 pub(crate) use args::WeightsOptions;
 
 use crate::args::{Common, Run};
-use crate::data;
 use crate::device::{DeviceOption, described};
 use crate::exit::{Exit, UsageError};
 use crate::learn_progress::LearnProgress;
 use crate::policy;
 use crate::run::{Stopping, unfinished, watch_signals};
 use crate::setup::{Policy, Setup};
-use anyhow::Context as _;
+use crate::{data, learn};
 use clawhost_core::{Attributes, Clock as _, Environment as _, RunId};
 use clawhost_learn::harness::HarnessSettings;
 use clawhost_learn::playbook::Playbook;
@@ -299,28 +298,22 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
     if options.learning.dry_run {
         return summary::dry_run(common, &setup, &learning.found, &plan, &digest);
     }
-    let resumed = match &options.resume {
-        Some(wanted) => Some(unfinished(&setup.folder, &digest, wanted)?),
-        None => None,
-    };
-    let is_resumed = resumed.is_some();
-    let (run, claim) = match resumed {
-        Some((run, claim, spent)) => {
+    let config = config(&setup, &plan, &ports, sampling, &learning.before);
+    let is_resumed = options.resume.is_some();
+    let (run, claim) = match &options.resume {
+        Some(wanted) => {
+            learn::changed_plugins(&setup.folder, wanted, &config)?;
+            let (run, claim, spent) = unfinished(&setup.folder, &digest, wanted)?;
             setup.models.paid(spent);
             (run, claim)
         }
-        None => {
-            let run = data::run_id(setup.clock.now_ms())?;
-            let claim = data::Claim::new(&setup.folder, &run)?;
-            (run.clone(), claim.with_context(|| format!("{run} is being played already"))?)
-        }
+        None => data::begin(&setup.folder, setup.clock.now_ms())?,
     };
     let out = out(options, &setup.folder, &run);
     std::fs::create_dir_all(&out)
         .map_err(|error| UsageError(format!("{}: {error}; choose another --out", out.display())))?;
     let keeping = Keeping::new(&out, learning.found.clone());
     learning.weights.lock().unwrap_or_else(PoisonError::into_inner).keep_in(keeping);
-    let config = config(&setup, &plan, &ports, sampling, &learning.before);
     if !options.play.quiet {
         let again = if is_resumed { format!("{run} is taken up again: ") } else { String::new() };
         progress.say(&format!("{again}{}", summary::header(&setup, &learning.found, &learning.folder, &plan)));
