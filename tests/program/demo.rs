@@ -46,6 +46,37 @@ fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
 }
 
 #[test]
+fn the_quick_demo_of_the_weights_proves_what_it_says_on_three_seeds() {
+    let Some(bench) = Bench::new("the_demo_of_the_weights") else { return };
+    let guests = bench.guests.display().to_string();
+    for seed in ["1", "2", "3"] {
+        let plot = bench.data.path().join("weights.svg");
+        let words = ["demo", "weights", "--quick", "--seed", seed, "--plugins", &guests, "--svg"];
+        let document = bench.json(&[&words[..], &[plot.to_str().unwrap(), "-q"]].concat());
+        for (part, taught) in [("guess", 0.45), ("addition", 0.35)] {
+            let told = &document["weights"][part];
+            let number = |when: &str, what: &str| told[when][what].as_f64().unwrap();
+            assert!(number("after", "low") > number("before", "high"), "seed {seed}, {part}: {told}");
+            assert!(number("after", "greedy") > number("before", "greedy"), "seed {seed}, {part}: {told}");
+            let shown = &told["imitation"];
+            assert!(
+                shown["reached"] == true
+                    && shown["looks"].as_array().unwrap().last().unwrap()[1].as_f64() >= Some(taught)
+            );
+            assert_eq!(told["curve"].as_array().unwrap().len() as u64, told["iterations"].as_u64().unwrap());
+            assert_eq!((&told["learned"], &told["control_sft"]), (&told["iterations"], &Value::Null));
+            assert_eq!(told["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
+        }
+        assert!(number_of_turns(&document) < 5.3, "guesses are not wasted: {document}");
+        assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+    }
+}
+
+fn number_of_turns(document: &Value) -> f64 {
+    document["weights"]["guess"]["turns"].as_f64().unwrap()
+}
+
+#[test]
 fn a_demo_that_proves_nothing_says_why_and_every_lesson_is_counted() {
     let Some(bench) = Bench::new("a_demo_that_proves_nothing") else { return };
     let output = bench.demo(&["--iterations", "2", "-q", "--json"]).output().unwrap();

@@ -18,7 +18,8 @@ impl Bench {
 
     fn tiny(&self, name: &str, more: &[&str]) -> String {
         let folder = self.path(name);
-        self.out(&[&["model", "init", &folder, "--width", "16", "--context", "32"], more].concat());
+        let small = ["--width", "16", "--context", "32", "--alphabet", "0123456789+=<>?#"];
+        self.out(&[&["model", "init", &folder], &small[..], more].concat());
         folder
     }
 

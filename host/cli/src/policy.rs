@@ -10,6 +10,7 @@ use clawhost_follower::Follower;
 use clawhost_model::ModelFolder;
 use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
 use std::cell::Cell;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,15 @@ pub(crate) fn local(folder: &Path) -> anyhow::Result<ModelFolder> {
         let why = "there is no config.json, so it is no model's folder; `clawhost model init DIR` makes a tiny one";
         return Err(UsageError(format!("{shown}: {why}")).into());
     }
-    ModelFolder::read(folder).map_err(|error| UsageError(format!("{shown}: {error}")).into())
+    let model = ModelFolder::read(folder).map_err(|error| UsageError(format!("{shown}: {error}")))?;
+    if !model.ignored.is_empty() {
+        let asked = model.ignored.join(", ");
+        let _ = writeln!(
+            anstream::stderr(),
+            "note: {shown}: generation_config.json asks for {asked}, which answers here do not follow"
+        );
+    }
+    Ok(model)
 }
 
 /// What a model is called by its folder.

@@ -103,18 +103,25 @@ pub struct ModelConfig {
 /// Largest size of any dimension: beyond it products of two overflow, and no model is that large.
 const LARGEST: u64 = 1 << 24;
 
+/// Most blocks: ten times those of the deepest models. Each costs memory before a weight is read.
+const DEEPEST: u64 = 2048;
+
 /// Reads fields with errors that name them.
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl Fields<'_> {
     fn size(&self, name: &str) -> Result<Option<usize>, LocalModelError> {
+        self.up_to(name, LARGEST)
+    }
+
+    fn up_to(&self, name: &str, most: u64) -> Result<Option<usize>, LocalModelError> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => match value.as_u64() {
-                Some(size @ 1..=LARGEST) => Ok(Some(size as usize)),
-                _ => Err(LocalModelError::Config(format!(
-                    "{name} is {value}; expected a whole number from 1 to {LARGEST}"
-                ))),
+            Some(value) => match value.as_u64().filter(|size| (1..=most).contains(size)) {
+                Some(size) => Ok(Some(size as usize)),
+                None => {
+                    Err(LocalModelError::Config(format!("{name} is {value}; expected a whole number from 1 to {most}")))
+                }
             },
         }
     }
@@ -200,7 +207,9 @@ impl ModelConfig {
             architecture,
             vocabulary: fields.needed("vocab_size")?,
             width,
-            layers: fields.needed("num_hidden_layers")?,
+            layers: fields
+                .up_to("num_hidden_layers", DEEPEST)?
+                .map_or_else(|| fields.needed("num_hidden_layers"), Ok)?,
             heads,
             key_value_heads,
             head_width,

@@ -71,6 +71,18 @@ pub enum LocalModelError {
         /// In words.
         why: String,
     },
+    /// It does not fit into memory.
+    #[error(
+        "{what} needs {needed} of memory, and {free} are free; take a smaller model, learn an adapter instead of all weights, or close other programs"
+    )]
+    Memory {
+        /// What does not fit.
+        what: String,
+        /// As `1.5 GiB`.
+        needed: String,
+        /// The same.
+        free: String,
+    },
     /// A training step came to something that is no number; the weights are as they were before it.
     #[error(
         "{what} is not finite; the step was not taken, and the weights are as before: lower the learning rate, or look at the batch"

@@ -4,7 +4,7 @@
 use crate::generate::Sampling;
 use crate::tokens::{ChatTemplate, Tokenizer};
 use crate::weight_files::{self, Stored, file};
-use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig};
+use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, memory};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,6 +24,8 @@ pub struct ModelFolder {
     pub words: BTreeMap<String, String>,
     /// How it wants to be sampled.
     pub sampling: Sampling,
+    /// What else it asks for when it is sampled, and does not get: names with their values.
+    pub ignored: Vec<String>,
 }
 
 const TEMPLATE: &str = "chat_template.jinja";
@@ -62,6 +64,17 @@ fn template(document: &Value) -> Option<String> {
     }
 }
 
+/// What generation_config.json may ask for and answers here do not follow, with the values that ask for nothing.
+const IGNORED: [(&str, f64); 7] = [
+    ("repetition_penalty", 1.0),
+    ("encoder_repetition_penalty", 1.0),
+    ("no_repeat_ngram_size", 0.0),
+    ("typical_p", 1.0),
+    ("epsilon_cutoff", 0.0),
+    ("eta_cutoff", 0.0),
+    ("num_beams", 1.0),
+];
+
 impl ModelFolder {
     /// Reads a folder.
     ///
@@ -82,6 +95,11 @@ impl ModelFolder {
         }
         config.end_tokens.sort_unstable();
         config.end_tokens.dedup();
+        let ignored = IGNORED.into_iter().filter_map(|(name, neutral)| {
+            let value = generation.get(name)?.as_f64().filter(|value| *value != neutral)?;
+            Some(format!("{name} {value}"))
+        });
+        let ignored = ignored.collect();
         let number = |name: &str| generation.get(name).and_then(Value::as_f64).map(|number| number as f32);
         let samples = generation.get("do_sample").and_then(Value::as_bool).unwrap_or(true);
         let sampling = Sampling {
@@ -93,6 +111,7 @@ impl ModelFolder {
         };
         let words =
             ["bos_token", "eos_token"].into_iter().filter_map(|name| Some((name.to_owned(), word(&tokens, name)?)));
+        memory::check("the model", memory::of_weights(config.parameters()))?;
         let mut weights = weight_files::read(folder, &config)?;
         if folder.join(ADAPTER).is_dir() {
             weights = AdapterFolder::read(&folder.join(ADAPTER))?.attach(&weights)?;
@@ -104,6 +123,7 @@ impl ModelFolder {
             template,
             words: words.collect(),
             sampling,
+            ignored,
         })
     }
 

@@ -22,6 +22,7 @@ mod host_weights;
 mod import;
 mod keeping;
 mod layer;
+mod memory;
 pub mod network;
 mod open;
 mod service;

@@ -3,7 +3,10 @@
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
-use crate::{Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, WeightsLayer, digest};
+use crate::{
+    HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, Weight, WeightsLayer, digest,
+    is_adapter, memory,
+};
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
 
@@ -69,6 +72,17 @@ impl ModelFolder {
             Learned::Adapter(_) if self.weights.has_adapter() => (self.weights.clone(), Trained::Adapters),
             Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
         };
+        if device.is_processor() {
+            let values = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
+                Weight::Matrix(matrix) => matrix.values.len() as u64,
+                Weight::Vector(values) => values.len() as u64,
+            };
+            let all = weights.weights();
+            let learned = all.iter().filter(|(name, _)| trained == Trained::Full || is_adapter(name));
+            let learned = learned.map(|(_, weight)| values(weight)).sum();
+            let all = all.iter().map(|(_, weight)| values(weight)).sum();
+            memory::check("learning", memory::of_learning(all, learned))?;
+        }
         let this = Self { weights, ..self.clone() };
         let model = this.open(name, device)?;
         let config = Arc::new(self.config.clone());

@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Conversations whose tokens are remembered: those of the largest run that plays at once, and some.
+/// Answers whose tokens are remembered: many times those that the largest run plays at once.
 const REMEMBERED: usize = 16_384;
 
 /// A conversation that was answered.
@@ -25,23 +25,34 @@ struct Said {
     tokens: Arc<[u32]>,
 }
 
-/// Tokens by conversation; the oldest are forgotten.
+/// Tokens by conversation; those that were said longest ago are forgotten.
 #[derive(Debug, Default)]
 struct Memory {
-    said: HashMap<Digest, Said>,
-    order: VecDeque<Digest>,
+    /// With the number of the last time that it was said.
+    said: HashMap<Digest, (u64, Said)>,
+    /// All times, the oldest first.
+    order: VecDeque<(u64, Digest)>,
+    times: u64,
 }
 
 impl Memory {
+    /// Whoever said it goes on within the next [`REMEMBERED`] answers. What many say has to stay as long after the last of them as after
+    /// the first: else it would be chance whether it is still known.
     fn keep(&mut self, conversation: Digest, said: Said) {
-        if self.said.insert(conversation, said).is_none() {
-            self.order.push_back(conversation);
-        }
+        self.times += 1;
+        self.said.insert(conversation, (self.times, said));
+        self.order.push_back((self.times, conversation));
         while self.order.len() > REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((time, oldest)) = self.order.pop_front()
         {
-            self.said.remove(&oldest);
+            if self.said.get(&oldest).is_some_and(|(last, _)| *last == time) {
+                self.said.remove(&oldest);
+            }
         }
+    }
+
+    fn get(&self, conversation: &Digest) -> Option<&Said> {
+        self.said.get(conversation).map(|(_, said)| said)
     }
 }
 
@@ -84,12 +95,14 @@ pub struct LocalModel {
     memory: Mutex<Memory>,
 }
 
-fn conversation(messages: &[Message]) -> Digest {
-    // What the template sees of a message, and nothing else.
-    messages.iter().fold(Digest::of(b""), |digest, message| {
+fn conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Digest {
+    let mut all = Vec::new();
+    for message in messages {
+        // What the template sees of a message, and nothing else. A vector takes every write.
         let seen = (message.role, &message.parts, &message.tool_calls, &message.tool_call_id);
-        digest.extended(&serde_json::to_vec(&seen).unwrap_or_default())
-    })
+        let _ = serde_json::to_writer(&mut all, &seen);
+    }
+    Digest::of(&all)
 }
 
 /// A prompt in tokens.
@@ -142,7 +155,7 @@ impl LocalModel {
         let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
         let known = answered.and_then(|last| {
             let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let said = memory.said.get(&conversation(messages.get(..=last)?))?;
+            let said = memory.get(&conversation(messages.get(..=last)?))?;
             // A template may render an answer in another way once something stands behind it.
             text.starts_with(&said.text).then(|| (said.text.len(), said.tokens.clone()))
         });
@@ -259,10 +272,11 @@ impl LocalModel {
         ids: &[u32],
     ) -> Result<(), LocalModelError> {
         let spoken = self.speech.tokenizer.decode(ids, false)?;
-        let mut messages = request.messages.clone();
-        messages.push(message.clone());
         let said = Said { text: format!("{}{spoken}", prompt.text), tokens: [&prompt.tokens, ids].concat().into() };
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).keep(conversation(&messages), said);
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .keep(conversation(request.messages.iter().chain([message])), said);
         Ok(())
     }
 }
@@ -284,5 +298,47 @@ impl Llm for LocalModel {
             }
             other => ModelError::Refused(other.to_string()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(role: Role, text: &str) -> Message {
+        Message::text(role, Origin::Host, text)
+    }
+
+    #[test]
+    fn what_was_said_again_is_remembered_from_then_on() {
+        let mut memory = Memory::default();
+        let name = |number: usize| Digest::of(&number.to_le_bytes());
+        let mut keep = |number| memory.keep(name(number), Said { text: String::new(), tokens: [].into() });
+        keep(0);
+        (1..REMEMBERED).for_each(&mut keep);
+        keep(0);
+        (REMEMBERED..2 * REMEMBERED - 1).for_each(&mut keep);
+        let known = [0, 1, REMEMBERED - 1, REMEMBERED].map(|number| memory.get(&name(number)).is_some());
+        assert_eq!(known, [true, false, false, true]);
+        assert_eq!((memory.said.len(), memory.order.len()), (REMEMBERED, REMEMBERED));
+    }
+
+    #[test]
+    fn the_oldest_turn_is_left_out_and_never_what_the_system_says() {
+        use Role::{Assistant, System, Tool, User};
+        let check = |roles: &[Role], expect: Option<&[usize]>| {
+            let talk: Vec<Message> =
+                roles.iter().enumerate().map(|(place, role)| said(*role, &place.to_string())).collect();
+            let left = without_oldest(&talk)
+                .map(|left| left.iter().map(|one| one.plain_text().parse().unwrap()).collect::<Vec<usize>>());
+            assert_eq!(left.as_deref(), expect, "{roles:?}");
+        };
+        check(&[System, User, Assistant, User], Some(&[0, 3]));
+        check(&[System, System, User, Assistant, Tool, Assistant, User, Assistant, User], Some(&[0, 1, 6, 7, 8]));
+        check(&[User, Assistant, User], Some(&[2]));
+        check(&[System, User], None);
+        check(&[System, User, Assistant], None);
+        check(&[System], None);
+        check(&[], None);
     }
 }

@@ -20,8 +20,9 @@ use problem::{Kind, Problem};
 #[derive(Debug)]
 pub struct Math;
 
-/// Tasks of the splits, which hold about 80, 10 and 10 of 100 problems.
-const SPLITS: [(&str, u64); 3] = [("train", 8000), ("val", 1000), ("test", 1000)];
+/// Tasks of the splits, which hold about 80, 10 and 10 of 100 problems. Tasks are drawn, so some problems come twice; there are so
+/// many of training that nearly all of the smallest kind come: 8,000 draws would pass over every third sum below 100.
+const SPLITS: [(&str, u64); 3] = [("train", 32_768), ("val", 1000), ("test", 1000)];
 
 /// Draws before a task gives up looking for a problem of its split: a tenth of all fit, so 200 fail once in 10^9.
 const DRAWS: u64 = 200;
@@ -74,10 +75,11 @@ fn chosen(context: &Context, name: &str, [usual, other]: [&str; 2]) -> Result<bo
     }
 }
 
-/// `Calculate 17 + 35.` as `17+35=`.
+/// `Calculate 7 + 35.` as `07+35=`: each digit has its place, as in columns.
 fn short(text: &str) -> String {
     let plain = text.strip_prefix("Calculate ").unwrap_or(text).trim_end_matches('.');
-    format!("{}=", plain.replace(' ', ""))
+    let word = |word: &str| if word.parse::<u64>().is_ok() { format!("{word:0>2}") } else { word.to_owned() };
+    format!("{}=", plain.split(' ').map(word).collect::<String>())
 }
 
 /// The answer to `17+35=`.
@@ -199,7 +201,7 @@ mod tests {
     fn held_out_sums_hide_no_digit_pair_from_training() {
         let mut seen = BTreeMap::from([("train", BTreeSet::new()), ("test", BTreeSet::new())]);
         for split in ["train", "test"] {
-            for task in tasks(1, "addition", split, if split == "train" { 8000 } else { 1000 }) {
+            for task in tasks(1, "addition", split, if split == "train" { 32_768 } else { 1000 }) {
                 let numbers: Vec<u32> = task.input.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
                 let [a, b] = numbers[..] else { panic!("{}", task.input) };
                 let pairs = seen.get_mut(split).unwrap();
@@ -208,6 +210,9 @@ mod tests {
             }
         }
         assert_eq!(seen["train"].len(), 200, "every pair of digits in both places");
+        let sums = tasks(1, "addition", "train", 32_768);
+        let all: BTreeSet<&str> = sums.iter().map(|task| task.input.as_str()).collect();
+        assert!(all.len() > 7500, "nearly all sums of training come: {}", all.len());
         assert!(seen["test"].len() > 190, "{}", seen["test"].len());
     }
 

@@ -41,9 +41,10 @@ pub(crate) struct Init {
     /// Where the weights come from
     #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 53))]
     pub(crate) seed: u64,
-    /// Its characters, each once; the last ends an answer
-    #[arg(long, value_name = "TEXT", default_value = "0123456789+=<>?#")]
-    pub(crate) alphabet: String,
+    /// Its characters, each once; the last ends an answer. Fewer learn faster: `0123456789+=<>?#` is enough for games of numbers
+    /// as `env_guess.wasm?talk=terse` [default: those of plain text]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) alphabet: Option<String>,
     /// Width of the residual stream; twice the heads divide it
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=4096))]
     pub(crate) width: u16,
@@ -57,7 +58,7 @@ pub(crate) struct Init {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub(crate) mlp: Option<u16>,
     /// Most characters of a conversation
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(2..=65_536))]
     pub(crate) context: u32,
     /// Write into a folder that is not empty; files of the same names are overwritten
     #[arg(long)]

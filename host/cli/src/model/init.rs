@@ -12,7 +12,7 @@ pub(super) fn init(common: &Common, options: &Init) -> anyhow::Result<Exit> {
         check_target(&options.folder, "name a new folder, or overwrite what is there with --force")?;
     }
     let tiny = TinyModel {
-        alphabet: options.alphabet.clone(),
+        alphabet: options.alphabet.clone().unwrap_or_else(|| TinyModel::for_text().alphabet),
         width: options.width.into(),
         layers: options.layers.into(),
         heads: options.heads.into(),
@@ -33,6 +33,7 @@ pub(super) fn init(common: &Common, options: &Init) -> anyhow::Result<Exit> {
     writeln!(out, "it has learned nothing yet. Next:")?;
     writeln!(out, "  clawhost model info {folder}")?;
     writeln!(out, "  clawhost model generate {folder} '1+1=' --n 4")?;
+    writeln!(out, "  clawhost run PLUGIN.wasm --learn weights --model {folder}")?;
     writeln!(out, "  clawhost demo weights    # how such a model learns")?;
     Ok(Exit::Ok)
 }

@@ -2,6 +2,7 @@
 
 use crate::LocalModelError;
 use clawhost_core::{Message, Part, Role, ToolSpec, escaped};
+use minijinja::value::{Enumerator, Object};
 use minijinja::{Environment, ErrorKind, Value, context};
 use serde_json::json;
 use std::sync::Arc;
@@ -41,6 +42,55 @@ fn text(message: &Message) -> String {
     message.parts.iter().map(of).collect()
 }
 
+/// A message as templates see it. They see every message of a conversation again at every turn, so it costs little to make.
+#[derive(Debug)]
+struct Told {
+    role: &'static str,
+    content: Value,
+    /// What few messages have.
+    more: Vec<(&'static str, Value)>,
+}
+
+impl Told {
+    fn new(message: &Message, all: &[Message]) -> Self {
+        let mut more = Vec::new();
+        if let Some(id) = &message.tool_call_id {
+            more.push(("tool_call_id", Value::from(id.as_str())));
+            // Some templates say which tool it was that answers.
+            let call = all.iter().flat_map(|message| &message.tool_calls).find(|call| call.id == *id);
+            more.extend(call.map(|call| ("name", Value::from(call.name.as_str()))));
+        }
+        if !message.tool_calls.is_empty() {
+            let calls: Vec<_> = message
+                .tool_calls
+                .iter()
+                .map(|call| {
+                    let arguments: serde_json::Value =
+                        serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+                    json!({ "type": "function", "id": call.id, "function": { "name": call.name, "arguments": arguments } })
+                })
+                .collect();
+            more.push(("tool_calls", Value::from_serialize(&calls)));
+        }
+        Self { role: role(message.role), content: Value::from(text(message)), more }
+    }
+}
+
+impl Object for Told {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match key.as_str()? {
+            "role" => Some(Value::from(self.role)),
+            "content" => Some(self.content.clone()),
+            other => self.more.iter().find(|(name, _)| *name == other).map(|(_, value)| value.clone()),
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        let names = ["role", "content"].into_iter().chain(self.more.iter().map(|(name, _)| *name));
+        Enumerator::Values(names.map(Value::from).collect())
+    }
+}
+
 impl ChatTemplate {
     /// A template, and the words for the tokens of beginning and end.
     ///
@@ -68,34 +118,8 @@ impl ChatTemplate {
     /// # Errors
     /// The template refuses the conversation.
     pub fn render(&self, messages: &[Message], tools: &[ToolSpec]) -> Result<String, LocalModelError> {
-        let messages: Vec<serde_json::Value> = messages
-            .iter()
-            .map(|message| {
-                let mut told = json!({ "role": role(message.role), "content": text(message) });
-                let Some(object) = told.as_object_mut() else { return told };
-                if let Some(id) = &message.tool_call_id {
-                    object.insert("tool_call_id".into(), json!(id));
-                    let mut calls = messages.iter().flat_map(|message| &message.tool_calls);
-                    // Some templates say which tool it was that answers.
-                    if let Some(call) = calls.find(|call| call.id == *id) {
-                        object.insert("name".into(), json!(call.name));
-                    }
-                }
-                if !message.tool_calls.is_empty() {
-                    let calls: Vec<_> = message
-                        .tool_calls
-                        .iter()
-                        .map(|call| {
-                            let arguments: serde_json::Value =
-                                serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
-                            json!({ "type": "function", "id": call.id, "function": { "name": call.name, "arguments": arguments } })
-                        })
-                        .collect();
-                    object.insert("tool_calls".into(), json!(calls));
-                }
-                told
-            })
-            .collect();
+        let told: Vec<Value> =
+            messages.iter().map(|message| Value::from_object(Told::new(message, messages))).collect();
         let tools: Vec<serde_json::Value> = tools
             .iter()
             .map(|tool| {
@@ -113,7 +137,7 @@ impl ChatTemplate {
         let template = self.environment.get_template(NAME).map_err(wrong)?;
         template
             .render(context! {
-                messages => Value::from_serialize(&messages), tools => tools, add_generation_prompt => true,
+                messages => told, tools => tools, add_generation_prompt => true,
                 bos_token => self.beginning, eos_token => self.end,
             })
             .map_err(wrong)

@@ -208,6 +208,23 @@ fn threads_change_no_bit_of_a_step() {
     }
 }
 
+/// A thread that lays weights out takes up other work while it waits for its share of that; once that was a piece of the same step, and
+/// both waited for ever.
+#[test]
+fn a_piece_never_waits_for_the_thread_that_it_runs_on() {
+    let config = Arc::new(config(Architecture::Qwen3));
+    let host = initial(&config, 3);
+    let sequences: Vec<Sequence> = (0..40).flat_map(|_| sequences()).collect();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(8).build().unwrap();
+    pool.install(|| {
+        for _ in 0..100 {
+            let mut trainer = trainer(&config, &host, Rule::Muon);
+            assert!(learn(&mut trainer, &sequences, &units).is_finite());
+        }
+    });
+}
+
 #[test]
 fn log_probs_are_those_of_answers_bit_for_bit() {
     let (config, host) = small();

@@ -91,7 +91,8 @@ pub(super) fn draw(path: &Path, found: &[Found]) -> anyhow::Result<()> {
     plot::svg(path, "Training reward of a tiny model", ("iteration (512 episodes)", "mean reward"), &curves, &[])
 }
 
-/// Fails where a part did not get better by more than its intervals.
+/// Fails where a part did not get better by more than its intervals, or where a control did as well: shuffled rewards anywhere, and more
+/// demonstrations where they are clumsy.
 pub(super) fn check(found: &[Found]) -> anyhow::Result<()> {
     for one in found {
         if one.after.low <= one.before.high {
@@ -101,6 +102,20 @@ pub(super) fn check(found: &[Found]) -> anyhow::Result<()> {
                 one.before.sampled,
                 one.after.sampled
             );
+        }
+        let clumsy =
+            one.imitation.warm_start.as_ref().and_then(|warm| warm.demonstrated).is_some_and(|reward| reward < 1.0);
+        let controls =
+            [("more demonstrations", one.control_sft.filter(|_| clumsy)), ("shuffled rewards", one.control_shuffled)];
+        for (name, control) in controls {
+            if let Some(control) = control.filter(|control| control.high >= one.after.low) {
+                anyhow::bail!(
+                    "the proof failed: {} came to {:.3} by {name} and to {:.3} by rewards, which may be chance; try another --seed, and say so to its authors",
+                    one.part.name,
+                    control.sampled,
+                    one.after.sampled
+                );
+            }
         }
     }
     Ok(())

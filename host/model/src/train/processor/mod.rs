@@ -9,7 +9,7 @@ use super::snapshot::{Plain, Saved};
 use super::trainer::{Trained, pieces};
 use crate::cpu::Turns;
 use crate::cpu::training::{Gradients, Pass, TrainingModel};
-use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
+use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
 use optimizer::Moments;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -123,13 +123,23 @@ impl Processor {
     ) -> Result<Vec<T>, E> {
         let mut pending = self.pending.take();
         let pieces = self.pieces(units);
+        // A piece keeps little; a sequence that is longer than one is computed whole.
+        let tokens = |unit: &[Sequence]| unit.iter().map(|sequence| sequence.tokens().len()).sum::<usize>();
+        let longest = units.iter().map(|unit| tokens(unit)).max().unwrap_or(0);
+        let kept = longest.saturating_mul(TrainingModel::bytes_of_a_token(&self.config));
+        if kept > KEPT {
+            memory::check(&format!("learning from a trajectory of {longest} tokens"), kept as u64)?;
+        }
+        // Laid out before pieces are handed out: that is done in parallel too, and a thread that waits in the midst of it takes up
+        // other work. Were that a piece, it would wait for the layout that lies below it on its own stack, for ever.
+        let model = self.model();
         let mut told = Vec::with_capacity(pieces.len());
         if self.is_small() {
             let sums: Vec<Result<_, E>> = pieces
                 .par_chunks(pieces.len().div_ceil(SUMS).max(1))
                 .map(|pieces| {
                     let mut sum = None;
-                    let told = self.add_up(pieces, loss, &mut sum, false)?;
+                    let told = self.add_up(model, pieces, loss, &mut sum, false)?;
                     Ok((sum, told))
                 })
                 .collect();
@@ -143,7 +153,7 @@ impl Processor {
                 }
             }
         } else {
-            told = self.add_up(&pieces, loss, &mut pending, true)?;
+            told = self.add_up(model, &pieces, loss, &mut pending, true)?;
         }
         self.pending = pending;
         Ok(told)
@@ -152,6 +162,7 @@ impl Processor {
     /// Piece after piece.
     fn add_up<T, E>(
         &self,
+        model: &TrainingModel,
         pieces: &[Piece<'_, '_>],
         loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
         sum: &mut Option<Gradients>,
@@ -161,14 +172,14 @@ impl Processor {
         let mut pass = self.pass();
         for (first, piece) in pieces {
             let sequences: Vec<&Sequence> = piece.iter().copied().flatten().collect();
-            let mut scores = self.model().forward(&sequences, &mut pass, threads).into_iter();
+            let mut scores = model.forward(&sequences, &mut pass, threads).into_iter();
             let by_unit: Vec<Vec<TokenScores>> =
                 piece.iter().map(|unit| (&mut scores).take(unit.len()).collect()).collect();
             let (wanted, one) = loss(*first, &by_unit)?;
             told.push(one);
             let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();
             if !wanted.is_empty() {
-                self.model().backward(&mut pass, &wanted, sum.get_or_insert_with(|| self.zeros()), threads);
+                model.backward(&mut pass, &wanted, sum.get_or_insert_with(|| self.zeros()), threads);
             }
         }
         self.done(pass);

@@ -1,0 +1,85 @@
+//! How much memory is left: what does not fit is refused in words, where the system would end the process without any.
+
+use crate::LocalModelError;
+
+/// Bytes of a weight, as it lies in memory.
+const VALUE: u64 = size_of::<f32>() as u64;
+
+/// Bytes of a model's weights.
+pub(crate) fn of_weights(parameters: u64) -> u64 {
+    parameters.saturating_mul(VALUE)
+}
+
+/// Bytes that learning takes beside the weights as they were read, so many being learned: weights laid out for answering and for
+/// training, gradients, and two moments. What is kept of a sequence comes on top, and is small beside these where they are large.
+pub(crate) fn of_learning(parameters: u64, learned: u64) -> u64 {
+    of_weights(parameters).saturating_mul(2).saturating_add(of_weights(learned).saturating_mul(3))
+}
+
+/// Refuses what needs more than is free. Where nobody says how much that is, everything passes.
+///
+/// # Errors
+/// It does not fit.
+pub(crate) fn check(what: &str, needed: u64) -> Result<(), LocalModelError> {
+    match free() {
+        Some(free) if needed > free => {
+            Err(LocalModelError::Memory { what: what.to_owned(), needed: gib(needed), free: gib(free) })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+/// What the machine gives without swapping, or less where a limit stands over this process.
+fn free() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| of_machine(&text));
+    let group = "/sys/fs/cgroup";
+    let limited = || {
+        let most = read(&format!("{group}/memory.max"))?;
+        of_group(&most, &read(&format!("{group}/memory.current"))?, &read(&format!("{group}/memory.stat"))?)
+    };
+    machine.into_iter().chain(limited()).min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`, which counts in KiB.
+fn of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What is left of the limit of a control group (version 2). Pages of files that nobody used of late are given back when they are needed.
+fn of_group(most: &str, current: &str, stat: &str) -> Option<u64> {
+    let idle =
+        stat.lines().find_map(|line| line.strip_prefix("inactive_file ")).and_then(|bytes| bytes.trim().parse().ok());
+    let used = current.trim().parse::<u64>().ok()?.saturating_sub(idle.unwrap_or(0));
+    Some(most.trim().parse::<u64>().ok()?.saturating_sub(used))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_free_is_read_from_the_system() {
+        let meminfo = "MemTotal:       24000000 kB\nMemFree:   1 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(of_machine(meminfo), Some(2 << 20));
+        assert_eq!(of_machine("MemTotal: 1 kB\n"), None);
+        assert_eq!(of_group("1000\n", "700\n", "anon 5\ninactive_file 300\nactive_file 9\n"), Some(600));
+        assert_eq!(of_group("1000\n", "1200\n", ""), Some(0));
+        assert_eq!(of_group("max\n", "700\n", ""), None);
+        #[cfg(target_os = "linux")]
+        assert!(free().is_some_and(|free| free > 1 << 20));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        check("a model", of_weights(1000)).unwrap();
+        let error = check("a model", of_learning(1 << 60, 1 << 60)).unwrap_err().to_string();
+        #[cfg(target_os = "linux")]
+        assert!(error.starts_with("a model needs 17179869184.0 GiB of memory, and "), "{error}");
+    }
+}
