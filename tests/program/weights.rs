@@ -42,6 +42,27 @@ fn told(mut document: Value) -> (Value, PathBuf) {
     (document, PathBuf::from(timing["out"].as_str().unwrap()))
 }
 
+#[test]
+fn a_conversation_that_outgrows_the_model_is_cut_off_and_replays() {
+    let Some(bench) = Bench::new("a_conversation_that_outgrows") else { return };
+    let model = bench.data.path().join("small");
+    TinyModel { seed: 3, context: 16, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
+    let (plugin, policy) = (format!("{}?talk=terse", bench.guest("env_guess")), format!("local:{}", model.display()));
+    let words = ["run", &plugin, "--policy", &policy, "--episodes", "12", "--max-tokens", "3", "--seed", "1", "-q"];
+    let document = bench.json(&words);
+    let endings = &document["endings"];
+    assert!(endings["truncated"].as_u64() >= Some(10), "{document}");
+    let episodes = bench.json(&["episodes", "list", "--limit", "20"]);
+    let shown = bench.out(&["episodes", "show", episodes[0]["id"].as_str().unwrap()]);
+    assert!(shown.contains("the model's context is full"), "{shown}");
+    let replay = bench.run(&["replay", "--all"]);
+    assert!(replay.status.success(), "{}", stdout(&replay));
+    // What cannot be asked at all is no episode.
+    let words = ["run", &bench.guest("env_guess"), "--policy", &policy, "--episodes", "2", "-q"].map(str::to_owned);
+    let refused = bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(refused.status.code(), Some(4), "{}", stderr(&refused));
+}
+
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -71,6 +71,9 @@ pub enum ModelError {
     /// The endpoint refused the request.
     #[error("the model refused the request: {0}")]
     Refused(String),
+    /// The conversation has outgrown what the model can read.
+    #[error("the conversation is too long for the model: {0}")]
+    TooLong(String),
     /// What came back could not be read.
     #[error("the model's answer could not be read: {0}")]
     Garbage(String),
@@ -85,6 +88,7 @@ impl ModelError {
         let code = match &self {
             Self::Unavailable(_) => crate::code::UNAVAILABLE,
             Self::Refused(_) => crate::code::REFUSED,
+            Self::TooLong(_) => crate::code::LENGTH,
             Self::Garbage(_) => crate::code::GARBAGE,
             Self::Budget(_) => crate::code::BUDGET,
         };

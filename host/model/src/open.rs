@@ -1,11 +1,12 @@
 //! From a folder to a model that answers, and to one that learns as well.
 
 use crate::device::ComputeDevice;
+use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{
-    HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, Weight, WeightsLayer, digest,
-    is_adapter, memory,
+    AdapterFolder, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, Weight,
+    WeightsLayer, digest, is_adapter, memory,
 };
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
@@ -69,7 +70,16 @@ impl ModelFolder {
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
         let (weights, trained) = match settings.learned {
             Learned::Full => (self.weights.merged(), Trained::Full),
-            Learned::Adapter(_) if self.weights.has_adapter() => (self.weights.clone(), Trained::Adapters),
+            Learned::Adapter(wanted) if self.weights.has_adapter() => {
+                let found = AdapterFolder::of(&self.weights, "")?.settings;
+                if (found.rank, found.alpha) != (wanted.rank, wanted.alpha) {
+                    return Err(LocalModelError::Adapter(format!(
+                        "the model's folder has one of rank {} and alpha {} already, which would go on learning, not one of rank {} and alpha {}; ask for its own, or take the folder `{ADAPTER}` away",
+                        found.rank, found.alpha, wanted.rank, wanted.alpha
+                    )));
+                }
+                (self.weights.clone(), Trained::Adapters)
+            }
             Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
         };
         if device.is_processor() {

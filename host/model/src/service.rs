@@ -296,6 +296,7 @@ impl Llm for LocalModel {
             LocalModelError::Device { .. } | LocalModelError::DeviceLost { .. } => {
                 ModelError::Unavailable(error.to_string())
             }
+            LocalModelError::TooLong { .. } => ModelError::TooLong(error.to_string()),
             other => ModelError::Refused(other.to_string()),
         })
     }

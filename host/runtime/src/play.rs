@@ -2,12 +2,12 @@
 
 use crate::guidance::Seat;
 use crate::plan::Cancel;
-use crate::policy::{ChatPolicy, Conversation};
+use crate::policy::{CONTEXT_FULL, ChatPolicy, Conversation};
 use crate::tools::{self, Settled};
 use clawhost_core::{
     Answers, Artefact, Attributes, Branch, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode,
-    EpisodeId, EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelResponse, Opening, Origin, Role, RunId,
-    Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, Untaken, code,
+    EpisodeId, EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelError, ModelResponse, Opening, Origin,
+    Role, RunId, Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, Untaken, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,7 +203,15 @@ impl Stage<'_> {
         let response = tokio::select! {
             biased;
             () = self.cancel.requested() => return Err(cancelled()),
-            answer = conversation.act() => answer.map_err(clawhost_core::ModelError::into_failure)?,
+            answer = conversation.act() => answer,
+        };
+        let response = match response {
+            Ok(response) => response,
+            // Talking until the model can read no more is part of how it plays; a first question that is too long is not.
+            Err(ModelError::TooLong(_)) if !recording.turns.is_empty() => {
+                return Ok(Status::Truncated(CONTEXT_FULL.to_owned()));
+            }
+            Err(error) => return Err(error.into_failure()),
         };
         let answered = self.clock.monotonic_us();
         let sorted = tools::sort(&response.message, &opening.tools);

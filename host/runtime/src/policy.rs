@@ -3,7 +3,7 @@
 use crate::guidance::{Fixed, Guidance, Seat};
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin,
+    Digest, Ending, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin,
     PlaybookRecord, PolicyRecord, Role, Sampling, StateConfig, StateId, TOOL_CALLS, Turn, Usage,
 };
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ impl ChatPolicy {
     /// The same policy, with the answers of these turns in place of its model's, and none after that.
     pub(crate) fn saying(&self, turns: &[Turn]) -> Self {
         let answers = turns.iter().map(again).collect();
-        let model = Recorded { identity: self.model.identity(), answers: Mutex::new(answers) };
+        let model = Recorded { identity: self.model.identity(), answers: Mutex::new(answers), full: false };
         Self { model: Arc::new(model), ..self.clone() }
     }
 
@@ -96,7 +96,11 @@ impl ChatPolicy {
         let last =
             episode.untaken.iter().filter(|_| untaken).map(|last| answer(&last.action, last.usage, &last.finish));
         let record = &episode.policy;
-        let model = Recorded { identity: record.model.clone(), answers: Mutex::new(turns.chain(last).collect()) };
+        let model = Recorded {
+            identity: record.model.clone(),
+            answers: Mutex::new(turns.chain(last).collect()),
+            full: episode.ending == Ending::Truncated(CONTEXT_FULL.to_owned()),
+        };
         let mut policy = Self::new(Arc::new(model), record.system_prompt.clone(), record.sampling);
         let mut base = record.system_prompt.clone();
         if let Some(playbook) = &record.playbook {
@@ -193,10 +197,15 @@ fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {
     ModelResponse { message: message.clone(), usage, finish: finish.to_owned(), tokens: None }
 }
 
+/// Why an episode is cut short whose conversation has outgrown the model.
+pub(crate) const CONTEXT_FULL: &str = "the model's context is full";
+
 /// A model that says again what was recorded.
 struct Recorded {
     identity: LlmIdentity,
     answers: Mutex<VecDeque<ModelResponse>>,
+    /// It could read no more where the record ends.
+    full: bool,
 }
 
 #[async_trait]
@@ -207,7 +216,10 @@ impl Llm for Recorded {
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let next = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        next.ok_or_else(|| ModelError::Unavailable("the record ends here".into()))
+        next.ok_or_else(|| match self.full {
+            true => ModelError::TooLong(CONTEXT_FULL.into()),
+            false => ModelError::Unavailable("the record ends here".into()),
+        })
     }
 }
 

@@ -133,7 +133,11 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         crate::episodes::print(&mut out, &completions::table(&facts.rows))?;
     }
     if let Some(warm) = &report.warm_start {
-        let reached = if warm.reached { "enough" } else { "not enough: more steps may help (--demonstrations-steps)" };
+        let reached = match (warm.reached, warm.finished) {
+            (true, _) => "enough",
+            (false, true) => "not enough: more steps may help (--demonstrations-steps)",
+            (false, false) => "stopped before it was enough",
+        };
         let last = warm.looks.last().map_or(0.0, |(_, reward)| *reward);
         writeln!(
             out,
@@ -165,6 +169,9 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         }
         Some(reason) => {
             writeln!(out, "verdict     none: {}", learn_summary::stopped(reason))?;
+            if let Some(most) = report.failures.iter().max_by_key(|failure| failure.episodes) {
+                writeln!(out, "            most failed so: {}", escaped(&most.message, 500))?;
+            }
             let next = report.iterations.len() + 1;
             writeln!(out, "            the same command with --resume goes on from iteration {next}")?;
         }
@@ -181,13 +188,15 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             best.reward
         )?;
     }
-    writeln!(
-        out,
-        "numbers     {}: {}, {}, {CURVE}, and events for `tensorboard --logdir`",
-        facts.out.display(),
-        watch::METRICS,
-        watch::COMPLETIONS
-    )?;
+    if !report.iterations.is_empty() {
+        writeln!(
+            out,
+            "numbers     {}: {}, {}, {CURVE}, and events for `tensorboard --logdir`",
+            facts.out.display(),
+            watch::METRICS,
+            watch::COMPLETIONS
+        )?;
+    }
     Ok(())
 }
 

@@ -111,7 +111,7 @@ impl State {
                 extra: Vec::new(),
             }),
             Err(ModelError::Unavailable(text) | ModelError::Garbage(text)) => Err(llm::LlmError::Unavailable(text)),
-            Err(ModelError::Refused(text)) => Err(llm::LlmError::InvalidRequest(text)),
+            Err(ModelError::Refused(text) | ModelError::TooLong(text)) => Err(llm::LlmError::InvalidRequest(text)),
             Err(ModelError::Budget(text)) => {
                 self.budget_spent = Some(text.clone());
                 Err(llm::LlmError::BudgetExhausted(text))

@@ -36,7 +36,7 @@ pub struct SignalMonitor {
 pub enum NoSignal {
     /// Hardly anything succeeds.
     #[error(
-        "no learning signal: mean reward {0:.3} over 5 iterations, hardly anything succeeds; warm up longer with sft, or take easier tasks"
+        "no learning signal: mean reward {0:.3} over 5 iterations, hardly anything succeeds; learn from demonstrations before, or from more of them, or take easier tasks"
     )]
     AllFail(f64),
     /// Hardly anything fails.
@@ -46,7 +46,7 @@ pub enum NoSignal {
     AllSucceed(f64),
     /// Rewards in a group are equal.
     #[error(
-        "no learning signal: rewards differ in {0:.3} of the groups over 5 iterations; make groups larger, take tasks that are solved now and then, or warm up longer with sft"
+        "no learning signal: rewards differ in {0:.3} of the groups over 5 iterations; make groups larger, take tasks that are solved now and then, or learn from demonstrations before, or from more of them"
     )]
     NoVariance(f64),
 }
@@ -100,7 +100,7 @@ mod tests {
             assert!(told.contains(expect), "{told}");
             assert_eq!(after(&[iteration; 4]), None, "four are too few");
         };
-        check((10, 5, 0.019), "warm up longer with sft, or take easier tasks");
+        check((10, 5, 0.019), "learn from demonstrations before, or from more of them, or take easier tasks");
         check((10, 5, 0.981), "take harder tasks");
         check((100, 9, 0.5), "rewards differ in 0.090 of the groups over 5 iterations; make groups larger");
     }

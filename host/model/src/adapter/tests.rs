@@ -194,6 +194,33 @@ fn rewards(kl: f64) -> PolicyGradient {
     }
 }
 
+#[test]
+fn an_adapter_that_lies_there_goes_on_as_it_is_or_not_at_all() {
+    let tiny = TinyModel::default().make().unwrap();
+    let found = AdapterSettings { rank: 4, alpha: 8.0, ..AdapterSettings::default() };
+    let with = ModelFolder { weights: found.attach(&tiny.weights).unwrap(), ..tiny };
+    let check = |rank, alpha, expect: Option<&str>| {
+        let settings = LearningSettings {
+            learned: Learned::Adapter(AdapterSettings { rank, alpha, ..AdapterSettings::default() }),
+            objective: rewards(0.0),
+            optimizer: OptimizerSettings::default(),
+            schedule: Schedule::constant(1e-3),
+        };
+        let opened = with.open_learning("tiny", &settings, &ComputeDevice::processor());
+        match expect {
+            None => drop(opened.unwrap()),
+            Some(expect) => assert!(opened.err().unwrap().to_string().contains(expect)),
+        }
+    };
+    check(4, 8.0, None);
+    check(
+        8,
+        16.0,
+        Some("has one of rank 4 and alpha 8 already, which would go on learning, not one of rank 8 and alpha 16"),
+    );
+    check(4, 99.0, Some("not one of rank 4 and alpha 99; ask for its own, or take the folder `adapter` away"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adapter_learns_by_reward_what_to_answer() {
     let adapter = AdapterSettings { rank: 4, alpha: 8.0, ..AdapterSettings::default() };

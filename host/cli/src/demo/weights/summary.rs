@@ -78,7 +78,9 @@ pub(super) fn text((options, device): (&DemoWeights, &Chosen), found: &[Found], 
         let steps = one.imitation.warm_start.as_ref().map_or(0, |warm| warm.steps);
         writeln!(out, "  {steps} steps of demonstrations, {} of rewards, {:.1} s\n", one.rewards.learned, one.seconds)?;
     }
-    writeln!(out, "Note: {ADDITION}.")?;
+    if found.iter().any(|one| one.control_sft.is_some()) {
+        writeln!(out, "Note: {ADDITION}.")?;
+    }
     writeln!(out, "curves      {}", options.svg.display())?;
     writeln!(out, "took        {:.1} s; nothing was recorded", wall.as_secs_f64())?;
     Ok(())
