@@ -134,6 +134,55 @@ fn a_conversation_goes_on_line_by_line_and_says_what_it_left_out() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_an_answer_and_the_conversation_goes_on_from_what_was_seen() {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    let bench = bench();
+    let slow = bench.path("slow");
+    bench.out(&["model", "init", &slow, "--width", "256", "--layers", "8"]);
+    // The likeliest token of first weights is the same for ever: without Ctrl-C it would be 1,900 of them.
+    let arguments = ["model", "chat", &slow, "--max-tokens", "1900", "--temperature", "0"];
+    let spawn = |arguments: &[&str]| {
+        let piped =
+            bench.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = piped.unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        (child, input, output)
+    };
+    let interrupt = |child: &std::process::Child| {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    };
+    let (mut child, mut input, mut output) = spawn(&arguments);
+    for _ in 0..2 {
+        input.write_all(b"Hello\n").unwrap();
+        let mut first = [0];
+        output.read_exact(&mut first).unwrap();
+        interrupt(&child);
+        let mut rest = String::new();
+        output.read_line(&mut rest).unwrap();
+        assert!(rest.ends_with('\n') && rest.chars().count() < 1900, "{rest}");
+    }
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130), "while nobody speaks it ends the conversation");
+
+    // As JSON an answer is told when it ends, so nothing shows that it has begun: longer is waited until it has.
+    let told = [1, 2, 4, 8].into_iter().find_map(|seconds| {
+        let (mut child, mut input, mut output) = spawn(&[&arguments[..], &["--json"]].concat());
+        input.write_all(b"Hello\n").unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        interrupt(&child);
+        drop(input);
+        let mut said = String::new();
+        output.read_to_string(&mut said).unwrap();
+        child.wait().unwrap();
+        (!said.is_empty()).then(|| serde_json::from_str::<Value>(&said).unwrap())
+    });
+    let told = told.expect("an answer that was interrupted");
+    assert_eq!(told["finish"], "interrupted");
+    assert!(!told["answer"].as_str().unwrap().is_empty());
+}
+
 #[test]
 fn models_are_taken_over_and_handed_on_with_their_adapters() {
     let bench = bench();

@@ -227,8 +227,18 @@ fn what_cannot_be_learned_is_refused_with_what_can() {
         &["--model", &model, "--group", "8", "--episodes", "12"],
         "--episodes 12 an iteration is no multiple of --group 8",
     );
-    check(&["--model", &model, "--temperature", "0"], "--temperature 0 samples nothing");
-    check(&["--model", &model, "--reflector", "r.wasm"], "reflectors and --evolve go with --learn harness");
+    check(&["--model", &model, "--temperature", "0"], "--temperature 0 samples next to nothing");
+    check(&["--model", &model, "--temperature", "0.04"], "--temperature 0.04 samples next to nothing");
+    check(&["--model", &model, "--reflector", "r.wasm"], "--reflector goes with --learn harness");
+    check(&["--model", &model, "--gate-pairs", "64"], "--gate-pairs goes with --learn harness");
+    check(&["--model", &model, "--playbook", "nobody"], "playbook nobody has no version yet");
+    let plain = |more: &[&str], says: &str| game.bench.refused(&[&["run", &plugin], more].concat(), &[says]);
+    plain(
+        &["--model", &model, "--adapter-rank", "8"],
+        "--adapter-rank goes with --learn weights; without it it does nothing",
+    );
+    plain(&["--learn", "harness", "--out", "x"], "--out goes with --learn weights");
+    plain(&["--evolve-section", "x"], "--evolve-section goes with --learn harness");
     check(&["--model", &model, "--demonstrations", "clumsy"], "write OPTION=VALUE");
     check(
         &["--model", &model, "--demonstrations", "demonstrat=clumsy"],
@@ -277,10 +287,30 @@ fn a_model_that_learns_nothing_is_told_why() {
     ]);
     let (out, err) = (stdout(&told), stderr(&told));
     assert!(
-        out.contains("signal      no learning signal: mean reward 0.000 over 5 iterations, hardly anything succeeds"),
+        out.contains("signal      no learning signal: over 5 iterations rewards came to 0.000 of what is possible, hardly anything succeeds"),
         "{out}{err}"
     );
     assert!(err.contains("note: no --reward: an episode that the environment brings to its end earns 1"), "{err}");
     assert!(err.contains("iteration 5: no learning signal"), "{err}");
     assert!(out.contains("no weight changed") && out.contains("batches     0 learned of 6"), "{out}");
+    // The reward of whoever names none is in this program: its verdicts replay like all others.
+    let replayed = bench.run(&["replay", "--all"]);
+    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+}
+
+#[test]
+fn a_run_that_failed_too_often_says_how_and_what_would_go_on() {
+    let Some(bench) = Bench::new("a_run_that_failed_too_often") else { return };
+    let model = bench.data.path().join("tiny");
+    // It reads 64 tokens, and the first question has more.
+    TinyModel::default().make().unwrap().write(&model).unwrap();
+    let model = model.display().to_string();
+    let told =
+        bench.run(&["run", &bench.guest("env_guess"), "--learn", "weights", "--model", &model, "--iterations", "2"]);
+    let out = stdout(&told);
+    assert_eq!(told.status.code(), Some(4), "{out}");
+    for part in ["most failed so: ", "with --resume and a higher --failure-budget it goes on from iteration 1"] {
+        assert!(out.contains(part), "{out}");
+    }
+    assert!(!out.contains("numbers     "), "no iteration has any: {out}");
 }

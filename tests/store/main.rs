@@ -9,8 +9,8 @@
 )]
 
 use clawhost_core::{
-    Digest, Episode, EpisodeId, EpisodeStore as _, Judged, Recorded, RewardRecord, RunId, RunRecord, StateId,
-    StoreError, Usage, Verdict,
+    Checkpoint, Digest, Episode, EpisodeId, EpisodeStore as _, Judged, LearningStore as _, Recorded, RewardRecord,
+    RunId, RunRecord, StateId, StoreError, Usage, Verdict,
 };
 use clawhost_store::{FILE, Filter, Reader, SCHEMA, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -143,6 +143,41 @@ fn made_by_version_1(folder: &Path) {
         DROP INDEX runs_by_parent; ALTER TABLE runs DROP COLUMN parent; DROP TABLE episode_notes; ALTER TABLE runs DROP COLUMN digest; ALTER TABLE runs DROP COLUMN spent;
         INSERT INTO runs (id, state_id, config, created_at) VALUES ('run-old', 'x', '{}', 1); PRAGMA user_version = 1;";
     old.execute_batch(back).unwrap();
+}
+
+#[tokio::test]
+async fn weights_of_any_size_are_kept_and_those_of_before_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 1).await;
+    let run = RunId("run-a".into());
+    assert_eq!(store.weights(&run).await.unwrap(), None);
+    // More than two parts of 16 MiB, a whole number of them, and fewer than before.
+    for size in [(33 << 20) + 7, 32 << 20, 5] {
+        let weights: Vec<u8> = (0..size as u32).map(|place| (place % 251) as u8).collect();
+        let checkpoint = Checkpoint {
+            run: run.clone(),
+            iteration: 1,
+            state: serde_json::Value::Null,
+            report: serde_json::Value::Null,
+            versions: Vec::new(),
+            ledger: None,
+            weights: Some(weights.clone()),
+            spent: Usage::default(),
+        };
+        store.checkpoint(checkpoint).await.unwrap();
+        assert!(store.weights(&run).await.unwrap().unwrap() == weights, "{size}");
+    }
+    assert_eq!(store.weights(&RunId("run-b".into())).await.unwrap(), None);
+    drop(store);
+    // As version 4 had them: in one piece.
+    let old = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
+    let back =
+        "DROP TABLE weights; CREATE TABLE weights (run TEXT PRIMARY KEY NOT NULL, bytes BLOB NOT NULL) WITHOUT ROWID;
+        INSERT INTO weights VALUES ('run-a', x'0102'); PRAGMA user_version = 4;";
+    old.execute_batch(back).unwrap();
+    drop(old);
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    assert_eq!(store.weights(&run).await.unwrap(), Some(vec![1, 2]));
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ pub(crate) struct Run {
     /// unfinished run of this configuration, or the one that is named
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) resume: Option<String>,
-    /// The playbook that the policy is given, by name; with --learn the one that is learned [default with --learn: the
+    /// The playbook that the policy is given, by name; with --learn harness the one that is learned [default with that: the
     /// environment's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) playbook: Option<String>,
@@ -122,7 +122,7 @@ pub(crate) struct PlayOptions {
     /// (without an address: the provider's own), `local:DIR` (a model in a folder), or `script:FILE` (one answer per line)
     #[arg(long, value_name = "SPEC", default_value = "follower")]
     pub(crate) policy: String,
-    /// Episodes at once; never changes a result
+    /// Episodes at once; never changes a result. With --learn weights all of an iteration, 256 at most, unless it is named
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: u16,
     /// Where all chance comes from: equal seeds, equal runs
@@ -140,7 +140,7 @@ pub(crate) struct PlayOptions {
     /// The same, from a file
     #[arg(long, value_name = "FILE", conflicts_with = "system_prompt", help_heading = "Model")]
     pub(crate) system_prompt_file: Option<PathBuf>,
-    /// Sampling temperature, 0 to 2 [default: the model's own]
+    /// Sampling temperature, 0 to 2 [default: the model's own; with --learn weights 1]
     #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Model")]
     pub(crate) temperature: Option<f32>,
     /// Most tokens per answer

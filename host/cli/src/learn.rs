@@ -179,6 +179,7 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
         priced: options.play.models.price.is_some(),
         started,
         wall: began.elapsed(),
+        iterations: learning.iterations,
         concurrency: options.play.concurrency,
     };
     if common.json {

@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) priced: bool,
     pub(crate) started: u64,
     pub(crate) wall: Duration,
+    /// That were asked for.
+    pub(crate) iterations: u64,
     pub(crate) concurrency: u16,
 }
 
@@ -250,10 +252,32 @@ pub(crate) fn legend() -> &'static str {
 /// Share of the iterations that one point of the curve is a mean of.
 const SMOOTHING: usize = 20;
 
-/// The reward of every iteration, smoothed.
+/// The reward of every iteration that has one, smoothed.
 pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
-    let rewards: Vec<f64> = report.iterations.iter().filter_map(|iteration| iteration.reward).collect();
-    plot::smoothed(&rewards, (rewards.len() / SMOOTHING).max(1))
+    let scored = report.iterations.iter().filter_map(|one| Some((one.iteration as f64, one.reward?)));
+    let (numbers, rewards): (Vec<f64>, Vec<f64>) = scored.unzip();
+    let smoothed = plot::smoothed(&rewards, (rewards.len() / SMOOTHING).max(1));
+    numbers.into_iter().zip(smoothed).map(|(number, (_, reward))| (number, reward)).collect()
+}
+
+/// What goes on from where it stopped, and with which command.
+pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String {
+    let from = match done as u64 >= iterations {
+        true => "goes on with the final test".to_owned(),
+        false => format!("goes on from iteration {}", done + 1),
+    };
+    match reason {
+        StopReason::Cancelled | StopReason::Reflectors { .. } => format!("the same command with --resume {from}"),
+        StopReason::FailureBudget { .. } => {
+            format!("with --resume and a higher --failure-budget it {from}; what failed stays failed")
+        }
+        StopReason::ModelBudget => {
+            format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent counts")
+        }
+        StopReason::Unscored { .. } => {
+            "begin a new run with a reward that judges these tasks, or mend what it says; --resume would stop here again".to_owned()
+        }
+    }
 }
 
 /// What is different after the run, and what is not.
@@ -358,11 +382,7 @@ pub(crate) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         Some(reason) => {
             let why = stopped(reason);
             writeln!(out, "verdict     none: {why}")?;
-            writeln!(
-                out,
-                "            the same command with --resume goes on from iteration {}",
-                report.iterations.len() + 1
-            )?;
+            writeln!(out, "            {}", next(reason, report.iterations.len(), facts.iterations))?;
         }
     }
     writeln!(out, "playbook    {}: see `clawhost playbook show {}`", facts.playbook, facts.playbook)?;
@@ -481,6 +501,20 @@ pub(crate) fn dry_run(
 mod tests {
     use super::*;
     use clawhost_learn::{Entry, Lesson};
+
+    #[test]
+    fn what_goes_on_from_where_depends_on_why_it_stopped() {
+        let check = |reason: StopReason, done, expect: &str| {
+            let told = next(&reason, done, 20);
+            assert!(told.contains(expect), "{told}");
+        };
+        check(StopReason::Cancelled, 3, "the same command with --resume goes on from iteration 4");
+        check(StopReason::Cancelled, 20, "the same command with --resume goes on with the final test");
+        let budget = StopReason::FailureBudget { failed: 9, allowed: 8 };
+        check(budget, 3, "with --resume and a higher --failure-budget it goes on from iteration 4");
+        check(StopReason::ModelBudget, 0, "a higher --max-tokens-total or --max-cost it goes on from iteration 1");
+        check(StopReason::Unscored { why: String::new() }, 0, "begin a new run with a reward that judges these tasks");
+    }
 
     #[test]
     fn a_verdict_names_what_changed_and_what_did_not() {

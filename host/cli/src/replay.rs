@@ -95,7 +95,9 @@ impl<'a> Plugins<'a> {
         if let Some(known) = self.rewards.get(&wanted) {
             return Ok(known.clone());
         }
+        let own = crate::weights::finished::reward();
         let loaded: Loaded<dyn Reward> = match self.reader.plugin(&record.reward.digest)? {
+            None if record.reward == *own.identity() => Ok(own),
             None => Err(gone(&record.reward)),
             Some(kept) if Digest::of(&kept.bytes) != record.reward.digest => Err(damaged(&record.reward)),
             Some(kept) => match self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)).await {

@@ -7,6 +7,8 @@ use crate::progress::Progress;
 use crate::run_file;
 use crate::setup::Setup;
 use crate::summary::{self, Facts};
+use crate::weights::WeightsOptions;
+use clap::Args as _;
 use clawhost_core::{Clock as _, Digest, Environment as _, Episode, RunId, Usage};
 use clawhost_runtime::{Cancel, EpisodeSummary, Plan, play_run, resume_run, run_digest};
 use clawhost_store::{Filter, Reader};
@@ -15,6 +17,41 @@ use std::sync::PoisonError;
 
 /// Episodes of a run that learns nothing, unless chosen otherwise.
 const EPISODES: u64 = 20;
+/// Options that mean something where lessons are learned, and nowhere else; those of weights are [`WeightsOptions`].
+const OF_HARNESS: [&str; 11] = [
+    "reflector",
+    "trial_slots",
+    "reflect_every",
+    "gate_every",
+    "gate_pairs",
+    "alpha",
+    "evolve",
+    "evolve_section",
+    "evolve_minibatch",
+    "evolve_reflector",
+    "forbid",
+];
+
+/// An option that would do nothing is a mistake: of which layer it is, is said at once.
+fn of_the_layer(given: &[String], learns: Option<&str>) -> Result<(), UsageError> {
+    let weights = WeightsOptions::augment_args(clap::Command::new(""));
+    // Any run may be played by the model of a folder.
+    let of_weights = |id: &str| id != "model" && weights.get_arguments().any(|option| option.get_id() == id);
+    for id in given {
+        let layer = match id.as_str() {
+            id if OF_HARNESS.contains(&id) => "harness",
+            id if of_weights(id) => "weights",
+            _ => continue,
+        };
+        if learns != Some(layer) {
+            return Err(UsageError(format!(
+                "--{} goes with --learn {layer}; without it it does nothing",
+                id.replace('_', "-")
+            )));
+        }
+    }
+    Ok(())
+}
 
 pub(crate) fn main(common: &Common, options: &args::Run, given: &[String]) -> anyhow::Result<Exit> {
     let written;
@@ -25,18 +62,19 @@ pub(crate) fn main(common: &Common, options: &args::Run, given: &[String]) -> an
         options
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let exit = runtime.block_on(run(common, options));
+    let exit = runtime.block_on(run(common, options, given));
     // Episodes that were cancelled may sit in a slow call: they are recorded, nobody waits for them.
     runtime.shutdown_background();
     exit
 }
 
-async fn run(common: &Common, options: &args::Run) -> anyhow::Result<Exit> {
+async fn run(common: &Common, options: &args::Run, given: &[String]) -> anyhow::Result<Exit> {
+    of_the_layer(given, options.learning.learn.as_deref())?;
     if options.learning.dry_run && options.learning.learn.is_none() {
         return Err(UsageError("--dry-run goes with --learn, or with a run.toml that learns".into()).into());
     }
     match options.learning.learn.as_deref() {
-        Some("weights") => return crate::weights::run(common, options).await,
+        Some("weights") => return crate::weights::run(common, options, given).await,
         Some(_) => return crate::learn::run(common, options).await,
         None => {}
     }

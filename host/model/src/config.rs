@@ -127,7 +127,11 @@ impl Fields<'_> {
     }
 
     fn needed(&self, name: &str) -> Result<usize, LocalModelError> {
-        self.size(name)?.ok_or_else(|| LocalModelError::Config(format!("{name} is missing")))
+        self.needed_up_to(name, LARGEST)
+    }
+
+    fn needed_up_to(&self, name: &str, most: u64) -> Result<usize, LocalModelError> {
+        self.up_to(name, most)?.ok_or_else(|| LocalModelError::Config(format!("{name} is missing")))
     }
 
     fn number(&self, name: &str) -> Result<Option<f64>, LocalModelError> {
@@ -207,9 +211,7 @@ impl ModelConfig {
             architecture,
             vocabulary: fields.needed("vocab_size")?,
             width,
-            layers: fields
-                .up_to("num_hidden_layers", DEEPEST)?
-                .map_or_else(|| fields.needed("num_hidden_layers"), Ok)?,
+            layers: fields.needed_up_to("num_hidden_layers", DEEPEST)?,
             heads,
             key_value_heads,
             head_width,

@@ -39,6 +39,6 @@ impl Llm for Demonstrator {
             let why = "the observation has no attribute `demonstration`; is the environment told to demonstrate?";
             ModelError::Refused(why.to_owned())
         })?;
-        self.0.said(request, answer).map_err(|error| ModelError::Refused(error.to_string()))
+        Ok(self.0.said(request, answer)?)
     }
 }

@@ -71,6 +71,16 @@ pub enum LocalModelError {
         /// In words.
         why: String,
     },
+    /// A device has no room for a model, or for one trajectory of those that are learned from.
+    #[error(
+        "the device {name} has no memory for it ({why}); take a smaller model, learn an adapter instead of all weights, let answers and episodes be shorter, or use --device cpu"
+    )]
+    DeviceMemory {
+        /// As it was asked for.
+        name: String,
+        /// In words.
+        why: String,
+    },
     /// It does not fit into memory.
     #[error(
         "{what} needs {needed} of memory, and {free} are free; take a smaller model, learn an adapter instead of all weights, or close other programs"

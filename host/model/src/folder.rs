@@ -6,7 +6,7 @@ use crate::tokens::{ChatTemplate, Tokenizer};
 use crate::weight_files::{self, Stored, file};
 use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, memory};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A model as it stands in its folder.
@@ -20,6 +20,8 @@ pub struct ModelFolder {
     pub tokenizer_json: String,
     /// The Jinja source of its chat template; none: it goes on with texts, and converses with nobody.
     pub template: Option<String>,
+    /// The one for conversations in which tools are on offer, where it is another.
+    pub tool_template: Option<String>,
     /// Words of its special tokens, by their part: `bos_token`, `eos_token`.
     pub words: BTreeMap<String, String>,
     /// How it wants to be sampled.
@@ -29,6 +31,12 @@ pub struct ModelFolder {
 }
 
 const TEMPLATE: &str = "chat_template.jinja";
+/// As transformers writes it where there are two.
+pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
+/// Names of templates.
+const DEFAULT: &str = "default";
+/// See [`DEFAULT`].
+const TOOL_USE: &str = "tool_use";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The folder of a model's adapter, in the model's own; as PEFT has them.
 pub(crate) const ADAPTER: &str = "adapter";
@@ -52,13 +60,13 @@ fn word(document: &Value, name: &str) -> Option<String> {
     told.as_str().or_else(|| told.get("content")?.as_str()).map(str::to_owned)
 }
 
-/// Where several templates are named, the one for plain conversations.
-fn template(document: &Value) -> Option<String> {
+/// The template of this name; one without a name is the default.
+fn template(document: &Value, name: &str) -> Option<String> {
     match document.get("chat_template")? {
-        Value::String(source) => Some(source.clone()),
+        Value::String(source) => (name == DEFAULT).then(|| source.clone()),
         Value::Array(named) => {
-            let plain = named.iter().find(|one| one.get("name").is_some_and(|name| name == "default"))?;
-            plain.get("template")?.as_str().map(str::to_owned)
+            let named = named.iter().find(|one| one.get("name").is_some_and(|known| known == name))?;
+            named.get("template")?.as_str().map(str::to_owned)
         }
         _ => None,
     }
@@ -83,8 +91,11 @@ impl ModelFolder {
     pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
         let mut config = ModelConfig::parse(&text(&folder.join("config.json"))?)?;
         let tokens = object(&folder.join(TOKENIZER_CONFIG))?;
-        let beside = folder.join(TEMPLATE);
-        let template = if beside.exists() { Some(text(&beside)?) } else { template(&tokens) };
+        let template_of = |path: &str, name: &str| match folder.join(path) {
+            beside if beside.exists() => Ok(Some(text(&beside)?)),
+            _ => Ok(template(&tokens, name)),
+        };
+        let (template, tool_template) = (template_of(TEMPLATE, DEFAULT)?, template_of(TOOL_TEMPLATE, TOOL_USE)?);
         let generation = object(&folder.join("generation_config.json"))?;
         match generation.get("eos_token_id") {
             Some(Value::Array(ids)) => {
@@ -93,8 +104,8 @@ impl ModelFolder {
             Some(id) => config.end_tokens.extend(id.as_u64().and_then(|id| u32::try_from(id).ok())),
             None => {}
         }
-        config.end_tokens.sort_unstable();
-        config.end_tokens.dedup();
+        let mut known = BTreeSet::new();
+        config.end_tokens.retain(|id| known.insert(*id));
         let ignored = IGNORED.into_iter().filter_map(|(name, neutral)| {
             let value = generation.get(name)?.as_f64().filter(|value| *value != neutral)?;
             Some(format!("{name} {value}"))
@@ -121,6 +132,7 @@ impl ModelFolder {
             config,
             tokenizer_json: text(&folder.join("tokenizer.json"))?,
             template,
+            tool_template,
             words: words.collect(),
             sampling,
             ignored,
@@ -151,6 +163,11 @@ impl ModelFolder {
         write("tokenizer.json", self.tokenizer_json.as_bytes())?;
         if let Some(template) = &self.template {
             write(TEMPLATE, template.as_bytes())?;
+        }
+        if let Some(template) = &self.tool_template {
+            let beside = folder.join(TOOL_TEMPLATE);
+            beside.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|error| file(&beside, error))?;
+            write(TOOL_TEMPLATE, template.as_bytes())?;
         }
         let mut tokens: BTreeMap<&str, Value> =
             self.words.iter().map(|(name, word)| (name.as_str(), Value::String(word.clone()))).collect();
@@ -198,17 +215,19 @@ impl ModelFolder {
         Ok(tokenizer)
     }
 
-    /// Conversations to text.
+    /// Conversations to text, for this tokenizer of its own.
     ///
     /// # Errors
     /// There is none, or it is no Jinja.
-    pub fn chat_template(&self) -> Result<ChatTemplate, LocalModelError> {
+    pub fn chat_template(&self, tokenizer: &Tokenizer) -> Result<ChatTemplate, LocalModelError> {
         let template = self.template.as_deref().ok_or_else(|| {
             LocalModelError::Template(format!(
                 "neither {TEMPLATE} nor {TOKENIZER_CONFIG} has one; put a {TEMPLATE} into the model's folder"
             ))
         })?;
         let word = |name: &str| self.words.get(name).map(String::as_str).unwrap_or_default();
-        ChatTemplate::new(template, word("bos_token"), word("eos_token"))
+        let template = ChatTemplate::new(template, word("bos_token"), word("eos_token"))?;
+        let template = template.keeping_out(tokenizer.control_words());
+        self.tool_template.as_deref().map_or(Ok(template.clone()), |source| template.with_tools(source))
     }
 }

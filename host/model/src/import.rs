@@ -1,6 +1,6 @@
 //! A model of somebody else's taken over: read whole, checked, and copied as it is.
 
-use crate::folder::{ADAPTER, BASE};
+use crate::folder::{ADAPTER, BASE, TOOL_TEMPLATE};
 use crate::weight_files::{file, shards};
 use crate::{AdapterFolder, LocalModelError, ModelFolder};
 use std::path::Path;
@@ -26,9 +26,9 @@ impl ModelFolder {
     /// As [`ModelFolder::read`] and [`AdapterFolder::attach`], or the target cannot be written; nothing is written before all is checked.
     pub fn import(source: &Path, target: &Path, adapter: Option<&Path>) -> Result<Self, LocalModelError> {
         let mut model = Self::read(source)?;
-        model.tokenizer()?;
+        let tokenizer = model.tokenizer()?;
         if model.template.is_some() {
-            model.chat_template()?;
+            model.chat_template(&tokenizer)?;
         }
         if let Some(adapter) = adapter {
             model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
@@ -40,9 +40,39 @@ impl ModelFolder {
             let to = target.join(path.file_name().unwrap_or_default());
             std::fs::copy(&path, &to).map_err(|error| file(&to, error))?;
         }
+        let (tools, to) = (source.join(TOOL_TEMPLATE), target.join(TOOL_TEMPLATE));
+        if tools.exists() {
+            to.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|error| file(&to, error))?;
+            std::fs::copy(&tools, &to).map_err(|error| file(&to, error))?;
+        }
         if model.weights.has_adapter() {
             AdapterFolder::of(&model.weights, BASE)?.write(&target.join(ADAPTER))?;
         }
         Ok(model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TinyModel;
+
+    #[test]
+    fn the_template_for_tools_goes_where_the_model_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+        let made = TinyModel::default().make().unwrap();
+        ModelFolder { tool_template: Some("with tools".into()), ..made }.write(&source).unwrap();
+        ModelFolder::import(&source, &target, None).unwrap();
+        for place in [&source, &target] {
+            assert_eq!(ModelFolder::read(place).unwrap().tool_template.as_deref(), Some("with tools"));
+        }
+        // As models of before have it: both in one list.
+        std::fs::remove_dir_all(target.join("additional_chat_templates")).unwrap();
+        std::fs::remove_file(target.join("chat_template.jinja")).unwrap();
+        let told = r#"{"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]}"#;
+        std::fs::write(target.join("tokenizer_config.json"), told).unwrap();
+        let read = ModelFolder::read(&target).unwrap();
+        assert_eq!((read.template.as_deref(), read.tool_template.as_deref()), (Some("plain"), Some("tools")));
     }
 }

@@ -19,6 +19,14 @@ fn name(kept: Kept) -> &'static str {
     }
 }
 
+/// Ends what a process began that was killed between the two moves below: what it had written was whole, and nothing else is left.
+fn take_up([place, new, old]: [&Path; 3]) -> std::io::Result<()> {
+    match !place.exists() && old.exists() {
+        true => std::fs::rename(if new.exists() { new } else { old }, place),
+        false => Ok(()),
+    }
+}
+
 impl Keeping {
     /// Into this folder, models like this one.
     pub fn new(folder: &Path, model: ModelFolder) -> Self {
@@ -38,6 +46,7 @@ impl Keeping {
         };
         let place = Self::place(&self.folder, kept);
         let [new, old] = ["new", "old"].map(|state| self.folder.join(format!(".{}.{state}", name(kept))));
+        take_up([&place, &new, &old]).map_err(|error| failed(&place, error))?;
         for left in [&new, &old] {
             if left.exists() {
                 std::fs::remove_dir_all(left).map_err(|error| failed(left, error))?;
@@ -60,6 +69,26 @@ impl Keeping {
 mod tests {
     use super::*;
     use crate::{TinyModel, digest};
+
+    #[test]
+    fn whoever_was_killed_between_its_moves_leaves_one_that_is_whole() {
+        let check = |there: &[&str], expect: Option<&str>| {
+            let folder = tempfile::tempdir().unwrap();
+            let [place, new, old] = ["place", "new", "old"].map(|name| folder.path().join(name));
+            for name in there {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+                std::fs::write(folder.path().join(name).join("which"), name).unwrap();
+            }
+            take_up([&place, &new, &old]).unwrap();
+            assert_eq!(std::fs::read_to_string(place.join("which")).ok().as_deref(), expect, "{there:?}");
+        };
+        check(&["new", "old"], Some("new"));
+        check(&["old"], Some("old"));
+        check(&["place", "new", "old"], Some("place"));
+        // Killed while it wrote the first: that may be anything.
+        check(&["new"], None);
+        check(&[], None);
+    }
 
     #[test]
     fn what_was_kept_is_replaced_and_opens_again() {

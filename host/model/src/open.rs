@@ -5,8 +5,8 @@ use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{
-    AdapterFolder, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech, Weight,
-    WeightsLayer, digest, is_adapter, memory,
+    AdapterFolder, AdapterSettings, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech,
+    Weight, WeightsLayer, digest, is_adapter, memory,
 };
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;
@@ -38,11 +38,16 @@ impl ModelFolder {
     /// # Errors
     /// Its tokenizer or template cannot be used.
     pub fn speech(&self, name: &str) -> Result<Speech, LocalModelError> {
+        let tokenizer = self.tokenizer()?;
+        let own = self.words.get("eos_token").and_then(|word| tokenizer.token(word));
+        let mut end = self.config.end_tokens.clone();
+        // What its template ends a turn with comes first: answers that are given in its place end so too.
+        end.sort_by_key(|token| Some(*token) != own);
         Ok(Speech {
             name: name.to_owned(),
-            tokenizer: self.tokenizer()?,
-            template: self.chat_template()?,
-            end: self.config.end_tokens.clone(),
+            template: self.chat_template(&tokenizer)?,
+            tokenizer,
+            end,
             sampling: self.sampling.clone(),
             overlong: Overlong::default(),
         })
@@ -72,10 +77,15 @@ impl ModelFolder {
             Learned::Full => (self.weights.merged(), Trained::Full),
             Learned::Adapter(wanted) if self.weights.has_adapter() => {
                 let found = AdapterFolder::of(&self.weights, "")?.settings;
-                if (found.rank, found.alpha) != (wanted.rank, wanted.alpha) {
+                if (found.rank, found.alpha, found.targets) != (wanted.rank, wanted.alpha, wanted.targets) {
+                    let told = |one: &AdapterSettings| {
+                        let targets: Vec<_> = one.targets.names().collect();
+                        format!("one of rank {} and alpha {} beside {}", one.rank, one.alpha, targets.join(","))
+                    };
                     return Err(LocalModelError::Adapter(format!(
-                        "the model's folder has one of rank {} and alpha {} already, which would go on learning, not one of rank {} and alpha {}; ask for its own, or take the folder `{ADAPTER}` away",
-                        found.rank, found.alpha, wanted.rank, wanted.alpha
+                        "the model's folder has {} already, which would go on learning, not {}; ask for its own, or take the folder `{ADAPTER}` away",
+                        told(&found),
+                        told(&wanted)
                     )));
                 }
                 (self.weights.clone(), Trained::Adapters)

@@ -2,6 +2,8 @@
 //!
 //! Tokens are never made twice: the tokens of an answer are remembered with the conversation that they ended, and when the
 //! conversation goes on, only what stands behind them is turned into tokens. So what is trained on is what was generated.
+//! A text can be written in more ways than the tokenizer's own; an answer that was carries `WRITTEN`, so that two that read
+//! alike are never taken for each other.
 
 use crate::LocalModelError;
 use crate::generate::{Answer, Engine, Finish, Request, Sampling, StopTexts, Watch};
@@ -87,6 +89,9 @@ pub enum Overlong {
 /// The attribute of an answer that says how many messages were left out of its conversation.
 pub const LEFT_OUT: &str = "left_out";
 
+/// The attribute of an answer whose tokens its text does not tell: their digest.
+const WRITTEN: &str = "written";
+
 /// A local model behind the port of all models.
 #[derive(Debug)]
 pub struct LocalModel {
@@ -98,8 +103,9 @@ pub struct LocalModel {
 fn conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Digest {
     let mut all = Vec::new();
     for message in messages {
-        // What the template sees of a message, and nothing else. A vector takes every write.
-        let seen = (message.role, &message.parts, &message.tool_calls, &message.tool_call_id);
+        // What the template sees of a message, in which tokens, and nothing else. A vector takes every write.
+        let written = message.extra.iter().find(|(name, _)| name == WRITTEN).map(|(_, tokens)| tokens);
+        let seen = (message.role, &message.parts, &message.tool_calls, &message.tool_call_id, written);
         let _ = serde_json::to_writer(&mut all, &seen);
     }
     Digest::of(&all)
@@ -198,15 +204,13 @@ impl LocalModel {
         let ended = ids.last().is_some_and(|last| self.speech.end.contains(last));
         let shown = ids.get(..ids.len() - usize::from(ended)).unwrap_or_default();
         let text = self.speech.tokenizer.decode(shown, true)?;
-        let (text, finish) = match request.stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+        let stops = request.stop.iter().filter(|stop| !stop.is_empty());
+        let (text, finish) = match stops.filter_map(|stop| text.find(stop.as_str())).min() {
             Some(end) => (text.get(..end).unwrap_or_default().to_owned(), "stop"),
             None if finish == Finish::Stop => (text, "stop"),
             None => (text, "length"),
         };
-        let (text, calls) = if request.tools.is_empty() { (text, Vec::new()) } else { tool_calls(&text) };
-        let finish = if calls.is_empty() { finish } else { "tool_calls" };
-        let mut message = Message::text(Role::Assistant, Origin::Policy, text);
-        message.tool_calls = calls;
+        let (mut message, finish) = self.spoken(request, text, &ids, finish);
         self.remember(request, &message, &prompt, &ids)?;
         if prompt.left_out > 0 {
             message.extra.push((LEFT_OUT.to_owned(), prompt.left_out.to_string()));
@@ -246,9 +250,12 @@ impl LocalModel {
     /// The response of a model that answered with this text, in its own tokens; what it would have found likely is not known.
     pub(crate) fn said(&self, request: &ModelRequest, text: &str) -> Result<ModelResponse, LocalModelError> {
         let prompt = self.prompt(request)?;
-        let mut ids = self.speech.tokenizer.encode(text)?;
-        ids.extend(self.speech.end.first());
-        let message = Message::text(Role::Assistant, Origin::Policy, text);
+        let ids = self.own_tokens(text)?;
+        let (tokens, context) = (prompt.tokens.len() + ids.len(), self.engine.current().model.config().context);
+        if tokens > context {
+            return Err(LocalModelError::TooLong { tokens, context });
+        }
+        let (message, finish) = self.spoken(request, text.to_owned(), &ids, "stop");
         self.remember(request, &message, &prompt, &ids)?;
         let record = TokenRecord {
             version: self.engine.current().number,
@@ -261,7 +268,29 @@ impl LocalModel {
             restricted: false,
         };
         let usage = Usage::default();
-        Ok(ModelResponse { message, usage, finish: "stop".to_owned(), tokens: Some(Box::new(record)) })
+        Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: Some(Box::new(record)) })
+    }
+
+    /// What was written in these tokens, as a message, and how it ended: equal tokens say and call the same, whoever wrote them.
+    fn spoken<'a>(&self, request: &ModelRequest, text: String, ids: &[u32], finish: &'a str) -> (Message, &'a str) {
+        let (text, calls) = if request.tools.is_empty() { (text, Vec::new()) } else { tool_calls(&text) };
+        // An answer that was cut off stays one, whatever it called before.
+        let finish = if calls.is_empty() || finish == "length" { finish } else { "tool_calls" };
+        let mut message = Message::text(Role::Assistant, Origin::Policy, text);
+        message.tool_calls = calls;
+        let told = self.own_tokens(&message.plain_text()).is_ok_and(|own| own == ids);
+        if !told || !message.tool_calls.is_empty() {
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            message.extra.push((WRITTEN.to_owned(), Digest::of(&bytes).to_string()));
+        }
+        (message, finish)
+    }
+
+    /// A whole answer as the tokenizer writes it.
+    fn own_tokens(&self, text: &str) -> Result<Vec<u32>, LocalModelError> {
+        let mut ids = self.speech.tokenizer.encode(text)?;
+        ids.extend(self.speech.end.first());
+        Ok(ids)
     }
 
     fn remember(
@@ -292,13 +321,19 @@ impl Llm for LocalModel {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        self.answer(request, |_| ()).await.map_err(|error| match error {
-            LocalModelError::Device { .. } | LocalModelError::DeviceLost { .. } => {
-                ModelError::Unavailable(error.to_string())
-            }
-            LocalModelError::TooLong { .. } => ModelError::TooLong(error.to_string()),
-            other => ModelError::Refused(other.to_string()),
-        })
+        Ok(self.answer(request, |_| ()).await?)
+    }
+}
+
+impl From<LocalModelError> for ModelError {
+    fn from(error: LocalModelError) -> Self {
+        match error {
+            LocalModelError::Device { .. }
+            | LocalModelError::DeviceLost { .. }
+            | LocalModelError::DeviceMemory { .. } => Self::Unavailable(error.to_string()),
+            LocalModelError::TooLong { .. } => Self::TooLong(error.to_string()),
+            other => Self::Refused(other.to_string()),
+        }
     }
 }
 
@@ -322,6 +357,98 @@ mod tests {
         let known = [0, 1, REMEMBERED - 1, REMEMBERED].map(|number| memory.get(&name(number)).is_some());
         assert_eq!(known, [true, false, false, true]);
         assert_eq!((memory.said.len(), memory.order.len()), (REMEMBERED, REMEMBERED));
+    }
+
+    #[tokio::test]
+    async fn answers_that_read_alike_go_on_in_their_own_tokens() {
+        let folder = crate::TinyModel { seed: 4, ..crate::TinyModel::default() }.make().unwrap();
+        let model = folder.open("tiny", &crate::device::ComputeDevice::processor()).unwrap();
+        let request = |messages: Vec<Message>| ModelRequest {
+            messages,
+            tools: Vec::new(),
+            temperature: Some(0.0),
+            max_tokens: 1,
+            stop: Vec::new(),
+            seed: None,
+        };
+        let question = said(Role::User, "12+34=");
+        // Cut off before its end, and ended: one text.
+        let cut = model.complete(&request(vec![question.clone()])).await.unwrap();
+        let ended = model.said(&request(vec![question.clone()]), &cut.message.plain_text()).unwrap();
+        assert_eq!(cut.message.plain_text(), ended.message.plain_text());
+        assert_ne!(cut.tokens.as_ref().unwrap().tokens, ended.tokens.as_ref().unwrap().tokens);
+        for first in [&cut, &ended] {
+            let messages = vec![question.clone(), first.message.clone(), said(Role::User, "1")];
+            let record = first.tokens.as_ref().unwrap();
+            let before = [record.prompt.as_slice(), &record.tokens].concat();
+            let prompt = model.prompt(&request(messages)).unwrap();
+            assert_eq!((prompt.shared, prompt.tokens.get(..prompt.shared)), (before.len(), Some(before.as_slice())));
+        }
+    }
+
+    /// A tiny model of which transformers says that two tokens end its answers.
+    fn qwen() -> LocalModel {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/transformers/reference/qwen2");
+        let folder = crate::ModelFolder::read(std::path::Path::new(place)).unwrap();
+        let engine = folder.engine(&crate::device::ComputeDevice::processor()).unwrap();
+        LocalModel::new(folder.speech("qwen").unwrap(), Arc::new(engine))
+    }
+
+    fn asked(messages: Vec<Message>, tools: Vec<clawhost_core::ToolSpec>) -> ModelRequest {
+        ModelRequest { messages, tools, temperature: Some(0.0), max_tokens: 4, stop: Vec::new(), seed: None }
+    }
+
+    fn tool() -> clawhost_core::ToolSpec {
+        let [description, input_schema] = ["", "{}"].map(str::to_owned);
+        clawhost_core::ToolSpec { name: "look".into(), description, input_schema, extra: vec![] }
+    }
+
+    #[test]
+    fn a_demonstration_ends_as_the_template_ends_a_turn_and_is_gone_on_from() {
+        let model = qwen();
+        let question = said(Role::User, "Guess.");
+        let shown = model.said(&asked(vec![question.clone()], vec![]), "50").unwrap();
+        let record = shown.tokens.as_ref().unwrap();
+        assert_eq!(record.tokens.last(), model.speech.tokenizer.token("<|im_end|>").as_ref());
+        let on = asked(vec![question, shown.message.clone(), said(Role::User, "Lower.")], vec![]);
+        assert_eq!(model.prompt(&on).unwrap().shared, record.prompt.len() + record.tokens.len());
+    }
+
+    #[test]
+    fn equal_tokens_call_equal_tools_whoever_wrote_them() {
+        let model = qwen();
+        let text = "<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>";
+        let with = asked(vec![said(Role::User, "Look.")], vec![tool()]);
+        let shown = model.said(&with, text).unwrap();
+        assert_eq!((shown.message.tool_calls.len(), shown.finish.as_str()), (1, "tool_calls"));
+        assert_eq!(shown.message.tool_calls[0].name, "look");
+        let without = model.said(&asked(vec![said(Role::User, "Look.")], vec![]), text).unwrap();
+        assert_eq!((without.message.tool_calls.len(), without.message.plain_text().as_str()), (0, text));
+        let cut = model.spoken(&with, text.to_owned(), &[1], "length");
+        assert_eq!((cut.0.tool_calls.len(), cut.1), (1, "length"), "what was cut off stays so");
+    }
+
+    #[test]
+    fn a_demonstration_that_outgrows_the_context_is_cut_short_like_any_answer() {
+        let model = qwen();
+        let context = model.engine.current().model.config().context;
+        let request = asked(vec![said(Role::User, "Count.")], vec![]);
+        let prompt = model.prompt(&request).unwrap().tokens.len();
+        // Every word of it is a token of its own, or more.
+        let error = model.said(&request, &"1 ".repeat(context)).unwrap_err();
+        assert!(matches!(error, LocalModelError::TooLong { tokens, .. } if tokens > context + prompt / 2), "{error}");
+        assert!(matches!(ModelError::from(error), ModelError::TooLong(_)));
+        assert!(model.said(&request, "1").is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_empty_stop_text_stops_nothing() {
+        let model = qwen();
+        let plain = asked(vec![said(Role::User, "Hi")], vec![]);
+        let stopped = ModelRequest { stop: vec![String::new()], ..plain.clone() };
+        let [plain, stopped] = [model.complete(&plain).await.unwrap(), model.complete(&stopped).await.unwrap()];
+        assert!(!plain.message.plain_text().is_empty());
+        assert_eq!((stopped.message.plain_text(), stopped.finish), (plain.message.plain_text(), plain.finish));
     }
 
     #[test]

@@ -110,6 +110,7 @@ impl TinyModel {
             config,
             tokenizer_json: alphabet_json(&characters),
             template: Some(TEMPLATE.to_owned()),
+            tool_template: None,
             words: BTreeMap::from([("eos_token".to_owned(), end.to_string())]),
             sampling: Sampling::default(),
             ignored: Vec::new(),
@@ -236,6 +237,11 @@ mod tests {
             std::fs::write(folder.join("config.json"), text).unwrap();
         };
         check(&deeper, "model.layers.2.input_layernorm.weight is in no file");
+        let deep = |folder: &std::path::Path| {
+            let text = made.config.to_json().replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4000000");
+            std::fs::write(folder.join("config.json"), text).unwrap();
+        };
+        check(&deep, "num_hidden_layers is 4000000; expected a whole number from 1 to 2048");
         let untied = |folder: &std::path::Path| {
             let text = made.config.to_json().replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
             std::fs::write(folder.join("config.json"), text).unwrap();

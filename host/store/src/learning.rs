@@ -11,6 +11,9 @@ use clawhost_core::{
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 use std::sync::Arc;
 
+/// Bytes of weights in one row: SQLite takes 1,000,000,000 at most, and handles a row as a whole in memory.
+const PART: usize = 16 << 20;
+
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -28,9 +31,11 @@ pub(crate) fn checkpoint(transaction: &Transaction<'_>, checkpoint: &Checkpoint)
         .prepare_cached("INSERT OR REPLACE INTO checkpoints (run, iteration, state) VALUES (?, ?, ?)")?
         .execute(params![run.0, signed(*iteration), state.to_string()])?;
     if let Some(weights) = weights {
-        transaction
-            .prepare_cached("INSERT OR REPLACE INTO weights (run, bytes) VALUES (?, ?)")?
-            .execute(params![run.0, weights])?;
+        transaction.prepare_cached("DELETE FROM weights WHERE run = ?")?.execute([&run.0])?;
+        let mut insert = transaction.prepare_cached("INSERT INTO weights (run, part, bytes) VALUES (?, ?, ?)")?;
+        for (part, bytes) in weights.chunks(PART).enumerate() {
+            insert.execute(params![run.0, signed(part as u64), bytes])?;
+        }
     }
     if !report.is_null() {
         transaction
@@ -166,10 +171,18 @@ impl Reader {
     /// # Errors
     /// The database cannot be read.
     pub fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
-        self.connection()
-            .prepare_cached("SELECT bytes FROM weights WHERE run = ?")
-            .and_then(|mut statement| statement.query_row([&run.0], |row| row.get(0)).optional())
-            .map_err(|error| explain(self.path(), &error))
+        let read = || -> rusqlite::Result<Option<Vec<u8>>> {
+            let mut statement =
+                self.connection().prepare_cached("SELECT bytes FROM weights WHERE run = ? ORDER BY part")?;
+            let mut rows = statement.query([&run.0])?;
+            let mut all: Option<Vec<u8>> = None;
+            while let Some(row) = rows.next()? {
+                let part = row.get_ref(0)?.as_blob()?;
+                all.get_or_insert_default().extend_from_slice(part);
+            }
+            Ok(all)
+        };
+        read().map_err(|error| explain(self.path(), &error))
     }
 
     /// What every iteration of a learning run came to.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Schema version of this program.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// How long to wait for another process before saying so.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -119,6 +119,18 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
         run TEXT PRIMARY KEY NOT NULL,
         bytes BLOB NOT NULL
     ) WITHOUT ROWID;
+",
+    "
+    -- In parts: SQLite takes no value above 1,000,000,000 bytes.
+    ALTER TABLE weights RENAME TO whole;
+    CREATE TABLE weights (
+        run TEXT NOT NULL,
+        part INTEGER NOT NULL,
+        bytes BLOB NOT NULL,
+        PRIMARY KEY (run, part)
+    );
+    INSERT INTO weights (run, part, bytes) SELECT run, 0, bytes FROM whole;
+    DROP TABLE whole;
 ",
 ];
 

@@ -3,7 +3,8 @@
 use super::world::*;
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenRecord, Usage,
+    Digest, LearningStore as _, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
+    TokenRecord, Usage,
 };
 use clawhost_learn::policy::Generated;
 use clawhost_learn::{Batch, Forward, Group, Kept, Layer, LearnError, Step, Weights};
@@ -207,6 +208,41 @@ async fn without_demonstrations_rewards_teach_from_the_first_step_and_too_few_st
     assert_eq!((warmed.steps, warmed.reached, warmed.finished, dial.lock().unwrap().value), (4, false, true, 7));
 }
 
+/// The weights that answer, and those that were written down, are those of the last checkpoint.
+async fn told_is_where_it_goes_on_from(world: &World, dial: &Arc<Mutex<Dial>>) {
+    let known = world.store.weights(&World::run()).await.unwrap().unwrap();
+    let dial = dial.lock().unwrap();
+    assert_eq!(dial.snapshot().unwrap(), known);
+    let value = dial.value;
+    assert_eq!((dial.published.load(Ordering::SeqCst), dial.kept.last()), (value, Some(&(Kept::Last, value))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_of_an_iteration_that_was_stopped_after_it_is_taken_back() {
+    let mut plan = LearnPlan { test_pairs: 0, ..plan(None) };
+    (plan.weights.as_mut().unwrap().evaluate_every, plan.weights.as_mut().unwrap().evaluate_episodes) = (1, 16);
+    let world = World::new(Proposer::of(&[]));
+    // The second iteration and its step are over, its look at the validation tasks is not.
+    *world.environment.cancel_at.lock().unwrap() = Some((64 + 16 + 64 + 4, world.cancel.clone()));
+    let (stopped, dial) = learn(&world, &plan).await;
+    assert_eq!((stopped.stopped, stopped.iterations.len()), (Some(StopReason::Cancelled), 1));
+    assert_eq!(dial.lock().unwrap().value, 1);
+    told_is_where_it_goes_on_from(&world, &dial).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn demonstrations_stop_where_their_steps_do_and_where_nobody_judges_what_is_sampled() {
+    let few = WarmStart { target: 0.9, steps: 3, ..warm() };
+    let (report, _) = learn(&World::new(Proposer::of(&[])), &plan(Some(few))).await;
+    let warmed = report.warm_start.unwrap();
+    assert_eq!((warmed.steps, warmed.looks.len(), warmed.finished), (3, 2, true));
+
+    let world = World { marks: Arc::new(Marks::by(|_| None)), ..World::new(Proposer::of(&[])) };
+    let (report, dial) = learn(&world, &plan(Some(warm()))).await;
+    assert_eq!(report.stopped, Some(StopReason::Unscored { why: "marks has nothing to say: no opinion".into() }));
+    assert_eq!(dial.lock().unwrap().shown.len(), 2, "no further step is taken");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stopped_anywhere_weights_are_taken_up_again_and_come_to_the_same() {
     let plan = plan(Some(warm()));
@@ -216,8 +252,9 @@ async fn stopped_anywhere_weights_are_taken_up_again_and_come_to_the_same() {
     for at in [3, 50, 140, 190, 230, 290, 360, 410] {
         let world = World::new(Proposer::of(&[]));
         *world.environment.cancel_at.lock().unwrap() = Some((at, world.cancel.clone()));
-        let (stopped, _) = learn(&world, &plan).await;
+        let (stopped, dial) = learn(&world, &plan).await;
         assert_eq!(stopped.stopped, Some(StopReason::Cancelled), "{at}");
+        told_is_where_it_goes_on_from(&world, &dial).await;
         let later = World { store: world.store.clone(), ..World::new(Proposer::of(&[])) };
         let (ports, dial) = ports(&later);
         let report = resume_learning(World::run(), plan.clone(), ports, &later.cancel, &later.watching).await.unwrap();
@@ -280,6 +317,25 @@ async fn rewards_that_say_nothing_are_told_with_what_helps() {
     assert_eq!(told, [false, false, false, false, true, true]);
     let text = report.iterations[4].signal.clone().unwrap();
     assert!(text.contains("rewards differ in 0.000 of the groups over 5 iterations; make groups larger"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_possible_is_what_the_deciding_rewards_can_say() {
+    let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
+    let (mut ports, _) = ports(&world);
+    // Asked where the first has nothing to say, which it never has.
+    let mut other = Marks::by(|_| Some(0.0));
+    other.description.minimum = -1.0;
+    let source = clawhost_core::RewardSource::Judge;
+    ports
+        .play
+        .rewards
+        .push(clawhost_runtime::ScoringRule { source, ..clawhost_runtime::ScoringRule::new(Arc::new(other), vec![]) });
+    let plan = LearnPlan { iterations: 5, test_pairs: 0, ..plan(None) };
+    let report =
+        learn_run(World::run(), plan, ports, serde_json::json!({}), &world.cancel, &world.watching).await.unwrap();
+    let text = report.iterations[4].signal.clone().unwrap();
+    assert!(text.contains("rewards came to 0.000 of what is possible, hardly anything succeeds"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

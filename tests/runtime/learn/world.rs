@@ -171,7 +171,7 @@ pub(crate) fn is_right(episode: &Episode) -> bool {
 /// Marks between 0 and 1; none: it has nothing to say.
 pub(crate) struct Marks {
     identity: PluginIdentity,
-    description: RewardDescription,
+    pub(crate) description: RewardDescription,
     give: Box<dyn Fn(&Episode) -> Option<f64> + Send + Sync>,
 }
 

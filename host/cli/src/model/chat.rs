@@ -23,6 +23,13 @@ fn lines() -> UnboundedReceiver<std::io::Result<String>> {
     lines
 }
 
+/// Ctrl-C, from now on: none is lost between two things that are waited for.
+fn interrupts() -> UnboundedReceiver<()> {
+    let (sender, interrupts) = unbounded_channel();
+    tokio::spawn(async move { while tokio::signal::ctrl_c().await.is_ok() && sender.send(()).is_ok() {} });
+    interrupts
+}
+
 /// What ends an answer that is under way.
 enum Ended {
     Said(Box<ModelResponse>),
@@ -38,7 +45,7 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
     let model = LocalModel::new(speech, Arc::new(folder.engine(&device)?));
     let mut messages = Vec::new();
     messages.extend(options.system.iter().map(|text| Message::text(Role::System, Origin::User, text.as_str())));
-    let (mut lines, terminal) = (lines(), std::io::stdin().is_terminal());
+    let (mut lines, mut interrupts, terminal) = (lines(), interrupts(), std::io::stdin().is_terminal());
     let mut notes = anstream::stderr();
     loop {
         if terminal {
@@ -47,7 +54,7 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
         }
         let line = tokio::select! {
             line = lines.recv() => line,
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
+            _ = interrupts.recv() => return Ok(Exit::Interrupted),
         };
         let Some(line) = line.transpose()? else { break };
         if line.trim().is_empty() {
@@ -75,7 +82,7 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
         };
         let ended = tokio::select! {
             said = model.say(&request, hear) => Ended::Said(Box::new(said?)),
-            _ = tokio::signal::ctrl_c() => Ended::Interrupted,
+            _ = interrupts.recv() => Ended::Interrupted,
         };
         let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut out = anstream::stdout();
@@ -98,7 +105,10 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
                 messages.push(response.message);
             }
             Ended::Interrupted => {
-                writeln!(out)?;
+                match common.json {
+                    true => writeln!(out, "{}", serde_json::json!({ "answer": heard, "finish": "interrupted" }))?,
+                    false => writeln!(out)?,
+                }
                 // It goes on from what was seen.
                 messages.push(Message::text(Role::Assistant, Origin::Policy, heard));
             }

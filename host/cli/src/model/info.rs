@@ -20,7 +20,7 @@ pub(super) fn info(common: &Common, folder: &Path) -> anyhow::Result<Exit> {
     let model = read(folder, None)?;
     let (config, sampling) = (&model.config, &model.sampling);
     let tokenizer = model.tokenizer()?;
-    let template = if model.template.is_some() { model.chat_template().map(|_| true)? } else { false };
+    let template = if model.template.is_some() { model.chat_template(&tokenizer).map(|_| true)? } else { false };
     let adapter = model.weights.has_adapter().then(|| AdapterFolder::of(&model.weights, "")).transpose()?;
     let parameters = config.parameters();
     let scaling = match config.rotary_scaling {

@@ -38,7 +38,8 @@ pub(crate) struct WeightsOptions {
     /// Episodes that were cut off: `keep` them like others, `mask` them (they teach nothing), or `penalty=P` (P less reward)
     #[arg(long, value_name = "RULE", default_value = "keep", value_parser = truncation, help_heading = "Weights")]
     pub(crate) truncated: Truncation,
-    /// Weight of the divergence from the model as it was opened: how much it is held near that; 0: not at all
+    /// Weight of the divergence from the model as it was opened, or of an adapter from the model without it: how much it is held
+    /// near that; 0: not at all
     #[arg(long, value_name = "BETA", default_value_t = 0.0, conflicts_with = "demonstrations", value_parser = kl, help_heading = "Weights")]
     pub(crate) kl: f64,
     /// Times in an iteration that groups whose members all earned the same are replaced by others

@@ -1,12 +1,12 @@
 //! The reward of whoever names none: an episode that its environment brings to an end earns 1, one that is cut off earns 0.
 
-use clawhost_core::{Ending, Episode};
+use clawhost_core::{Ending, Episode, Reward};
 use clawhost_runtime::ScoringRule;
 use clawhost_runtime::learn::RewardFunction;
 use std::sync::Arc;
 
 /// What it is called in verdicts.
-pub(super) const NAME: &str = "finished";
+const NAME: &str = "finished";
 
 fn value(episode: &Episode) -> Option<f64> {
     match episode.ending {
@@ -16,9 +16,14 @@ fn value(episode: &Episode) -> Option<f64> {
     }
 }
 
+/// The reward: part of this program, where others are components that are kept beside their verdicts.
+pub(crate) fn reward() -> Arc<dyn Reward> {
+    Arc::new(RewardFunction::new(NAME, value))
+}
+
 /// The rule.
 pub(super) fn finished() -> ScoringRule {
-    ScoringRule::new(Arc::new(RewardFunction::new(NAME, value)), Vec::new())
+    ScoringRule::new(reward(), Vec::new())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 mod args;
 mod completions;
-mod finished;
+pub(crate) mod finished;
 mod journal;
 mod summary;
 mod tensorboard;
@@ -18,10 +18,11 @@ use crate::policy;
 use crate::run::{Stopping, unfinished, watch_signals};
 use crate::setup::{Policy, Setup};
 use crate::{data, learn};
-use clawhost_core::{Attributes, Clock as _, Environment as _, RunId};
+use clawhost_core::{Attributes, Clock as _, Environment as _, PlaybookVersion, RunId};
 use clawhost_learn::harness::HarnessSettings;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient};
+use clawhost_model::device::ComputeDevice;
 use clawhost_model::generate::Sampling;
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
@@ -47,6 +48,9 @@ const DEMONSTRATIONS: u64 = 4096;
 const DEMONSTRATION_BATCH: u64 = 128;
 /// Steps between two looks at what the model samples, and episodes of a look.
 const LOOK: (u64, u64) = (10, 256);
+/// Below it a draw is hardly ever another than the likeliest, and what single precision loses of a log-prob is multiplied by more than
+/// twenty: rollout and trainer would differ by more than they may.
+const LEAST_TEMPERATURE: f32 = 0.05;
 /// Share of the highest rate that is left at the end.
 const FLOOR: f64 = 0.1;
 /// Highest rates, unless chosen otherwise: Muon's of whole weights, which the demo was tuned with, and AdamW's of an adapter.
@@ -162,11 +166,7 @@ fn plan(options: &Run, play: Plan, settings: &LearningSettings) -> Result<LearnP
 
 /// What an operator may have meant, and what is done instead.
 fn check(options: &Run) -> Result<(), UsageError> {
-    let learning = &options.learning;
     let refuse = |why: String| Err(UsageError(why));
-    if !learning.reflector.is_empty() || learning.evolve > 0 {
-        return refuse("reflectors and --evolve go with --learn harness; weights learn from rewards alone".into());
-    }
     let (episodes, group) = (options.episodes.unwrap_or(EPISODES), options.group.unwrap_or(GROUP));
     if group < 2 {
         return refuse("--group 1: members of a group are compared with each other; say --group 8".into());
@@ -174,10 +174,10 @@ fn check(options: &Run) -> Result<(), UsageError> {
     if !episodes.is_multiple_of(u64::from(group)) {
         return refuse(format!("--episodes {episodes} an iteration is no multiple of --group {group}"));
     }
-    if options.play.temperature.is_some_and(|temperature| temperature <= 0.0) {
-        return refuse(
-            "--temperature 0 samples nothing, so there is nothing to learn from; say --temperature 1".into(),
-        );
+    if let Some(temperature) = options.play.temperature.filter(|temperature| *temperature < LEAST_TEMPERATURE) {
+        return refuse(format!(
+            "--temperature {temperature} samples next to nothing, so there is nothing to learn from; say --temperature 1"
+        ));
     }
     Ok(())
 }
@@ -187,6 +187,7 @@ struct Learning {
     folder: PathBuf,
     found: ModelFolder,
     before: String,
+    device: ComputeDevice,
     model: Arc<LocalModel>,
     weights: Arc<Mutex<WeightsLayer>>,
 }
@@ -212,7 +213,7 @@ impl Learning {
         let (model, weights) = found.open_learning(&name, settings, &device)?;
         found.sampling = wanted;
         let before = model.engine().current().digest.to_string();
-        Ok(Self { folder, found, before, model, weights: Arc::new(Mutex::new(weights)) })
+        Ok(Self { folder, found, before, device, model, weights: Arc::new(Mutex::new(weights)) })
     }
 }
 
@@ -236,7 +237,8 @@ fn config(
     plan: &LearnPlan,
     ports: &LearnPorts,
     sampling: clawhost_core::Sampling,
-    before: &str,
+    learning: &Learning,
+    served: Option<&PlaybookVersion>,
 ) -> serde_json::Value {
     let mut plan = serde_json::json!(plan);
     // Never changes a result, so it is no part of what is compared.
@@ -246,18 +248,31 @@ fn config(
     serde_json::json!({
         "environment": setup.environment.identity(),
         "policy": setup.model.identity(),
-        "weights_before": before,
+        "weights_before": learning.before,
+        "device": learning.device.name().to_string(),
+        "playbook": served.map(|version| serde_json::json!({
+            "name": version.name, "number": version.number, "digest": version.digest,
+        })),
         "reward_rules": ports.play.rewards.iter().map(crate::summary::rule).collect::<Vec<_>>(),
         "learn": plan,
         "grants": setup.grants.names(),
         "system_prompt": setup.system_prompt,
         "sampling": sampling,
-        "deterministic": true,
+        "deterministic": learning.device.is_processor(),
         "version": env!("CARGO_PKG_VERSION"),
     })
 }
 
-pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> {
+/// The playbook that the policy is given while its weights learn, if one is named.
+async fn served(setup: &Setup<'_>, options: &Run, say: &dyn Fn(&str)) -> anyhow::Result<Option<PlaybookVersion>> {
+    let Some(name) = &options.playbook else { return Ok(None) };
+    let served = crate::playbook::served(setup, name, None).await?;
+    let notes = crate::playbook::notes(setup, options.play.seed, &served, options.learning.token_budget)?;
+    notes.iter().for_each(|note| say(note));
+    Ok(Some(served))
+}
+
+pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> anyhow::Result<Exit> {
     check(options)?;
     let progress = LearnProgress::new(options.play.quiet);
     let say = |text: &str| progress.say(text);
@@ -268,7 +283,9 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
     let learning = Learning::open(model_folder(options)?, &settings(options, &rough)?, device, &say)?;
     let setup = Setup::new(common, &options.play, Policy::Open(learning.model.clone()), &say).await?;
     let mut play = Plan { split: options.tasks.clone(), ..setup.plan(&options.play, episodes, group) };
-    play.concurrency = play.concurrency.max(usize::try_from(episodes.min(AT_ONCE))?);
+    if !given.iter().any(|id| id == "concurrency") {
+        play.concurrency = play.concurrency.max(usize::try_from(episodes.min(AT_ONCE))?);
+    }
     let plan = plan(options, play, &settings(options, &rough)?)?;
     if let Some(warm) = plan.weights.as_ref().and_then(|weights| weights.warm_start.as_ref()) {
         let mut options = setup.environment_options.clone();
@@ -277,6 +294,7 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
             .map_err(|unknown| UsageError(format!("--demonstrations: {unknown}")))?;
         setup.environment.check_options(&options).await?;
     }
+    let served = served(&setup, options, &say).await?;
     let rewards = rewards(&setup, &say);
     let ports = setup.ports();
     let temperature = Some(options.play.temperature.unwrap_or(1.0));
@@ -298,7 +316,7 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
     if options.learning.dry_run {
         return summary::dry_run(common, &setup, &learning.found, &plan, &digest);
     }
-    let config = config(&setup, &plan, &ports, sampling, &learning.before);
+    let config = config(&setup, &plan, &ports, sampling, &learning, served.as_ref());
     let is_resumed = options.resume.is_some();
     let (run, claim) = match &options.resume {
         Some(wanted) => {
@@ -319,6 +337,7 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
         progress.say(&format!("{again}{}", summary::header(&setup, &learning.found, &learning.folder, &plan)));
         progress.say(&format!("numbers and models go into {}", out.display()));
     }
+    let iterations = plan.iterations;
     let watch = watch::Watch::new(&progress, &out, options.learning.weights.completions);
     let (cancel, began, started) = (Cancel::default(), std::time::Instant::now(), setup.clock.now_ms());
     let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Run));
@@ -332,6 +351,7 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
     if report.stopped.is_none() {
         claim.finish();
     }
+    watch.complete(&report.iterations);
     let facts = summary::Facts {
         run,
         out,
@@ -340,9 +360,12 @@ pub(crate) async fn run(common: &Common, options: &Run) -> anyhow::Result<Exit> 
         after: learning.model.engine().current().digest.to_string(),
         started,
         wall: began.elapsed(),
+        iterations,
         rows: watch.rows(),
     };
-    summary::draw(&facts, &report)?;
+    if let Err(error) = summary::draw(&facts, &report) {
+        say(&format!("note: the curve is not drawn: {error:#}"));
+    }
     if common.json {
         summary::json(&facts, &report)?;
     } else {

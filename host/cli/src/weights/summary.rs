@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) after: String,
     pub(super) started: u64,
     pub(super) wall: Duration,
+    /// That were asked for.
+    pub(super) iterations: u64,
     pub(super) rows: Vec<[String; 3]>,
 }
 
@@ -172,8 +174,7 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             if let Some(most) = report.failures.iter().max_by_key(|failure| failure.episodes) {
                 writeln!(out, "            most failed so: {}", escaped(&most.message, 500))?;
             }
-            let next = report.iterations.len() + 1;
-            writeln!(out, "            the same command with --resume goes on from iteration {next}")?;
+            writeln!(out, "            {}", learn_summary::next(reason, report.iterations.len(), facts.iterations))?;
         }
     }
     writeln!(out, "weights     {} (were {})", short(&facts.after), short(&facts.before))?;
@@ -189,13 +190,10 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         )?;
     }
     if !report.iterations.is_empty() {
-        writeln!(
-            out,
-            "numbers     {}: {}, {}, {CURVE}, and events for `tensorboard --logdir`",
-            facts.out.display(),
-            watch::METRICS,
-            watch::COMPLETIONS
-        )?;
+        let there =
+            [watch::METRICS, watch::COMPLETIONS, CURVE].into_iter().filter(|name| facts.out.join(name).exists());
+        let there: Vec<&str> = there.chain(["events for `tensorboard --logdir`"]).collect();
+        writeln!(out, "numbers     {}: {}", facts.out.display(), there.join(", "))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::pace::{Pace, TRAINING};
 use clawhost_core::Episode;
 use clawhost_runtime::learn::{IterationReport, LearnObserver, WarmStart, WarmStartReport};
 use clawhost_runtime::{EpisodeSummary, Observer};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -38,6 +38,15 @@ pub(super) struct Watch<'a> {
     files: Mutex<Files>,
 }
 
+/// Numbers of an iteration.
+fn line(report: &IterationReport, timing: Option<Value>) -> Value {
+    json!({
+        "iteration": report.iteration, "reward": report.reward, "episodes": report.episodes,
+        "removed": report.removed, "not_learned": report.learned.as_ref().err(), "signal": report.signal,
+        "metrics": report.metrics, "timing": timing,
+    })
+}
+
 impl<'a> Watch<'a> {
     /// Writes into this folder.
     pub(super) fn new(progress: &'a LearnProgress, folder: &Path, completions: u16) -> Self {
@@ -60,6 +69,13 @@ impl<'a> Watch<'a> {
             self.progress.say(&why);
             files.broken = Some(why);
         }
+    }
+
+    /// Adds the numbers of iterations that a process counted and did not come to write before it was killed.
+    pub(super) fn complete(&self, reports: &[IterationReport]) {
+        self.written(|files| {
+            files.metrics.complete(reports.iter().map(|report| (report.iteration, line(report, None))))
+        });
     }
 
     /// What was said last, for a table.
@@ -104,13 +120,7 @@ impl LearnObserver for Watch<'_> {
             let known = files.pace.note(Instant::now(), tokens, of.saturating_sub(report.iteration));
             let timing =
                 known.map(|known| json!({ "seconds": known.seconds, "tokens_per_second": known.tokens_per_second }));
-            let learned = report.learned.as_ref().err();
-            let line = json!({
-                "iteration": report.iteration, "reward": report.reward, "episodes": report.episodes,
-                "removed": report.removed, "not_learned": learned, "signal": report.signal,
-                "metrics": report.metrics, "timing": timing,
-            });
-            files.metrics.write(report.iteration, &[line])?;
+            files.metrics.write(report.iteration, &[line(report, timing)])?;
             let events = match &mut files.events {
                 Some(events) => events,
                 None => files.events.insert(Events::begin(&files.folder, report.iteration)?),

@@ -21,7 +21,7 @@ pub struct IterationSignal {
     pub groups: u64,
     /// Those of them whose rewards differ.
     pub varied: u64,
-    /// Mean sampled reward, where 0 is failure and 1 success.
+    /// Mean sampled reward, as a share: 0 is the least that is possible, 1 the most.
     pub mean_reward: f64,
 }
 
@@ -36,12 +36,12 @@ pub struct SignalMonitor {
 pub enum NoSignal {
     /// Hardly anything succeeds.
     #[error(
-        "no learning signal: mean reward {0:.3} over 5 iterations, hardly anything succeeds; learn from demonstrations before, or from more of them, or take easier tasks"
+        "no learning signal: over 5 iterations rewards came to {0:.3} of what is possible, hardly anything succeeds; learn from demonstrations before, or from more of them, or take easier tasks"
     )]
     AllFail(f64),
     /// Hardly anything fails.
     #[error(
-        "no learning signal: mean reward {0:.3} over 5 iterations, hardly anything fails; take harder tasks, there is little left to learn here"
+        "no learning signal: over 5 iterations rewards came to {0:.3} of what is possible, hardly anything fails; take harder tasks, there is little left to learn here"
     )]
     AllSucceed(f64),
     /// Rewards in a group are equal.

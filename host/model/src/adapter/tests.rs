@@ -199,9 +199,9 @@ fn an_adapter_that_lies_there_goes_on_as_it_is_or_not_at_all() {
     let tiny = TinyModel::default().make().unwrap();
     let found = AdapterSettings { rank: 4, alpha: 8.0, ..AdapterSettings::default() };
     let with = ModelFolder { weights: found.attach(&tiny.weights).unwrap(), ..tiny };
-    let check = |rank, alpha, expect: Option<&str>| {
+    let asked = |targets: Targets, rank, alpha, expect: Option<&str>| {
         let settings = LearningSettings {
-            learned: Learned::Adapter(AdapterSettings { rank, alpha, ..AdapterSettings::default() }),
+            learned: Learned::Adapter(AdapterSettings { rank, alpha, targets, ..AdapterSettings::default() }),
             objective: rewards(0.0),
             optimizer: OptimizerSettings::default(),
             schedule: Schedule::constant(1e-3),
@@ -212,13 +212,28 @@ fn an_adapter_that_lies_there_goes_on_as_it_is_or_not_at_all() {
             Some(expect) => assert!(opened.err().unwrap().to_string().contains(expect)),
         }
     };
+    let check = |rank, alpha, expect| asked(Targets::ALL, rank, alpha, expect);
     check(4, 8.0, None);
+    asked(
+        Targets::named(["q_proj", "v_proj"]).unwrap(),
+        4,
+        8.0,
+        Some("not one of rank 4 and alpha 8 beside q_proj,v_proj; ask for its own"),
+    );
     check(
         8,
         16.0,
-        Some("has one of rank 4 and alpha 8 already, which would go on learning, not one of rank 8 and alpha 16"),
+        Some(
+            "has one of rank 4 and alpha 8 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj already, which would go on learning, not one of rank 8 and alpha 16",
+        ),
     );
-    check(4, 99.0, Some("not one of rank 4 and alpha 99; ask for its own, or take the folder `adapter` away"));
+    check(
+        4,
+        99.0,
+        Some(
+            "not one of rank 4 and alpha 99 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj; ask for its own, or take the folder `adapter` away",
+        ),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

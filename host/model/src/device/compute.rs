@@ -5,6 +5,7 @@ use crate::generate::Model;
 use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
 use crate::{HostDecoder, LocalModelError, ModelConfig};
 use burn::tensor::Device;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -105,10 +106,29 @@ fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalModel
     }
     // Unwinding is safe: whoever calls keeps what it had before, and what was under way is dropped.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
-        // Its first lines say what it is; behind them stand backtraces.
-        let text: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
-        LocalModelError::DeviceLost { name: name.to_string(), why: clawhost_core::escaped(&text.join(" "), 300) }
+        let (name, why) = (name.to_string(), words(panic.as_ref()));
+        match lacks_memory(&why) {
+            true => LocalModelError::DeviceMemory { name, why },
+            false => LocalModelError::DeviceLost { name, why },
+        }
     })
+}
+
+/// What a panic says, in one line: that memory was short, where that stands in it, else how it begins.
+pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
+    // Behind the first lines stand backtraces; a cause may stand there too, if others followed from it.
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let short = lines.clone().find(|line| lacks_memory(line)).map(str::to_owned);
+    let text = short.unwrap_or_else(|| lines.by_ref().take(3).collect::<Vec<_>>().join(" "));
+    clawhost_core::escaped(&text, 300)
+}
+
+/// Whether these words say that a device had no room: those of cubecl (`IoError`, `LaunchError`), of the drivers below it, and of wgpu.
+pub(crate) fn lacks_memory(words: &str) -> bool {
+    let words = words.to_lowercase();
+    ["out of device memory", "out-of-memory", "out of memory", "out_of_memory", "can't allocate", "not enough memory"]
+        .iter()
+        .any(|phrase| words.contains(phrase))
 }

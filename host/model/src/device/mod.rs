@@ -27,6 +27,7 @@ mod tests;
 pub use child::answer_probe;
 pub use choose::{AUTO_PARAMETERS, Chosen, DeviceError, choose};
 pub use compute::ComputeDevice;
+pub(crate) use compute::{lacks_memory, words};
 pub use found::{DeviceKind, FoundDevice};
 pub use name::{Backend, DeviceChoice, DeviceName};
 pub use probe::{ChildProber, LIST_SECONDS, PROBE_SECONDS, ProbeFailure, Prober, Worked};

@@ -34,7 +34,11 @@ impl Tokenizer {
             let ids = (0..).zip(&characters).map(|(id, character)| (*character, id)).collect();
             return Ok(Self(Kind::Alphabet { characters, ids }));
         }
-        let library = tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        let mut library =
+            tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        // What a training run was fed with: it would cut prompts, or fill them up, in silence.
+        library.with_truncation(None).map_err(|error| wrong(error.to_string()))?;
+        library.with_padding(None);
         Ok(Self(Kind::Library(Arc::new(library))))
     }
 
@@ -99,6 +103,20 @@ impl Tokenizer {
         }
     }
 
+    /// Words that stand for control tokens. An alphabet has none: each of its characters is a token, that of the end too.
+    pub fn control_words(&self) -> Vec<String> {
+        match &self.0 {
+            Kind::Alphabet { .. } => Vec::new(),
+            Kind::Library(library) => {
+                let added = library.get_added_tokens_decoder();
+                let control = added.into_values().filter(|token| token.special && !token.content.is_empty());
+                let mut words: Vec<String> = control.map(|token| token.content).collect();
+                words.sort_unstable();
+                words
+            }
+        }
+    }
+
     /// Tokens that it can give.
     pub fn size(&self) -> usize {
         match &self.0 {
@@ -137,6 +155,23 @@ mod tests {
         let error = ours.encode("abz").unwrap_err().to_string();
         assert!(error.contains("has no 'z'") && error.contains("`abz`"), "{error}");
         assert!(library.encode("abz").is_err(), "nothing is guessed");
+    }
+
+    #[test]
+    fn what_a_training_run_cut_and_filled_up_is_left_whole() {
+        let plain = include_str!("../../../../tests/transformers/reference/qwen2/tokenizer.json");
+        let mut document: serde_json::Value = serde_json::from_str(plain).unwrap();
+        document["truncation"] =
+            serde_json::json!({ "direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0 });
+        document["padding"] = serde_json::json!({
+            "strategy": { "Fixed": 64 }, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+            "pad_type_id": 0, "pad_token": "!",
+        });
+        let [plain, trained] = [plain, &document.to_string()].map(|text| Tokenizer::parse(text).unwrap());
+        for text in ["Hi", "a text of more than four tokens"] {
+            assert_eq!(trained.encode(text).unwrap(), plain.encode(text).unwrap(), "{text}");
+        }
+        assert!(plain.control_words().contains(&"<|im_end|>".to_owned()), "{:?}", plain.control_words());
     }
 
     #[test]

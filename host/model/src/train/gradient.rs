@@ -30,8 +30,8 @@ pub struct TokenScores {
     pub entropies: Vec<f64>,
 }
 
-/// Gradients by the name of the weight.
-#[derive(Debug, Default)]
+/// Gradients by the name of the weight. A copy shares their memory.
+#[derive(Debug, Clone, Default)]
 pub struct GradientSum {
     pub(super) of: BTreeMap<String, Weight<Tensor<2>, Tensor<1>>>,
 }
@@ -60,6 +60,22 @@ impl GradientSum {
                 Weight::Matrix(matrix) => self.add_matrix(&name, matrix),
                 Weight::Vector(vector) => self.add_vector(&name, vector),
             }
+        }
+    }
+
+    /// Waits until all of it is computed. A device tells whoever reads what it could not compute, and nobody else: without this it would
+    /// be found out after the next step began.
+    ///
+    /// # Errors
+    /// The device gives nothing back.
+    pub(super) fn wait(&self) -> Result<(), LocalModelError> {
+        let first = |gradient: &Weight<Tensor<2>, Tensor<1>>| match gradient {
+            Weight::Matrix(matrix) => matrix.clone().slice([0..1, 0..1]).reshape([1]),
+            Weight::Vector(vector) => vector.clone().slice(0..1),
+        };
+        match self.of.values().map(first).reduce(|sum, one| sum + one) {
+            Some(sum) => values(&sum).map(|_| ()),
+            None => Ok(()),
         }
     }
 

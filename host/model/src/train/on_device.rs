@@ -5,11 +5,13 @@ use super::optimizer::{OptimizerSettings, OptimizerState, StepReport, Tensors};
 use super::sequence::Sequence;
 use super::snapshot::{Plain, Saved, foreign};
 use super::trainer::{Trained, pieces};
+use crate::device::{lacks_memory, words};
 use crate::network::{DeviceDecoder, Network, is_looked_up, to_host, values};
 use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
 use burn::tensor::{Device, Tensor, TensorData};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tokens of one pass, padding too: what is in memory for the way back grows with them.
 const TOKENS: usize = 16_384;
@@ -17,12 +19,46 @@ const TOKENS: usize = 16_384;
 /// is done by one thread. A constant, because a sum of four parts is not, bit for bit, one of two.
 const AT_ONCE: usize = 4;
 
+/// How much is in memory at the same time: all that is wanted, and less once a device had no room for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Share {
+    passes: usize,
+    /// Of one pass.
+    tokens: usize,
+}
+
+impl Share {
+    const WHOLE: Self = Self { passes: AT_ONCE, tokens: TOKENS };
+
+    /// Passes one at a time first, because that changes no sum; then shorter ones.
+    fn smaller(self) -> Option<Self> {
+        match self {
+            Self { passes: 2.., .. } => Some(Self { passes: 1, ..self }),
+            Self { tokens: 2.., .. } => Some(Self { tokens: self.tokens / 2, ..self }),
+            _ => None,
+        }
+    }
+
+    fn pieces<'a, 'b>(self, units: &'a [&'b [Sequence]]) -> Vec<(usize, &'a [&'b [Sequence]])> {
+        let rows: usize = units.iter().map(|unit| unit.len()).sum();
+        pieces(units, rows.div_ceil(AT_ONCE).max(1), |rows, _, longest| rows * longest > self.tokens)
+    }
+
+    /// The largest smaller one that computes these in another way.
+    fn smaller_for(self, units: &[&[Sequence]]) -> Option<Self> {
+        let now = self.pieces(units).len();
+        std::iter::successors(self.smaller(), |share| share.smaller())
+            .find(|share| now > 1 && share.passes < self.passes || share.pieces(units).len() > now)
+    }
+}
+
 /// Weights that learn there.
 #[derive(Debug)]
 pub(super) struct OnDevice {
     network: Network,
     state: OptimizerState,
     pending: GradientSum,
+    share: Mutex<Share>,
 }
 
 impl OnDevice {
@@ -33,12 +69,24 @@ impl OnDevice {
             &mut |name, vector| if trained.learns(name) { vector.clone().require_grad() } else { vector.clone() },
         );
         let network = Network { weights, ..plain };
-        Self { network, state: OptimizerState::default(), pending: GradientSum::default() }
+        let share = Mutex::new(Share::WHOLE);
+        Self { network, state: OptimizerState::default(), pending: GradientSum::default(), share }
     }
 
-    fn pieces<'a, 'b>(units: &'a [&'b [Sequence]]) -> Vec<(usize, &'a [&'b [Sequence]])> {
-        let rows: usize = units.iter().map(|unit| unit.len()).sum();
-        pieces(units, rows.div_ceil(AT_ONCE).max(1), |rows, _, longest| rows * longest > TOKENS)
+    /// Computes something of these units. Where the device has no room for it, again with a smaller share, from then on; a unit stays
+    /// whole, and one that has no room by itself ends it as burn says so, in a panic.
+    fn with_room<T>(&self, units: &[&[Sequence]], run: impl Fn(Share) -> T) -> T {
+        loop {
+            let share = *self.share.lock().unwrap_or_else(PoisonError::into_inner);
+            // Unwinding is safe: what was under way is dropped, and begun anew.
+            let panic = match catch_unwind(AssertUnwindSafe(|| run(share))) {
+                Ok(done) => return done,
+                Err(panic) => panic,
+            };
+            let smaller = share.smaller_for(units).filter(|_| lacks_memory(&words(panic.as_ref())));
+            let Some(smaller) = smaller else { resume_unwind(panic) };
+            *self.share.lock().unwrap_or_else(PoisonError::into_inner) = smaller;
+        }
     }
 
     /// Scores of trained tokens, without learning from them.
@@ -62,12 +110,14 @@ impl OnDevice {
             weights: weights.map(&mut |_, one| one.clone().inner(), &mut |_, one| one.clone().inner()),
             config: self.network.config.clone(),
         };
-        let mut all = Vec::with_capacity(sequences.len());
         let units: Vec<&[Sequence]> = sequences.iter().map(|one| std::slice::from_ref(*one)).collect();
-        for (_, part) in Self::pieces(&units) {
-            all.extend(scores(&plain, &part.iter().copied().flatten().collect::<Vec<_>>())?);
-        }
-        Ok(all)
+        self.with_room(&units, |share| {
+            let mut all = Vec::with_capacity(sequences.len());
+            for (_, part) in share.pieces(&units) {
+                all.extend(scores(&plain, &part.iter().copied().flatten().collect::<Vec<_>>())?);
+            }
+            Ok(all)
+        })
     }
 
     /// As [`super::Trainer::accumulate`]. Pieces are computed at the same time and added up in order.
@@ -76,30 +126,40 @@ impl OnDevice {
         units: &[&[Sequence]],
         loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
     ) -> Result<Vec<T>, E> {
-        let mut sum = std::mem::take(&mut self.pending);
+        let before = std::mem::take(&mut self.pending);
+        let (sum, told) = self.with_room(units, |share| self.add_up(before.clone(), share, units, loss))?;
+        self.pending = sum;
+        Ok(told)
+    }
+
+    fn add_up<T: Send, E: From<LocalModelError> + Send>(
+        &self,
+        mut sum: GradientSum,
+        share: Share,
+        units: &[&[Sequence]],
+        loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
+    ) -> Result<(GradientSum, Vec<T>), E> {
         let mut told = Vec::new();
-        let pieces = Self::pieces(units);
         let network = &self.network;
-        for round in pieces.chunks(AT_ONCE) {
+        for round in share.pieces(units).chunks(share.passes) {
             let done: Vec<Result<(GradientSum, T), E>> = std::thread::scope(|scope| {
                 let running: Vec<_> = round
                     .iter()
                     .map(|(first, piece)| {
                         scope.spawn(move || {
                             let sequences: Vec<&Sequence> = piece.iter().copied().flatten().collect();
-                            gradients(network, &sequences, |scores| {
+                            let (sum, told) = gradients(network, &sequences, |scores| {
                                 let mut scores = scores.iter().cloned();
                                 let by_unit: Vec<Vec<TokenScores>> =
                                     piece.iter().map(|unit| (&mut scores).take(unit.len()).collect()).collect();
                                 loss(*first, &by_unit)
-                            })
+                            })?;
+                            sum.wait()?;
+                            Ok((sum, told))
                         })
                     })
                     .collect();
-                running
-                    .into_iter()
-                    .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                    .collect()
+                running.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
             });
             for one in done {
                 let (gradients, one) = one?;
@@ -107,8 +167,7 @@ impl OnDevice {
                 told.push(one);
             }
         }
-        self.pending = sum;
-        Ok(told)
+        Ok((sum, told))
     }
 
     /// Takes a step with what was added up; none: nothing was.
@@ -235,5 +294,29 @@ impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {
             }
             _ => Err(foreign(name)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_smaller_share_computes_fewer_at_a_time_until_each_is_alone() {
+        let check = |lengths: &[usize], expect: &[(usize, usize)]| {
+            let made: Vec<Sequence> = lengths
+                .iter()
+                .map(|length| Sequence::new(vec![1; *length], &vec![false; *length], 1.0).unwrap())
+                .collect();
+            let units: Vec<&[Sequence]> = made.chunks(1).collect();
+            let shares = std::iter::successors(Some(Share::WHOLE), |share| share.smaller_for(&units));
+            let found: Vec<(usize, usize)> = shares.map(|share| (share.passes, share.pieces(&units).len())).collect();
+            assert_eq!(found, expect, "{lengths:?}");
+        };
+        check(&[8; 16], &[(4, 4), (1, 4), (1, 8), (1, 16)]);
+        check(&[9; 6], &[(4, 3), (1, 3), (1, 6)]);
+        check(&[9; 2], &[(4, 2), (1, 2)]);
+        check(&[9], &[(4, 1)]);
+        check(&[TOKENS, TOKENS], &[(4, 2), (1, 2)]);
     }
 }

@@ -273,23 +273,45 @@ fn a_gradient_is_the_slope_of_its_loss() {
 }
 
 #[test]
-fn how_a_batch_is_cut_changes_a_gradient_by_rounding_alone() {
+fn how_a_batch_is_cut_and_packed_changes_a_gradient_by_rounding_alone() {
     let (config, host) = small();
     let sequences = sequences();
-    let gradients = |units: &[&[Sequence]]| {
-        let mut trainer = trainer(&config, &host, Rule::AdamW);
-        // One call for each cut adds up to the same step.
-        for unit in units {
-            trainer.accumulate(&[*unit], &likelihood(total(&sequences))).unwrap();
-        }
-        trainer.pending()
-    };
-    let whole = gradients(&[&sequences]);
-    for cut in [2, 7] {
-        let cut: Vec<&[Sequence]> = sequences.chunks(sequences.len().div_ceil(cut)).collect();
-        for (name, gradient) in gradients(&cut) {
-            let worst = gradient.iter().zip(&whole[&name]).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
-            assert!(worst < 1e-6, "{name}: {worst}");
+    let places: [fn(&Arc<ModelConfig>, &HostDecoder) -> Trainer; 2] = [
+        |config, host| trainer(config, host, Rule::AdamW),
+        |config, host| {
+            let settings = OptimizerSettings { rule: Rule::AdamW, ..OptimizerSettings::default() };
+            let schedule = Schedule::constant(1e-3);
+            Trainer::on_device(config.clone(), host, &Device::flex(), Trained::Full, settings, schedule)
+        },
+    ];
+    for place in places {
+        // One call for each cut adds up to the same step. Those of one call lie in memory together: on a device each is padded to the
+        // longest beside it.
+        let gradients = |calls: &[Vec<&[Sequence]>]| {
+            let mut trainer = place(&config, &host);
+            for units in calls {
+                trainer.accumulate(units, &likelihood(total(&sequences))).unwrap();
+            }
+            trainer.pending()
+        };
+        let alone: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+        let whole = gradients(&[vec![&sequences]]);
+        let cut = |parts: usize| -> Vec<Vec<&[Sequence]>> {
+            sequences.chunks(sequences.len().div_ceil(parts)).map(|part| vec![part]).collect()
+        };
+        let mut by_length = alone.clone();
+        by_length.sort_by_key(|unit| unit[0].tokens().len());
+        let mut far_apart = alone.clone();
+        far_apart.rotate_left(alone.len() / 2);
+        let ways = [cut(2), cut(7), vec![alone], vec![by_length], vec![far_apart]];
+        for (way, calls) in ways.iter().enumerate() {
+            let found = gradients(calls);
+            assert_eq!(found.len(), whole.len());
+            for (name, gradient) in found {
+                let pairs = gradient.iter().zip(&whole[&name]);
+                let worst = pairs.map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+                assert!(worst < 1e-6, "way {way}: {name}: {worst}");
+            }
         }
     }
 }

@@ -118,7 +118,7 @@ impl Trainer {
 
     /// What was added up, by the weight's name, as it lies on the host.
     #[cfg(test)]
-    pub(super) fn pending(&self) -> std::collections::BTreeMap<String, Vec<f32>> {
+    pub(crate) fn pending(&self) -> std::collections::BTreeMap<String, Vec<f32>> {
         match &self.place {
             Place::Processor(processor) => processor.pending(),
             Place::Device(device) => device.pending(),

@@ -1,5 +1,13 @@
 //! The code that runs on a GPU, on a software driver of Vulkan (Mesa's lavapipe): forward passes, answers, gradients and a step of training
-//! come to what the processor says. `cargo xtask wgsl` runs it. Where there is no such driver it says so and tests nothing.
+//! come to what the processor says. `cargo xtask wgsl` runs it. Built without that driver's code, as every other test is, or where there is no
+//! such driver, it says so and tests nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and one that is skipped says so"
+)]
 
 use clawhost_core::{Digest, EpisodeId, StateId};
 use clawhost_learn::policy::{Generated, GeneratedSequence, Objective};
@@ -13,8 +21,8 @@ use clawhost_model::generate::{Answer, Engine, Model, Request, Sampling, Version
 use clawhost_model::network::{DeviceModel, Held, Network, Rows, values};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use clawhost_model::{
-    Architecture, HostDecoder, LearningSettings, LocalModelError, ModelConfig, RotaryScaling, TinyModel, Weight,
-    WeightsLayer, digest, initial,
+    Architecture, HostDecoder, Learned, LearningSettings, LocalModelError, ModelConfig, RotaryScaling, TinyModel,
+    Weight, WeightsLayer, digest, initial,
 };
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -43,6 +51,10 @@ impl Prober for Here {
 
 /// The software device, if one is here.
 fn software() -> Option<&'static ComputeDevice> {
+    if !Backend::built().contains(&Backend::Vulkan) {
+        println!("skipped: built without code for Vulkan; `cargo xtask wgsl` builds and runs this");
+        return None;
+    }
     static DEVICE: OnceLock<Option<ComputeDevice>> = OnceLock::new();
     let device = DEVICE.get_or_init(|| {
         let found = Here.list(Backend::Vulkan).unwrap();
@@ -364,7 +376,8 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
         other => panic!("{other:?}"),
     };
     let schedule = Schedule::constant(2e-3);
-    let settings = LearningSettings { objective, optimizer: OptimizerSettings::default(), schedule };
+    let settings =
+        LearningSettings { learned: Learned::Full, objective, optimizer: OptimizerSettings::default(), schedule };
     let prompt = [1, 10, 2, 11];
     let open = |device: &ComputeDevice| folder.open_learning("tiny", &settings, device).unwrap();
     let (model, mut layer) = open(device);
@@ -408,4 +421,47 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
     let before = layer.digest();
     layer.restore(&bytes).unwrap();
     assert_eq!(layer.digest(), before);
+}
+
+/// This driver takes no buffer above 128 MiB: logits of two sequences have no room there, those of one do, and those of one twice as long
+/// do not.
+#[test]
+fn where_the_device_has_no_room_fewer_are_computed_at_a_time_and_one_too_long_is_named() {
+    let Some(device) = software() else { return };
+    let config = Arc::new(ModelConfig {
+        vocabulary: 60_000,
+        width: 16,
+        layers: 1,
+        mlp_width: 16,
+        context: 1024,
+        ..(*config(Architecture::Qwen3)).clone()
+    });
+    let host = initial(&config, 3);
+    let settings = OptimizerSettings { rule: Rule::AdamW, clip: 1e9, ..OptimizerSettings::default() };
+    let schedule = Schedule::constant(1e-3);
+    let sequence = |length: usize, salt: u32| {
+        let mask: Vec<bool> = (0..length).map(|place| place > 0).collect();
+        Sequence::new(text(length, salt), &mask, 1.0).unwrap()
+    };
+    let sequences: Vec<Sequence> = (0..5).map(|salt| sequence(300, salt)).collect();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    let total = 5.0 * 299.0;
+    let loss = |_: usize, scores: &[Vec<TokenScores>]| likelihood(scores, total);
+    let mut there = device.trainer(&config, &host, Trained::Full, settings, schedule).unwrap();
+    let mut here = Trainer::on_processor(config.clone(), &host, Trained::Full, settings, schedule);
+
+    let began = Instant::now();
+    let too_long = sequence(600, 9);
+    let error = device.guarded(|| there.accumulate(&[std::slice::from_ref(&too_long)], &loss)).flatten().unwrap_err();
+    println!("too long, after {:.1?}: {error}", began.elapsed());
+    assert!(matches!(error, LocalModelError::DeviceMemory { .. }), "{error}");
+
+    let began = Instant::now();
+    let told = device.guarded(|| there.accumulate(&units, &loss)).flatten().unwrap();
+    println!("{} passes instead of 3, after {:.1?}", told.len(), began.elapsed());
+    assert_eq!(told.len(), 5);
+    let right: f64 = here.accumulate(&units, &loss).unwrap().iter().sum();
+    assert!((told.iter().sum::<f64>() / right - 1.0).abs() < 1e-5, "{told:?} {right}");
+    let [found, right] = [&mut there, &mut here].map(|trainer| trainer.step().unwrap().unwrap().gradient_norm);
+    assert!((found / right - 1.0).abs() < 1e-4, "{found} {right}");
 }

@@ -280,6 +280,10 @@ impl<'a> Conductor<'a> {
                 Err(why) => stopped = Some(why),
             }
         }
+        if stopped.is_some() {
+            // Of an iteration, or of demonstrations, that count for nothing yet.
+            super::weights::restore(&self.run, &self.ports).await?;
+        }
         self.keep_weights(Kept::Last)?;
         let report = self.report(evaluation, stopped).await?;
         self.ports.learning.finish_run(&self.run, &report.summary(), report.usage).await?;

@@ -1,14 +1,16 @@
 //! Weights that learn: demonstrations first, the same transaction as every layer after that, and a test before and after.
 
+use super::batch::why_unscored;
 use super::conductor::{Conductor, Stopped};
 use super::evaluate::{compare_arms, test_plan};
 use super::guide::Everybody;
+use super::phase::Phase;
 use super::plan::{LearnPorts, WarmStart};
 use super::report::{Evaluation, IterationReport};
 use super::rollout::{Rollout, measures, varies};
-use crate::RuntimeError;
 use crate::plan::Plan;
-use clawhost_core::{Context, Episode, RunId, derive_seed};
+use crate::{RuntimeError, ScoringRule, StopReason};
+use clawhost_core::{Context, Episode, RewardSource, RunId, derive_seed};
 use clawhost_learn::Kept;
 use clawhost_learn::policy::{Generated, IterationSignal};
 use serde::{Deserialize, Serialize};
@@ -60,6 +62,16 @@ fn mean(episodes: &[Arc<Episode>]) -> Option<f64> {
     (!rewards.is_empty()).then(|| rewards.iter().sum::<f64>() / rewards.len() as f64)
 }
 
+/// Least and most that the rewards say which decide where they have something to say: those of the first source.
+fn possible(rules: &[ScoringRule]) -> (f64, f64) {
+    let counts = |rule: &&ScoringRule| rule.weight > 0.0;
+    let source =
+        RewardSource::ALL.into_iter().find(|source| rules.iter().filter(counts).any(|rule| rule.source == *source));
+    let deciding = rules.iter().filter(counts).filter(|rule| Some(rule.source) == source);
+    let bounds = deciding.map(|rule| (rule.reward.description().minimum, rule.reward.description().maximum));
+    bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))).unwrap_or((-1.0, 1.0))
+}
+
 /// Which demonstrations a step learns from: a walk through all of them in an order of the seed's, begun again when it is over.
 fn chosen(all: &[Arc<Generated>], seed: u64, step: u64, batch: u64) -> Vec<Arc<Generated>> {
     let count = all.len().max(1) as u64;
@@ -105,8 +117,8 @@ impl Conductor<'_> {
             rollout.played.values().filter(|group| group.iter().filter(|one| one.reward.is_some()).count() >= 2);
         let groups = comparable.count() as u64;
         let varied = rollout.played.values().filter(|group| varies(group)).count() as u64;
-        let least = self.best - self.range;
-        let mean_reward = report.reward.map_or(0.0, |reward| (reward - least) / self.range.max(f64::MIN_POSITIVE));
+        let (least, most) = possible(&self.ports.play.rewards);
+        let mean_reward = report.reward.map_or(0.0, |reward| (reward - least) / (most - least).max(f64::MIN_POSITIVE));
         let told = self.state.signal.note(IterationSignal { groups, varied, mean_reward });
         report.signal = told.map(|why| why.to_string());
     }
@@ -157,9 +169,9 @@ impl Conductor<'_> {
         let mut report = self.state.warm_start.clone().unwrap_or_default();
         (report.demonstrations, report.demonstrated) = (generated.len() as u64, mean(&demonstrations));
         while !report.finished {
-            for _ in 0..warm.every {
+            for _ in 0..warm.every.min(warm.steps.saturating_sub(report.steps)) {
                 if self.cancel.is_requested() {
-                    return Ok(Err(crate::report::StopReason::Cancelled.into()));
+                    return Ok(Err(StopReason::Cancelled.into()));
                 }
                 let batch = chosen(&generated, self.plan.play.seed, report.steps, warm.batch);
                 let mut weights = weights.lock().unwrap_or_else(PoisonError::into_inner);
@@ -204,6 +216,8 @@ impl Conductor<'_> {
 
     /// The mean reward of what the model samples now.
     async fn look(&self, warm: &WarmStart, steps: u64) -> Result<Result<f64, Stopped>, RuntimeError> {
+        // What nobody judged is no zero: more demonstrations would not help.
+        let unscored = |phase: &Phase| Stopped::from(StopReason::Unscored { why: why_unscored(&phase.episodes) });
         let plan = Plan {
             episodes: warm.episodes,
             group: 1,
@@ -212,7 +226,7 @@ impl Conductor<'_> {
         };
         let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
         let phase = self.phase(&format!("warm-{steps:05}"), plan, guidance, self.train.clone()).await?;
-        Ok(phase.map(|phase| mean(&phase.episodes).unwrap_or(0.0)))
+        Ok(phase.and_then(|phase| mean(&phase.episodes).ok_or_else(|| unscored(&phase))))
     }
 
     /// Plays the test split with the weights as they are, once for each pair.
