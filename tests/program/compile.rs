@@ -19,10 +19,20 @@ fn around(module: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Small enough for the walk, and much work for a compiler.
-fn bomb() -> Vec<u8> {
-    let sum = "local.get 0 i32.const 3 i32.mul local.get 0 i32.xor local.set 0 ".repeat(400);
-    around(&format!("(func (param i32) {sum})").repeat(3000))
+/// Small enough for the walk, and much work for a compiler: so many values are alive at once that it must find places for them
+/// again and again. 500 functions take some 20 s of a processor's time, and no machine of these years does that in one.
+fn bomb(functions: usize) -> Vec<u8> {
+    let value = |number: usize| format!("local.get {}", number % 60);
+    let step = |number: usize| {
+        let [one, other, third, fourth] = [1, 7, 11, 13].map(|factor| value(number * factor));
+        let (inside, behind) = (number * 5 % 60, number * 3 % 60);
+        format!(
+            "{one} {other} i32.div_u {third} if {fourth} i32.load offset={number} local.set {inside} end local.set {behind} "
+        )
+    };
+    let body: String = (0..400).map(step).collect();
+    let function = format!("(func (param {}) {body})", "i32 ".repeat(60));
+    around(&format!("(memory 1) {}", function.repeat(functions)))
 }
 
 async fn refused(host: &Host, bytes: &[u8]) -> EngineError {
@@ -34,7 +44,7 @@ async fn a_compiler_that_takes_too_much_is_ended_and_the_host_goes_on() {
     let Some(bench) = Bench::new("a_compiler_that_takes_too_much") else { return };
     let own = env!("CARGO_BIN_EXE_clawhost");
     let good = std::fs::read(bench.guest("env_guess")).unwrap();
-    let bomb = bomb();
+    let bomb = bomb(500);
     for (host, says) in [
         (host(3 << 30, 1, own), "it took more than 1 s of processor time"),
         (host(40 << 20, 100, own), "it took more than 40 MiB of memory"),
@@ -103,7 +113,7 @@ async fn while_a_component_compiles_the_host_serves() {
     let host = host(3 << 30, 100, env!("CARGO_BIN_EXE_clawhost"));
     let good = std::fs::read(bench.guest("env_guess")).unwrap();
     let plugin = host.environment("env_guess", &good, ModelGrants::default()).await.unwrap();
-    let (busy, bomb) = (host.clone(), bomb());
+    let (busy, bomb) = (host.clone(), bomb(50));
     // One thread: if compiling held it, nothing else would run before it ends.
     let compiling = tokio::spawn(async move { refused(&busy, &bomb).await });
     let mut served = 0;

@@ -29,6 +29,7 @@ mod refusals;
 mod replay;
 mod shop;
 mod weights;
+mod weights_told;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -56,7 +56,8 @@ fn a_model_comes_from_its_seed_and_says_what_it_is() {
     bench.tiny("one", &["--seed", "8", "--force"]);
     assert_eq!(info(&one)["weights"], info(&other)["weights"]);
     let wrong = bench.run(&["model", "init", &bench.path("x"), "--heads", "3"]);
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("a width of 64 for 3 heads"));
+    let why = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(why.contains("a width of 64 for 3 heads") && !why.contains("config.json"), "{why}");
 }
 
 #[test]
@@ -103,6 +104,7 @@ fn prompts_that_cannot_be_gone_on_with_are_refused() {
     };
     check(&["generate", &tiny, ""], "an empty prompt");
     check(&["generate", &tiny, "1+x="], "the alphabet has no 'x'");
+    check(&["chat", &tiny, "--system", "1"], "what --system says would never reach this model");
     check(
         &["generate", &tiny, &"1".repeat(32)],
         "the prompt has 32 tokens, and the model's context holds 32; shorten it",
@@ -132,6 +134,36 @@ fn a_conversation_goes_on_line_by_line_and_says_what_it_left_out() {
     let system = ["model", "chat", &reference("qwen2"), "--system", "Be brief.", "--max-tokens", "4", "--json"];
     let output = bench.told(&system, "Hi\n");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Somebody at a terminal may say it otherwise; lines of a file end there.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_read_is_said_otherwise() {
+    let bench = bench();
+    let tiny = bench.tiny("tiny", &[]);
+    let piped = bench.told(&["model", "chat", &tiny, "--max-tokens", "6"], "1+x=\n1+1=\n");
+    assert!(!piped.status.success() && piped.stdout.is_empty(), "{}", stderr(&piped));
+    let Ok(there) = Command::new("script").arg("--version").output() else {
+        eprintln!("skipped: what_cannot_be_read_is_said_otherwise on a terminal: there is no `script`");
+        return;
+    };
+    assert!(there.status.success());
+    let chat = format!("'{}' model chat '{tiny}' --max-tokens 6 --temperature 0", env!("CARGO_BIN_EXE_clawhost"));
+    let terminal = |lines: &str| {
+        use std::io::Write as _;
+        let mut script = Command::new("script");
+        script.args(["-qec", &chat, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = script.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        stdout(&child.wait_with_output().unwrap())
+    };
+    let told = terminal("1+x=\n1+1=\n\u{4}");
+    assert!(told.contains("error: ") && told.contains("the alphabet has no 'x'"), "{told}");
+    let answer = |told: &str| {
+        told.lines().rev().find(|line| !line.trim_start_matches("> ").trim().is_empty()).map(str::to_owned)
+    };
+    assert_eq!(answer(&told), answer(&terminal("1+1=\n\u{4}")), "what was refused is no part of the conversation");
 }
 
 #[cfg(unix)]
@@ -219,7 +251,8 @@ fn folders_that_are_no_model_are_refused_by_what_is_wrong_with_them() {
         damage(Path::new(&folder));
         let output = bench.run(&["model", "import", &folder, &bench.path("target")]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && expect.iter().all(|part| error.contains(part)), "{error}");
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(expect.iter().all(|part| error.contains(part)), "{error}");
         assert!(!Path::new(&bench.path("target")).exists(), "nothing is written of {name}");
     };
     let second = "model-00002-of-00002.safetensors";

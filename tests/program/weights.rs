@@ -8,13 +8,13 @@ use std::time::Duration;
 const KILLS: usize = 6;
 
 /// A run that takes seconds: the tiny model, shown how to play, then rewarded.
-struct Game {
-    bench: Bench,
-    words: Vec<String>,
+pub(crate) struct Game {
+    pub(crate) bench: Bench,
+    pub(crate) words: Vec<String>,
 }
 
 impl Game {
-    fn new(test: &str, more: &[&str]) -> Option<Self> {
+    pub(crate) fn new(test: &str, more: &[&str]) -> Option<Self> {
         let bench = Bench::new(test)?;
         let model = bench.data.path().join("tiny");
         TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
@@ -27,7 +27,7 @@ impl Game {
         Some(Self { bench, words: all.map(|word| (*word).to_owned()).collect() })
     }
 
-    fn words<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn words<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         self.words.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }
 
@@ -231,7 +231,6 @@ fn what_cannot_be_learned_is_refused_with_what_can() {
     check(&["--model", &model, "--temperature", "0.04"], "--temperature 0.04 samples next to nothing");
     check(&["--model", &model, "--reflector", "r.wasm"], "--reflector goes with --learn harness");
     check(&["--model", &model, "--gate-pairs", "64"], "--gate-pairs goes with --learn harness");
-    check(&["--model", &model, "--playbook", "nobody"], "playbook nobody has no version yet");
     let plain = |more: &[&str], says: &str| game.bench.refused(&[&["run", &plugin], more].concat(), &[says]);
     plain(
         &["--model", &model, "--adapter-rank", "8"],
@@ -253,6 +252,13 @@ fn a_dry_run_of_weights_says_what_it_would_play() {
     let told = game.bench.out(&game.words(&[]));
     assert!(told.contains("training    4 iterations of 32 episodes in groups of 8: 128, and 384 at most"), "{told}");
     assert!(told.contains("model       99,456 weights, context 64") && told.contains("digest      "), "{told}");
+    assert!(
+        told.contains("learns      all weights by dapo, Muon and AdamW, rate 0.002\njudged by   finished\n"),
+        "{told}"
+    );
+    let adapter = game.bench.out(&game.words(&["--adapter-rank", "8", "--objective", "grpo", "--rate", "0.001"]));
+    assert!(adapter.contains("learns      an adapter of rank 8 and alpha 16 by grpo, AdamW, rate 0.001"), "{adapter}");
+    game.bench.refused(&game.words(&["--resume"]), &["--dry-run rehearses a new run: leave --resume out"]);
     let document = game.bench.json(&game.words(&[]));
     assert_eq!((&document["dry_run"], &document["at_most"]["training_episodes"]), (&true.into(), &128.into()));
     assert_eq!(game.bench.json(&["episodes", "list", "--runs"]), serde_json::json!([]));
@@ -283,7 +289,7 @@ fn a_model_that_learns_nothing_is_told_why() {
         "--evaluate-every",
         "0",
         "--refills",
-        "0",
+        "1",
     ]);
     let (out, err) = (stdout(&told), stderr(&told));
     assert!(
@@ -291,7 +297,10 @@ fn a_model_that_learns_nothing_is_told_why() {
         "{out}{err}"
     );
     assert!(err.contains("note: no --reward: an episode that the environment brings to its end earns 1"), "{err}");
-    assert!(err.contains("iteration 5: no learning signal"), "{err}");
+    assert!(
+        err.contains("iteration 5: no learning signal") && err.contains("(2 groups played anew)  no loss"),
+        "{err}"
+    );
     assert!(out.contains("no weight changed") && out.contains("batches     0 learned of 6"), "{out}");
     // The reward of whoever names none is in this program: its verdicts replay like all others.
     let replayed = bench.run(&["replay", "--all"]);
@@ -309,7 +318,11 @@ fn a_run_that_failed_too_often_says_how_and_what_would_go_on() {
         bench.run(&["run", &bench.guest("env_guess"), "--learn", "weights", "--model", &model, "--iterations", "2"]);
     let out = stdout(&told);
     assert_eq!(told.status.code(), Some(4), "{out}");
-    for part in ["most failed so: ", "with --resume and a higher --failure-budget it goes on from iteration 1"] {
+    for part in [
+        "most failed so: ",
+        "with --resume and a higher --failure-budget it goes on from iteration 1",
+        "mend it and begin a new run",
+    ] {
         assert!(out.contains(part), "{out}");
     }
     assert!(!out.contains("numbers     "), "no iteration has any: {out}");

@@ -4,7 +4,8 @@ use crate::args::{self, Common};
 use crate::data;
 use crate::exit::{Exit, UsageError};
 use crate::learn_progress::LearnProgress;
-use crate::run::{Stopping, unfinished, watch_signals};
+use crate::resume;
+use crate::run::{Stopping, watch_signals};
 use crate::setup::Setup;
 use crate::{learn_summary, summary};
 use clawhost_core::{Clock as _, Environment as _, RunId};
@@ -100,6 +101,7 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     let progress = LearnProgress::new(options.play.quiet);
     let say = |text: &str| progress.say(text);
     let setup = Setup::new(common, &options.play, options.policy(), &say).await?;
+    setup.needs_system("a playbook")?;
     let mut reflectors = Vec::new();
     for text in &learning.reflector {
         reflectors.push(setup.reflector(text, &say).await?);
@@ -137,8 +139,8 @@ pub(crate) async fn run(common: &Common, options: &args::Run) -> anyhow::Result<
     let _learned_here = data::Claim::new(folder, &RunId(format!("playbook-{name}")))?.ok_or_else(busy)?;
     let resumed = match &options.resume {
         Some(wanted) => {
-            changed_plugins(folder, wanted, &config(&setup, &plan, &ports, &name))?;
-            let (run, claim, spent) = unfinished(folder, &digest, wanted)?;
+            let config = config(&setup, &plan, &ports, &name);
+            let (run, claim, spent) = resume::taken_up(folder, &digest, wanted, &config)?;
             setup.models.paid(spent);
             Some((run, claim))
         }
@@ -241,49 +243,4 @@ fn config(setup: &Setup<'_>, plan: &LearnPlan, ports: &LearnPorts, name: &str) -
         "deterministic": true,
         "version": env!("CARGO_PKG_VERSION"),
     })
-}
-
-/// A run that is taken up again must have the plugins that it was begun with: names those that have changed.
-pub(crate) fn changed_plugins(folder: &Path, wanted: &str, now: &serde_json::Value) -> anyhow::Result<()> {
-    let runs = Reader::open(folder)?.runs(None)?;
-    let stopped = |run: &clawhost_store::RunRow| {
-        run.summary.as_ref().is_none_or(|summary| summary.get("stopped").is_some_and(|why| !why.is_null()))
-    };
-    let is_learning = |run: &clawhost_store::RunRow| run.config.get("learn").is_some();
-    let found = runs
-        .into_iter()
-        .find(|run| if wanted.is_empty() { stopped(run) && is_learning(run) } else { run.id == wanted });
-    let Some(run) = found else { return Ok(()) };
-    let plugins = |config: &serde_json::Value| -> Vec<(String, String, String)> {
-        let digest = |role: &str, plugin: &serde_json::Value| {
-            let text = |key: &str| plugin.get(key).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-            (role.to_owned(), text("name"), text("digest"))
-        };
-        let list = |key: &str| config.get(key).and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
-        let environment = config.get("environment").map(|plugin| digest("environment", plugin));
-        let rewards = list("reward_rules").into_iter().map(|rule| digest("reward", &rule));
-        let mut reflectors = list("reflectors");
-        reflectors.extend(list("evolver"));
-        let reflectors = reflectors.iter().filter_map(|one| Some(digest("reflector", one.get("plugin")?)));
-        environment.into_iter().chain(rewards).chain(reflectors).collect()
-    };
-    let (then, now) = (plugins(&run.config), plugins(now));
-    let changed: Vec<String> = then
-        .iter()
-        .zip(&now)
-        .filter(|((_, name, was), (_, other, is))| name == other && was != is)
-        .map(|((role, name, was), (_, _, is))| {
-            let short = |digest: &str| digest.chars().skip(7).take(12).collect::<String>();
-            format!("{role} {name} was {} and is {}", short(was), short(is))
-        })
-        .collect();
-    if changed.is_empty() {
-        return Ok(());
-    }
-    Err(UsageError(format!(
-        "{} cannot be taken up again: {}; give it the file that it was begun with, or begin a new run without --resume",
-        run.id,
-        changed.join(", ")
-    ))
-    .into())
 }

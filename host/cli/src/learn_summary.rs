@@ -129,10 +129,14 @@ pub(crate) fn weights(report: &IterationReport) -> Option<String> {
     let loss = metric("loss").map_or("no loss".to_owned(), |loss| format!("loss {loss:+.4}"));
     let number = |name: &str| metric(name).unwrap_or(0.0);
     let validated = report.metrics.get("val.reward").map(|reward| format!("  validation {reward:.3}"));
+    let share = metric("truncation_share").filter(|share| *share > 0.0);
+    let cut_off = share.map(|share| format!("  cut off {:.0} %", 100.0 * share));
+    let refilled = report.metrics.get("train.refilled_groups").filter(|groups| **groups > 0.0);
+    let refilled = refilled.map_or(String::new(), |groups| format!("({groups} groups played anew)  "));
     let refused = report.learned.as_ref().err().map(|why| format!("  NOT LEARNED: {}", escaped(why, 300)));
-    let ends = [validated, refused].map(Option::unwrap_or_default).concat();
+    let ends = [cut_off, validated, refused].map(Option::unwrap_or_default).concat();
     Some(format!(
-        "{loss}  KL {:.4}  entropy {:.3}  clipped {:.1} %  gradient {:.2}  without variance {:.0} %{ends}",
+        "{refilled}{loss}  KL {:.4}  entropy {:.3}  clipped {:.1} %  gradient {:.2}  without variance {:.0} %{ends}",
         number("approx_kl"),
         number("entropy"),
         100.0 * number("clip_fraction"),
@@ -269,13 +273,17 @@ pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String 
     match reason {
         StopReason::Cancelled | StopReason::Reflectors { .. } => format!("the same command with --resume {from}"),
         StopReason::FailureBudget { .. } => {
-            format!("with --resume and a higher --failure-budget it {from}; what failed stays failed")
+            format!(
+                "if that was chance: with --resume and a higher --failure-budget it {from}; what failed stays failed. If it \
+                 must happen again: mend it and begin a new run"
+            )
         }
         StopReason::ModelBudget => {
             format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent counts")
         }
         StopReason::Unscored { .. } => {
-            "begin a new run with a reward that judges these tasks, or mend what it says; --resume would stop here again".to_owned()
+            "mend what it says, or take a reward that judges these tasks, and begin a new run: --resume would stop here again"
+                .to_owned()
         }
     }
 }
@@ -513,7 +521,11 @@ mod tests {
         let budget = StopReason::FailureBudget { failed: 9, allowed: 8 };
         check(budget, 3, "with --resume and a higher --failure-budget it goes on from iteration 4");
         check(StopReason::ModelBudget, 0, "a higher --max-tokens-total or --max-cost it goes on from iteration 1");
-        check(StopReason::Unscored { why: String::new() }, 0, "begin a new run with a reward that judges these tasks");
+        check(
+            StopReason::Unscored { why: String::new() },
+            0,
+            "take a reward that judges these tasks, and begin a new run",
+        );
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(crate) struct Models<'a> {
     concurrency: usize,
     /// The kind of endpoint that a key file without a kind is for: the first that asked.
     plain_key_for: Cell<Option<Dialect>>,
+    /// Whether the local model that was opened last never sees what the system says.
+    deaf: Cell<bool>,
     pub(crate) spent: Arc<Mutex<Spending>>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Models<'a> {
             prices: None,
             concurrency: 1,
             plain_key_for: Cell::new(None),
+            deaf: Cell::new(false),
             spent: Arc::default(),
         }
     }
@@ -131,6 +134,13 @@ impl<'a> Models<'a> {
         })?)
     }
 
+    /// The model for a spec, and whether it never sees what the system says.
+    pub(crate) fn policy(&self, spec: &str) -> anyhow::Result<(Arc<dyn Llm>, bool)> {
+        self.deaf.set(false);
+        let model = self.model(spec)?;
+        Ok((model, self.deaf.take()))
+    }
+
     /// The model for a spec, with the run's budget around it.
     pub(crate) fn model(&self, spec: &str) -> anyhow::Result<Arc<dyn Llm>> {
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
@@ -141,7 +151,9 @@ impl<'a> Models<'a> {
             (_, "local") if !rest.is_empty() => {
                 let folder = local(Path::new(rest))?;
                 let (device, _) = self.device.open(folder.config.parameters())?;
-                folder.open(&folder_name(Path::new(rest)), &device)?
+                let model = folder.open(&folder_name(Path::new(rest)), &device)?;
+                self.deaf.set(model.drops_system());
+                model
             }
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {

@@ -73,6 +73,9 @@ async fn run(common: &Common, options: &args::Run, given: &[String]) -> anyhow::
     if options.learning.dry_run && options.learning.learn.is_none() {
         return Err(UsageError("--dry-run goes with --learn, or with a run.toml that learns".into()).into());
     }
+    if options.learning.dry_run && options.resume.is_some() {
+        return Err(UsageError("--dry-run rehearses a new run: leave --resume out".into()).into());
+    }
     match options.learning.learn.as_deref() {
         Some("weights") => return crate::weights::run(common, options, given).await,
         Some(_) => return crate::learn::run(common, options).await,

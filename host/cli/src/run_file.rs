@@ -53,6 +53,10 @@ pub(crate) fn read(given: &Run, typed: &[String]) -> anyhow::Result<Run> {
     let shown = path.display();
     // What the file decides is decided there alone: an option beside it that did nothing would be a trap.
     if let Some(option) = typed.iter().find(|option| !BESIDE.contains(&option.as_str())) {
+        if option == "learn" && given.learning.learn.as_deref() == Some("weights") {
+            let why = "a run file learns the harness alone so far: for weights say it all on the command line, with the plugin in its place";
+            return Err(UsageError(format!("--learn weights beside {shown}: {why}")).into());
+        }
         let option = option.replace('_', "-");
         return Err(UsageError(format!("--{option} beside {shown}: the file says everything; write it there")).into());
     }

@@ -8,6 +8,7 @@ use crate::plugin::{PluginSpec, RewardSpec};
 use crate::policy::Models;
 use clawhost_core::{Digest, Environment as _, Llm, PluginIdentity, Reflector as _, Reward as _, Sampling, StoreError};
 use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants};
+use clawhost_model::LocalModel;
 use clawhost_providers::Ledger;
 use clawhost_runtime::learn::Reflecting;
 use clawhost_runtime::{ChatPolicy, Plan, Ports, ScoringRule};
@@ -20,7 +21,7 @@ pub(crate) enum Policy {
     /// As `--policy` says it.
     Named(String),
     /// At hand already.
-    Open(Arc<dyn Llm>),
+    Open(Arc<LocalModel>),
 }
 
 /// Everything that plays, ready.
@@ -31,6 +32,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) models: Models<'a>,
     pub(crate) model: Arc<dyn Llm>,
+    /// Whether the model never sees what the system says.
+    deaf: bool,
     pub(crate) grants: ModelGrants,
     pub(crate) environment: Arc<EnvironmentPlugin>,
     pub(crate) environment_options: clawhost_core::Attributes,
@@ -51,9 +54,9 @@ impl<'a> Setup<'a> {
         let environment_spec = PluginSpec::parse(&options.plugin)?;
         let reward_specs = options.reward.iter().map(|text| RewardSpec::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let models = Models::new(&options.models, usize::from(options.concurrency));
-        let model = match policy {
-            Policy::Named(spec) => models.model(&spec)?,
-            Policy::Open(model) => models.metered(model),
+        let (model, deaf) = match policy {
+            Policy::Named(spec) => models.policy(&spec)?,
+            Policy::Open(model) => (models.metered(model.clone()), model.drops_system()),
         };
         let grants = models.grants()?;
         let system_prompt = match &options.system_prompt_file {
@@ -62,6 +65,9 @@ impl<'a> Setup<'a> {
             })?),
             None => options.system_prompt.clone(),
         };
+        if deaf && system_prompt.is_some() {
+            return Err(unheard("a system prompt").into());
+        }
         let folder = data::folder(common)?;
         let host = hosting::host(Some(data::cache(&folder)?), options.host.on_demand, options.host.allow_interpreters)?;
         let store = Store::open(&folder, StoreOptions { max_bytes: options.store_limit.map(|mib| mib << 20) })?;
@@ -80,6 +86,7 @@ impl<'a> Setup<'a> {
             clock,
             models,
             model,
+            deaf,
             grants,
             environment: Arc::new(environment),
             environment_options: environment_spec.options,
@@ -87,6 +94,11 @@ impl<'a> Setup<'a> {
             system_prompt,
             sampling: Sampling { temperature: options.temperature, max_tokens: options.max_tokens },
         })
+    }
+
+    /// Refuses what would never reach the model.
+    pub(crate) fn needs_system(&self, what: &str) -> Result<(), UsageError> {
+        if self.deaf { Err(unheard(what)) } else { Ok(()) }
     }
 
     /// Loads a reflector and keeps it.
@@ -131,6 +143,13 @@ impl<'a> Setup<'a> {
             meter: Arc::new(Ledger(self.models.spent.clone())),
         }
     }
+}
+
+/// What it would come to.
+pub(crate) fn unheard(what: &str) -> UsageError {
+    UsageError(format!(
+        "{what} would never reach this model: its chat template leaves out what the system says, as those of `clawhost model init` do"
+    ))
 }
 
 /// Tells what a plugin asks for and does not get. Its calls will be denied by name.

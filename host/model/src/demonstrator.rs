@@ -36,7 +36,7 @@ impl Llm for Demonstrator {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let answer = demonstration(&request.messages).ok_or_else(|| {
-            let why = "the observation has no attribute `demonstration`; is the environment told to demonstrate?";
+            let why = "the observation has no attribute `demonstration`; is the environment told to demonstrate (env-guess: `demonstrate=clumsy`)?";
             ModelError::Refused(why.to_owned())
         })?;
         Ok(self.0.said(request, answer)?)

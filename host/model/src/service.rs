@@ -139,6 +139,11 @@ impl LocalModel {
         &self.engine
     }
 
+    /// Whether its template leaves out what the system says: a system prompt or a playbook would never reach it.
+    pub fn drops_system(&self) -> bool {
+        self.speech.template.drops_system()
+    }
+
     fn prompt(&self, request: &ModelRequest) -> Result<Prompt, LocalModelError> {
         let mut prompt = self.whole_prompt(&request.messages, request)?;
         if self.speech.overlong == Overlong::LeaveOut {

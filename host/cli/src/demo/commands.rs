@@ -1,5 +1,6 @@
 //! What to do after the demo: commands that run as they stand.
 
+use crate::shell::quoted;
 use std::path::Path;
 
 /// Commands, each one line for a shell.
@@ -9,15 +10,6 @@ pub(super) struct Commands {
     pub(super) learn: String,
     /// Measures what was learned.
     pub(super) evaluate: String,
-}
-
-/// A word as a POSIX shell reads it back.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 impl Commands {
@@ -45,17 +37,6 @@ impl Commands {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_would_read_something_else() {
-        let check = |word: &str, expect: &str| assert_eq!(quoted(word), expect);
-        check("target/guests/env_shop.wasm", "target/guests/env_shop.wasm");
-        check("/home/größer/a b", "'/home/größer/a b'");
-        check("it's", r"'it'\''s'");
-        check("$HOME", "'$HOME'");
-        check("~/x", "'~/x'");
-        check("", "''");
-    }
 
     #[test]
     fn commands_name_the_plugins_and_the_data_folder_that_were_used() {

@@ -4,8 +4,9 @@ use super::args::Chat;
 use super::{harmless, read};
 use crate::args::Common;
 use crate::exit::Exit;
+use crate::setup::unheard;
 use clawhost_core::{Message, ModelRequest, ModelResponse, Origin, Role};
-use clawhost_model::{LEFT_OUT, LocalModel, Overlong, Speech};
+use clawhost_model::{LEFT_OUT, LocalModel, LocalModelError, Overlong, Speech};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -34,6 +35,8 @@ fn interrupts() -> UnboundedReceiver<()> {
 enum Ended {
     Said(Box<ModelResponse>),
     Interrupted,
+    /// It cannot be answered as it stands: a character that the model does not have, for example.
+    Refused(LocalModelError),
 }
 
 pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit> {
@@ -43,6 +46,9 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
     let speech = Speech { overlong: Overlong::LeaveOut, ..folder.speech(&name)? };
     let (device, _) = options.sampling.device.open(folder.config.parameters())?;
     let model = LocalModel::new(speech, Arc::new(folder.engine(&device)?));
+    if options.system.is_some() && model.drops_system() {
+        return Err(unheard("what --system says").into());
+    }
     let mut messages = Vec::new();
     messages.extend(options.system.iter().map(|text| Message::text(Role::System, Origin::User, text.as_str())));
     let (mut lines, mut interrupts, terminal) = (lines(), interrupts(), std::io::stdin().is_terminal());
@@ -81,7 +87,12 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
             }
         };
         let ended = tokio::select! {
-            said = model.say(&request, hear) => Ended::Said(Box::new(said?)),
+            said = model.say(&request, hear) => match said {
+                Ok(response) => Ended::Said(Box::new(response)),
+                // Somebody sits there and may say it otherwise; nobody does where lines come from a file.
+                Err(error) if terminal => Ended::Refused(error),
+                Err(error) => return Err(error.into()),
+            },
             _ = interrupts.recv() => Ended::Interrupted,
         };
         let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -103,6 +114,10 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
                     }
                 }
                 messages.push(response.message);
+            }
+            Ended::Refused(error) => {
+                messages.pop();
+                writeln!(notes, "error: {error}")?;
             }
             Ended::Interrupted => {
                 match common.json {

@@ -16,7 +16,8 @@ pub(super) fn import(common: &Common, source: &Path, folder: &Path, adapter: Opt
         return Err(UsageError(format!("{source} is no folder; download the model first, all of its files")).into());
     }
     check_target(folder, NEW)?;
-    let model = ModelFolder::import(source, folder, adapter)?;
+    let model = ModelFolder::import(source, folder, adapter)
+        .map_err(|error| UsageError(format!("{}: {error}", source.display())))?;
     tell(common, &model, folder, "checked and copied")
 }
 

@@ -2,8 +2,8 @@
 
 use super::{print_json, read};
 use crate::args::Common;
-use crate::exit::Exit;
-use clawhost_model::{AdapterFolder, RotaryScaling, digest};
+use crate::exit::{Exit, UsageError};
+use clawhost_model::{AdapterFolder, LocalModelError, RotaryScaling, digest};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
@@ -19,8 +19,10 @@ fn plain(number: f32) -> Value {
 pub(super) fn info(common: &Common, folder: &Path) -> anyhow::Result<Exit> {
     let model = read(folder, None)?;
     let (config, sampling) = (&model.config, &model.sampling);
-    let tokenizer = model.tokenizer()?;
-    let template = if model.template.is_some() { model.chat_template(&tokenizer).map(|_| true)? } else { false };
+    let unusable = |error: LocalModelError| UsageError(format!("{}: {error}", folder.display()));
+    let tokenizer = model.tokenizer().map_err(unusable)?;
+    let template =
+        if model.template.is_some() { model.chat_template(&tokenizer).map(|_| true).map_err(unusable)? } else { false };
     let adapter = model.weights.has_adapter().then(|| AdapterFolder::of(&model.weights, "")).transpose()?;
     let parameters = config.parameters();
     let scaling = match config.rotary_scaling {

@@ -79,6 +79,7 @@ fn pick(reader: &Reader, name: &str, number: Option<u64>) -> anyhow::Result<Play
 /// A version that is to be served.
 pub(crate) async fn served(setup: &Setup<'_>, name: &str, number: Option<u64>) -> anyhow::Result<PlaybookVersion> {
     check_name(name)?;
+    setup.needs_system("a playbook")?;
     let version = pick(&Reader::open(&setup.folder)?, name, number)?;
     document(&version)?;
     Ok(version)

@@ -18,7 +18,7 @@ pub(crate) struct WeightsOptions {
     #[arg(long, value_name = "NAME", default_value = "dapo", value_parser = OBJECTIVES, help_heading = "Weights")]
     pub(crate) objective: String,
     /// Highest learning rate; it rises over --warmup steps, then falls to a tenth of it [default: 0.002; of an adapter 0.0002]
-    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Weights")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = rate, help_heading = "Weights")]
     pub(crate) rate: Option<f64>,
     /// Steps until the rate is at its highest
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=100_000), help_heading = "Weights")]
@@ -35,14 +35,15 @@ pub(crate) struct WeightsOptions {
     /// Projections that have an adapter, as PEFT's target_modules has them: `q_proj,v_proj` [default: all seven]
     #[arg(long, value_name = "NAMES", requires = "adapter_rank", value_delimiter = ',', help_heading = "Weights")]
     pub(crate) adapter_targets: Vec<String>,
-    /// Episodes that were cut off: `keep` them like others, `mask` them (they teach nothing), or `penalty=P` (P less reward)
+    /// Episodes that were cut off, by --max-turns, by their environment or in one of their answers by --max-tokens: `keep` them like
+    /// others, `mask` them (they teach nothing), or `penalty=P` (P less reward, 0 to 2)
     #[arg(long, value_name = "RULE", default_value = "keep", value_parser = truncation, help_heading = "Weights")]
     pub(crate) truncated: Truncation,
     /// Weight of the divergence from the model as it was opened, or of an adapter from the model without it: how much it is held
     /// near that; 0: not at all
-    #[arg(long, value_name = "BETA", default_value_t = 0.0, conflicts_with = "demonstrations", value_parser = kl, help_heading = "Weights")]
+    #[arg(long, value_name = "BETA", default_value_t = 0.0, allow_negative_numbers = true, conflicts_with = "demonstrations", value_parser = kl, help_heading = "Weights")]
     pub(crate) kl: f64,
-    /// Times in an iteration that groups whose members all earned the same are replaced by others
+    /// Times in an iteration, 0 to 3, that groups whose members all earned the same are replaced by others
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=3), help_heading = "Weights")]
     pub(crate) refills: u32,
     /// Pass tasks over whose last two groups were all right or all wrong; each comes back at every eighth turn
@@ -60,7 +61,7 @@ pub(crate) struct WeightsOptions {
     /// Mean reward of sampled episodes at which demonstrations are enough
     #[arg(long, value_name = "REWARD", default_value_t = 0.4, requires = "demonstrations", help_heading = "Weights")]
     pub(crate) demonstrations_until: f64,
-    /// Most steps of demonstrations, of 128 each
+    /// Most steps of demonstrations, of 128 each; after every tenth the model is looked at
     #[arg(long, value_name = "N", default_value_t = 400, requires = "demonstrations", value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Weights")]
     pub(crate) demonstrations_steps: u64,
     /// Where models, metrics and curves go, in a folder of the run's name [default: `learned` in the data folder]
@@ -174,8 +175,9 @@ mod tests {
         check(&["--adapter-alpha", "32"], "--adapter-rank");
         check(&["--adapter-rank", "8", "--adapter-alpha", "0"], "above 0, as 32");
         check(&["--rate", "0"], "above 0 and at most 1");
+        check(&["--rate", "-1"], "above 0 and at most 1");
         check(&["--objective", "sft"], "possible values: grpo, dapo");
-        check(&["--kl=-1"], "from 0 to 10");
+        check(&["--kl", "-1"], "from 0 to 10");
         check(&["--kl", "0.02", "--demonstrations", "a=b"], "cannot be used with");
         check(&["--model", "m", "--policy", "follower"], "cannot be used with");
         check(&["--demonstrations-until", "0.5"], "--demonstrations");

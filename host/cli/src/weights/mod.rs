@@ -15,9 +15,9 @@ use crate::device::{DeviceOption, described};
 use crate::exit::{Exit, UsageError};
 use crate::learn_progress::LearnProgress;
 use crate::policy;
-use crate::run::{Stopping, unfinished, watch_signals};
+use crate::run::{Stopping, watch_signals};
 use crate::setup::{Policy, Setup};
-use crate::{data, learn};
+use crate::{data, resume};
 use clawhost_core::{Attributes, Clock as _, Environment as _, PlaybookVersion, RunId};
 use clawhost_learn::harness::HarnessSettings;
 use clawhost_learn::playbook::Playbook;
@@ -208,6 +208,12 @@ impl Learning {
         let wanted = found.sampling.clone();
         found.sampling = Sampling::default();
         let name = policy::folder_name(&folder);
+        if found.weights.has_adapter() && settings.learned == Learned::Full {
+            say(
+                "note: the model's folder has an adapter: it is added to the weights, and all of them learn; --adapter-rank goes on with \
+                 the adapter alone",
+            );
+        }
         let (device, chosen) = device.open(found.config.parameters())?;
         described(&chosen).iter().for_each(|line| say(line));
         let (model, weights) = found.open_learning(&name, settings, &device)?;
@@ -222,7 +228,9 @@ fn rewards(setup: &Setup<'_>, say: &dyn Fn(&str)) -> Vec<ScoringRule> {
     if !setup.rewards.is_empty() {
         return setup.rewards.clone();
     }
-    say("note: no --reward: an episode that the environment brings to its end earns 1, one that is cut off earns 0");
+    say(
+        "note: no --reward: an episode that the environment brings to its end earns 1, one that runs out of turns or room earns 0",
+    );
     vec![finished::finished()]
 }
 
@@ -314,20 +322,24 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
     };
     let digest = learn_digest(&plan, &ports)?;
     if options.learning.dry_run {
-        return summary::dry_run(common, &setup, &learning.found, &plan, &digest);
+        return summary::dry_run(common, &setup, &learning, (options, &ports.play.rewards), &plan, &digest);
     }
     let config = config(&setup, &plan, &ports, sampling, &learning, served.as_ref());
     let is_resumed = options.resume.is_some();
     let (run, claim) = match &options.resume {
         Some(wanted) => {
-            learn::changed_plugins(&setup.folder, wanted, &config)?;
-            let (run, claim, spent) = unfinished(&setup.folder, &digest, wanted)?;
+            let (run, claim, spent) = resume::taken_up(&setup.folder, &digest, wanted, &config)?;
             setup.models.paid(spent);
             (run, claim)
         }
         None => data::begin(&setup.folder, setup.clock.now_ms())?,
     };
     let out = out(options, &setup.folder, &run);
+    if is_resumed && !out.exists() {
+        let why = "there is nothing of this run; give it the --out that it was begun with. If that is gone, make an empty folder there: \
+                   only its best weights are lost";
+        return Err(UsageError(format!("{}: {why}", out.display())).into());
+    }
     std::fs::create_dir_all(&out)
         .map_err(|error| UsageError(format!("{}: {error}; choose another --out", out.display())))?;
     let keeping = Keeping::new(&out, learning.found.clone());
@@ -337,7 +349,7 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
         progress.say(&format!("{again}{}", summary::header(&setup, &learning.found, &learning.folder, &plan)));
         progress.say(&format!("numbers and models go into {}", out.display()));
     }
-    let iterations = plan.iterations;
+    let (iterations, plan_learns) = (plan.iterations, learned(options)?);
     let watch = watch::Watch::new(&progress, &out, options.learning.weights.completions);
     let (cancel, began, started) = (Cancel::default(), std::time::Instant::now(), setup.clock.now_ms());
     let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Run));
@@ -354,7 +366,6 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
     watch.complete(&report.iterations);
     let facts = summary::Facts {
         run,
-        out,
         config,
         before: learning.before,
         after: learning.model.engine().current().digest.to_string(),
@@ -362,6 +373,12 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
         wall: began.elapsed(),
         iterations,
         rows: watch.rows(),
+        learns: match plan_learns {
+            Learned::Full => "weights",
+            Learned::Adapter(_) => "adapter",
+        },
+        play: summary::command(common, &options.play, &out),
+        out,
     };
     if let Err(error) = summary::draw(&facts, &report) {
         say(&format!("note: the curve is not drawn: {error:#}"));

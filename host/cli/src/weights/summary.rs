@@ -1,14 +1,17 @@
 //! What learning came to, for people and for machines.
 
-use super::{completions, watch};
-use crate::args::Common;
+use super::{Learning, completions, settings, watch};
+use crate::args::{Common, PlayOptions, Run};
 use crate::exit::Exit;
 use crate::learn_summary;
 use crate::plot;
 use crate::setup::Setup;
+use crate::shell::quoted;
 use clawhost_core::{Digest, Environment as _, RunId, escaped};
 use clawhost_learn::Kept;
-use clawhost_model::{Keeping, ModelFolder};
+use clawhost_model::train::Rule;
+use clawhost_model::{Keeping, Learned, ModelFolder};
+use clawhost_runtime::ScoringRule;
 use clawhost_runtime::learn::{LearnPlan, LearnReport, Verdict};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,6 +33,24 @@ pub(super) struct Facts {
     /// That were asked for.
     pub(super) iterations: u64,
     pub(super) rows: Vec<[String; 3]>,
+    /// What of the model learns, in a word.
+    pub(super) learns: &'static str,
+    /// Plays with what was learned.
+    pub(super) play: String,
+}
+
+/// The command that plays with what was learned last.
+pub(super) fn command(common: &Common, play: &PlayOptions, out: &Path) -> String {
+    let mut words = vec!["clawhost".to_owned(), "run".to_owned(), play.plugin.clone()];
+    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    option("model", Keeping::place(out, Kept::Last).display().to_string());
+    play.reward.iter().for_each(|reward| option("reward", reward.clone()));
+    option("max-tokens", play.max_tokens.to_string());
+    option("max-turns", play.max_turns.to_string());
+    if let Some(data) = &common.data {
+        option("data", data.display().to_string());
+    }
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// A number with its thousands apart.
@@ -63,11 +84,13 @@ pub(super) fn header(setup: &Setup<'_>, found: &ModelFolder, folder: &Path, plan
 pub(super) fn dry_run(
     common: &Common,
     setup: &Setup<'_>,
-    found: &ModelFolder,
+    learning: &Learning,
+    (options, rewards): (&Run, &[ScoringRule]),
     plan: &LearnPlan,
     digest: &Digest,
 ) -> anyhow::Result<Exit> {
     let Some(weights) = &plan.weights else { return Ok(Exit::Ok) };
+    let found = &learning.found;
     let training = plan.iterations.saturating_mul(plan.play.episodes);
     let refilled = training.saturating_mul(u64::from(weights.refills));
     let looks = plan.iterations.checked_div(weights.evaluate_every).unwrap_or(0);
@@ -94,6 +117,19 @@ pub(super) fn dry_run(
     let identity = setup.environment.identity();
     writeln!(out, "environment {} {} ({})", identity.name, identity.version, identity.digest.short())?;
     writeln!(out, "model       {} weights, context {}", thousands(found.config.parameters()), found.config.context)?;
+    let settings = settings(options, &plan.play)?;
+    let learns = match settings.learned {
+        Learned::Full => "all weights".to_owned(),
+        Learned::Adapter(adapter) => format!("an adapter of rank {} and alpha {}", adapter.rank, adapter.alpha),
+    };
+    let (rule, peak) = (settings.optimizer.rule, settings.schedule.peak);
+    let rule = if rule == Rule::Muon { "Muon and AdamW" } else { "AdamW" };
+    writeln!(out, "learns      {learns} by {}, {rule}, rate {peak}", options.learning.weights.objective)?;
+    let judges = rewards.iter().map(|rule| rule.reward.identity().name.clone()).collect::<Vec<_>>().join(", ");
+    writeln!(out, "judged by   {judges}")?;
+    if let Some(playbook) = &options.playbook {
+        writeln!(out, "playbook    {playbook}")?;
+    }
     writeln!(
         out,
         "training    {} iterations of {} episodes in groups of {}: {training}, and {refilled} at most in the place of others",
@@ -143,8 +179,10 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         let last = warm.looks.last().map_or(0.0, |(_, reward)| *reward);
         writeln!(
             out,
-            "shown       {} demonstrations, {} steps, sampled reward {last:.3} after them: {reached}",
-            warm.demonstrations, warm.steps
+            "shown       {} steps of {} demonstrations, out of {} that were played; sampled reward {last:.3} after them: {reached}",
+            warm.steps,
+            super::DEMONSTRATION_BATCH,
+            warm.demonstrations
         )?;
     }
     writeln!(out, "batches     {} learned of {}", report.learned, report.iterations.len())?;
@@ -163,7 +201,11 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     }
     match &report.stopped {
         None => {
-            let changed = if facts.before == facts.after { "no weight changed" } else { "the weights alone changed" };
+            let changed = if facts.before == facts.after {
+                "no weight changed".to_owned()
+            } else {
+                format!("the {} alone changed", facts.learns)
+            };
             writeln!(out, "verdict     {} ({changed})", report.outcome.words())?;
             if report.outcome == Verdict::NotMeasured && report.evaluation.is_none() {
                 writeln!(out, "            --test-pairs 200 measures it")?;
@@ -179,8 +221,9 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     }
     writeln!(out, "weights     {} (were {})", short(&facts.after), short(&facts.before))?;
     writeln!(out, "last        {}", Keeping::place(&facts.out, Kept::Last).display())?;
-    if let Some(best) = &report.best {
-        let place = Keeping::place(&facts.out, Kept::Best);
+    let place = Keeping::place(&facts.out, Kept::Best);
+    // Whoever made an empty folder for a run that was taken up has lost it.
+    if let Some(best) = report.best.as_ref().filter(|_| place.exists()) {
         writeln!(
             out,
             "best        {}, of iteration {}: {:.3} on validation tasks",
@@ -188,6 +231,9 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             best.iteration,
             best.reward
         )?;
+    }
+    if report.stopped.is_none() {
+        writeln!(out, "play it     {}", facts.play)?;
     }
     if !report.iterations.is_empty() {
         let there =
@@ -207,7 +253,8 @@ pub(super) fn json(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
     let mut learn = serde_json::json!(report);
     if let Some(iterations) = learn.get_mut("iterations").and_then(serde_json::Value::as_array_mut) {
         iterations.iter_mut().filter_map(serde_json::Value::as_object_mut).for_each(|one| {
-            one.remove("usage");
+            // What layers of other kinds do.
+            ["usage", "reflections", "proposals", "gate"].iter().for_each(|name| drop(one.remove(*name)));
         });
     }
     if let Some(learn) = learn.as_object_mut() {

@@ -80,6 +80,9 @@ impl ExperienceReport {
             ("groups", self.groups as f64),
             ("groups_too_small", self.too_small as f64),
         ]);
+        if self.truncated > 0 {
+            named.insert("truncated_left_out", self.truncated as f64);
+        }
         if self.comparable > 0 {
             named.insert("zero_variance_share", self.zero_variance.len() as f64 / self.comparable as f64);
         }

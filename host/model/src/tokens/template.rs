@@ -1,7 +1,7 @@
 //! Conversations as one text, by the Jinja template that comes with a model.
 
 use crate::LocalModelError;
-use clawhost_core::{Message, Part, Role, ToolSpec, escaped};
+use clawhost_core::{Message, Origin, Part, Role, ToolSpec, escaped};
 use minijinja::value::{Enumerator, Object};
 use minijinja::{Environment, ErrorKind, Value, context};
 use serde_json::json;
@@ -127,6 +127,16 @@ impl Object for Told {
 }
 
 impl ChatTemplate {
+    /// Whether it leaves out what the system says: a system prompt or a playbook would never reach the model.
+    pub fn drops_system(&self) -> bool {
+        let said = |role, text| Message::text(role, Origin::User, text);
+        let [without, with] = [
+            self.render(&[said(Role::User, "1")], &[]),
+            self.render(&[said(Role::System, "1"), said(Role::User, "1")], &[]),
+        ];
+        matches!((without, with), (Ok(without), Ok(with)) if without == with)
+    }
+
     /// A template, and the words for the tokens of beginning and end.
     ///
     /// # Errors
@@ -202,7 +212,7 @@ impl ChatTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_core::{Origin, ToolCall};
+    use clawhost_core::ToolCall;
 
     fn said(role: Role, text: &str) -> Message {
         Message::text(role, Origin::Host, text)
@@ -220,6 +230,17 @@ mod tests {
         ];
         let text = template.render(&talk, &[]).unwrap();
         assert_eq!(text, "<system>Be brief.#\n<user>Hi#\n<assistant>Ho#\n<user>?#\n<assistant>");
+    }
+
+    #[test]
+    fn a_template_that_leaves_the_system_out_is_known() {
+        let check = |source: &str, expect| {
+            assert_eq!(ChatTemplate::new(source, "", "").unwrap().drops_system(), expect, "{source}");
+        };
+        check("{% for m in messages %}{{ m.content }}{% endfor %}", false);
+        check("{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}{% endif %}{% endfor %}", true);
+        // It says so itself, as soon as somebody tries.
+        check("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}", false);
     }
 
     #[test]

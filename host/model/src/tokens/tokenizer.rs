@@ -55,7 +55,8 @@ impl Tokenizer {
                     ids.get(&character).copied().ok_or_else(|| {
                         let shown = escaped(text, SHOWN);
                         LocalModelError::Tokenizer(format!(
-                            "the alphabet has no {character:?}, which stands in `{shown}`"
+                            "the alphabet has no {character:?}, which stands in `{shown}`; let it be said in other characters (games \
+                             have `?talk=terse`), or make a model with more (`clawhost model init --alphabet`)"
                         ))
                     })
                 })

@@ -2,12 +2,14 @@
 
 use clawhost_core::{Ending, Episode, Proposal, StateId, Verdict, escaped};
 use clawhost_learn::policy::Generated;
-use clawhost_learn::{Batch, EntryId, Group, Member, Removed};
+use clawhost_learn::{Batch, EntryId, Group, LayerOutcome, Member, Removed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Characters of a reason that are told.
 const REASON: usize = 500;
+/// From this share on, being cut off is a likely reason why nothing was learned.
+const MANY_CUT_OFF: f64 = 0.5;
 
 /// The episodes of a phase by group, in order.
 pub(crate) fn by_group(episodes: &[Arc<Episode>]) -> BTreeMap<u64, Vec<Arc<Episode>>> {
@@ -105,10 +107,54 @@ pub(crate) fn why_unscored(episodes: &[Arc<Episode>]) -> String {
     most.map_or_else(|| "no reward judged it".to_owned(), |(why, _)| why)
 }
 
+/// The numbers of a layer that could make use of a batch.
+pub(crate) fn forward_metrics(outcome: &LayerOutcome) -> Option<&BTreeMap<String, f64>> {
+    match outcome {
+        LayerOutcome::Stepped(forward, _) => Some(&forward.metrics),
+        _ => None,
+    }
+}
+
+/// Why no weight moved, by the numbers of the layers.
+pub(crate) fn why_unmoved<'a>(metrics: impl Iterator<Item = &'a BTreeMap<String, f64>>) -> String {
+    let metrics: Vec<_> = metrics.collect();
+    let largest = |name: &str| metrics.iter().filter_map(|metrics| metrics.get(name)).copied().fold(0.0, f64::max);
+    let why = match largest("truncated_left_out") {
+        0.0 => "nothing in it differed by its reward, so no weight moved".to_owned(),
+        count => format!(
+            "{count} episodes were cut off and left out, and nothing else differed by its reward, so no weight moved"
+        ),
+    };
+    match largest("truncation_share") {
+        share if share >= MANY_CUT_OFF => format!(
+            "{why}; {:.0} % of the episodes were cut off, in an answer or by their number of turns: allow longer answers",
+            100.0 * share
+        ),
+        _ => why,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clawhost_core::{Digest, Drawn, Ending, Failure, FailureKind, PlaybookRecord, code};
+
+    #[test]
+    fn why_no_weight_moved_names_what_was_cut_off() {
+        let check = |metrics: &[(&str, f64)], expect: &str| {
+            let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+            assert_eq!(why_unmoved([&metrics].into_iter()), expect);
+        };
+        let equal = "nothing in it differed by its reward, so no weight moved";
+        check(&[], equal);
+        check(&[("truncation_share", 0.4)], equal);
+        let share =
+            "; 100 % of the episodes were cut off, in an answer or by their number of turns: allow longer answers";
+        check(&[("truncation_share", 1.0)], &format!("{equal}{share}"));
+        let left_out =
+            "64 episodes were cut off and left out, and nothing else differed by its reward, so no weight moved";
+        check(&[("truncation_share", 1.0), ("truncated_left_out", 64.0)], &format!("{left_out}{share}"));
+    }
 
     /// A member of a group: its reward, and the entries that were drawn for it, of which some were shown.
     fn member(index: u64, reward: Option<f64>, drawn: &[(&str, bool)]) -> Episode {

@@ -11,7 +11,7 @@
 //! Everything that decides is a function of the plan, the seed and the models' answers. An iteration is checkpointed as a
 //! whole; its phases have names, so whoever takes the run up again finds what was played of it.
 
-use super::batch::{batch, why_unscored};
+use super::batch::{batch, forward_metrics, why_unmoved, why_unscored};
 use super::choice::Choice;
 use super::evaluate::{compare, test_plan};
 use super::evolve::{EvolutionReport, Stage};
@@ -400,7 +400,7 @@ impl<'a> Conductor<'a> {
                     (Some(why), _) => Err(why.to_string()),
                     // Lessons are weighed by every batch; weights either move or do not.
                     (None, true) if !learns_lessons(&self.plan, &self.ports) && !applied.moved() => {
-                        Err("nothing in it differed by its reward, so no weight moved".to_owned())
+                        Err(why_unmoved(applied.outcomes.iter().filter_map(forward_metrics)))
                     }
                     (None, true) => Ok(()),
                     (None, false) if left_out.is_empty() => Err("no layer could make use of it".to_owned()),

@@ -1,0 +1,26 @@
+//! Commands that are shown, as a shell reads them back.
+
+/// A word as a POSIX shell reads it back.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_something_else() {
+        let check = |word: &str, expect: &str| assert_eq!(quoted(word), expect);
+        check("target/guests/env_shop.wasm", "target/guests/env_shop.wasm");
+        check("/home/größer/a b", "'/home/größer/a b'");
+        check("it's", r"'it'\''s'");
+        check("$HOME", "'$HOME'");
+        check("~/x", "'~/x'");
+        check("", "''");
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run whose weights learn tells its operator: what would do nothing, what changed since it was begun, what to do next.
+
+use super::weights::Game;
+use super::*;
+use clawhost_model::{AdapterSettings, ModelFolder, Targets, TinyModel};
+
+#[test]
+fn what_the_model_would_never_see_is_refused() {
+    let Some(game) = Game::new("what_the_model_would_never_see", &[]) else { return };
+    let bench = &game.bench;
+    bench.refused(&game.words(&["--system-prompt", "2"]), &["a system prompt would never reach this model"]);
+    bench.refused(&game.words(&["--playbook", "p"]), &["a playbook would never reach this model"]);
+    let (plugin, model) = (game.words[1].as_str(), game.words[5].as_str());
+    let local = format!("local:{model}");
+    bench.refused(&["run", plugin, "--policy", &local, "--system-prompt", "2"], &["a system prompt would never"]);
+    bench.refused(
+        &["eval", plugin, "--policy", &local, "--reward", &bench.guest("reward_exact")],
+        &["a playbook would"],
+    );
+    // Those that hear it are given it: this one fails for another reason.
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transformers/reference/qwen3");
+    let words = ["run", plugin, "--model", &reference.display().to_string(), "--playbook", "nobody"];
+    bench.refused(&words, &["playbook nobody has no version yet"]);
+}
+
+#[test]
+fn a_run_file_and_its_error_do_not_point_at_each_other() {
+    let Some(game) = Game::new("a_run_file_and_its_error", &[]) else { return };
+    let file = game.bench.data.path().join("run.toml");
+    std::fs::write(
+        &file,
+        "plugin = \"g.wasm\"\n[learn]\nlayers = [\"weights\"]\n[learn.harness]\nreflector = \"r.wasm\"\n",
+    )
+    .unwrap();
+    let file = file.display().to_string();
+    game.bench.refused(&["run", &file, "--learn", "weights"], &["for weights say it all on the command line"]);
+    game.bench.refused(&["run", &file], &["weights learn by the command line alone so far"]);
+}
+
+#[test]
+fn what_changed_since_a_run_was_begun_is_named() {
+    let Some(bench) = Bench::new("what_changed_since_a_run_was_begun") else { return };
+    let folder = bench.data.path().join("tiny");
+    let make = |seed| TinyModel { seed, ..TinyModel::default() }.make().unwrap().write(&folder).unwrap();
+    make(1);
+    // It reads 64 tokens, and the first question has more: it stops at once.
+    let (guess, model) = (bench.guest("env_guess"), folder.display().to_string());
+    let words = ["run", &guess, "--learn", "weights", "--model", &model, "--iterations", "2", "--test-pairs", "0"];
+    let with = |more: &[&'static str]| [&words[..], more].concat();
+    assert_eq!(bench.run(&with(&[])).status.code(), Some(4));
+    let other = bench.data.path().join("other").display().to_string();
+    bench.refused(
+        &[&with(&["--resume", "--out"])[..], &[&other]].concat(),
+        &["give it the --out that it was begun with"],
+    );
+    bench.refused(
+        &with(&["--rate", "0.001", "--resume"]),
+        &["no run of this configuration was interrupted here. run-", "schedule.peak was 0.002 and is 0.001"],
+    );
+    let resumed = bench.run(&with(&["--resume", "--failure-budget", "1"]));
+    assert!(stderr(&resumed).contains("is taken up again"), "{}", stderr(&resumed));
+    make(2);
+    bench.refused(&with(&["--resume"]), &["weights_before was sha256:", "or begin a new run without --resume"]);
+}
+
+#[test]
+fn answers_that_are_cut_off_are_told_where_they_teach_nothing() {
+    let Some(game) = Game::new("answers_that_are_cut_off", &["--truncated", "mask", "--max-tokens", "1"]) else {
+        return;
+    };
+    let mut words = game.words.clone();
+    // Game says 3 tokens first, and an option is said once.
+    let place = words.iter().position(|word| word == "--max-tokens").unwrap();
+    words.drain(place..place + 2);
+    words.retain(|word| word != "-q");
+    let told = game.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let (out, err) = (stdout(&told), stderr(&told));
+    let why = "episodes were cut off and left out, and nothing else differed by its reward, so no weight moved";
+    assert!(out.contains(why) && out.contains("allow longer answers"), "{out}{err}");
+    assert!(err.contains("cut off "), "{err}");
+}
+
+#[test]
+fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
+    let Some(game) = Game::new("a_finished_run_says_how", &["--adapter-rank", "4", "--rate", "0.01"]) else { return };
+    let out = game.bench.out(&game.words(&[]));
+    assert!(out.contains("the adapter alone changed"), "{out}");
+    assert!(out.contains("shown       20 steps of 128 demonstrations, out of 4096 that were played"), "{out}");
+    let play = out.lines().find_map(|line| line.strip_prefix("play it     clawhost ")).unwrap();
+    let words: Vec<&str> = play.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+    let played = game.bench.json(&[&words[..], &["--episodes", "4"]].concat());
+    assert_eq!(played["endings"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 4, "{played}");
+    assert!(words.contains(&"--max-tokens") && words.contains(&"3"), "{play}");
+    let document = game.bench.json(&game.words(&[]));
+    assert!(document["learn"]["iterations"][0].get("reflections").is_none(), "{}", document["learn"]["iterations"][0]);
+}
+
+#[test]
+fn an_adapter_that_is_added_to_the_weights_is_told() {
+    let Some(game) = Game::new("an_adapter_that_is_added", &["--iterations", "1"]) else { return };
+    let folder = Path::new(&game.words[5]);
+    let mut model = ModelFolder::read(folder).unwrap();
+    let settings = AdapterSettings { rank: 2, alpha: 4.0, targets: Targets::ALL, seed: 1 };
+    model.weights = settings.attach(&model.weights).unwrap();
+    model.write(folder).unwrap();
+    let mut words = game.words.clone();
+    let place = words.iter().position(|word| word == "--iterations").unwrap();
+    words.drain(place..place + 2);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let told = stderr(&game.bench.run(&[&words[..], &["--dry-run"]].concat()));
+    assert!(told.contains("it is added to the weights, and all of them learn; --adapter-rank goes on with"), "{told}");
+    let told = stderr(&game.bench.run(&[&words[..], &["--dry-run", "--adapter-rank", "2"]].concat()));
+    assert!(!told.contains("it is added to the weights"), "{told}");
+}
