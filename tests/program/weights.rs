@@ -80,6 +80,11 @@ fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
         (&4.into(), &Value::Null, &serde_json::json!(["weights"]))
     );
     assert_eq!(learn["warm_start"]["steps"], 20);
+    let config = &document["config"];
+    assert_eq!(
+        (&config["device"], &config["playbook"], &config["deterministic"]),
+        (&"cpu".into(), &Value::Null, &true.into())
+    );
     assert!(learn["evaluation"]["lift"]["mean"].is_f64(), "{}", learn["evaluation"]);
 
     // Elsewhere, with another number of episodes at once.

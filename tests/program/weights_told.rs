@@ -86,8 +86,8 @@ fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
     let out = game.bench.out(&game.words(&[]));
     assert!(out.contains("the adapter alone changed"), "{out}");
     assert!(out.contains("shown       20 steps of 128 demonstrations, out of 4096 that were played"), "{out}");
-    let play = out.lines().find_map(|line| line.strip_prefix("play it     clawhost ")).unwrap();
-    let words: Vec<&str> = play.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+    let play = out.lines().find_map(|line| line.strip_prefix("play it     ")).unwrap();
+    let words: Vec<&str> = play.split_whitespace().skip(1).map(|word| word.trim_matches('\'')).collect();
     let played = game.bench.json(&[&words[..], &["--episodes", "4"]].concat());
     assert_eq!(played["endings"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 4, "{played}");
     assert!(words.contains(&"--max-tokens") && words.contains(&"3"), "{play}");

@@ -1,5 +1,10 @@
 //! Commands that are shown, as a shell reads them back.
 
+/// This program, as it was called.
+pub(crate) fn program() -> String {
+    std::env::args_os().next().map_or_else(|| "clawhost".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 /// A word as a POSIX shell reads it back.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=".contains(c);

@@ -1,6 +1,6 @@
 //! What to do after the demo: commands that run as they stand.
 
-use crate::shell::quoted;
+use crate::shell::{program, quoted};
 use std::path::Path;
 
 /// Commands, each one line for a shell.
@@ -15,8 +15,7 @@ pub(super) struct Commands {
 impl Commands {
     /// With these plugins, this data folder, and so many iterations of this seed, for the program as it was called.
     pub(super) fn new(plugins: &Path, data: Option<&Path>, numbers: (u64, u64)) -> Self {
-        let program = std::env::args_os().next().map(|name| name.to_string_lossy().into_owned());
-        Self::of(program.as_deref().unwrap_or("clawhost"), plugins, data, numbers)
+        Self::of(&program(), plugins, data, numbers)
     }
 
     fn of(program: &str, plugins: &Path, data: Option<&Path>, (iterations, seed): (u64, u64)) -> Self {

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::learn_summary;
 use crate::plot;
 use crate::setup::Setup;
-use crate::shell::quoted;
+use crate::shell::{program, quoted};
 use clawhost_core::{Digest, Environment as _, RunId, escaped};
 use clawhost_learn::Kept;
 use clawhost_model::train::Rule;
@@ -41,7 +41,7 @@ pub(super) struct Facts {
 
 /// The command that plays with what was learned last.
 pub(super) fn command(common: &Common, play: &PlayOptions, out: &Path) -> String {
-    let mut words = vec!["clawhost".to_owned(), "run".to_owned(), play.plugin.clone()];
+    let mut words = vec![program(), "run".to_owned(), play.plugin.clone()];
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     option("model", Keeping::place(out, Kept::Last).display().to_string());
     play.reward.iter().for_each(|reward| option("reward", reward.clone()));
