@@ -254,9 +254,9 @@ fn only_the_run_that_is_meant_is_taken_up() {
     refused(&["run", &guess, "--resume"], "no run of this configuration was interrupted here; without --resume");
     let stopped = bench.run(&["run", &guess, "--max-tokens-total", "500"]);
     assert_eq!(stopped.status.code(), Some(6));
-    refused(&["run", &guess, "--seed", "9", "--resume"], "no run of this configuration was interrupted here");
+    refused(&["run", &guess, "--seed", "9", "--resume"], "was, but --seed was 0 and is 9; give it");
     refused(&["run", &guess, "--episodes", "5", "--resume"], "no run of this configuration was interrupted here");
-    refused(&["run", &guess, "--resume=run-1"], "`run-1` is no interrupted run of this configuration");
+    refused(&["run", &guess, "--resume=run-1"], "--resume=run-1: there is no such run");
     // While another process plays it, nobody else does.
     let newest = bench.json(&["episodes", "list", "--runs"])[0]["id"].as_str().unwrap().to_owned();
     let claim = std::fs::File::create(bench.data.path().join("playing").join(&newest)).unwrap();
@@ -265,7 +265,8 @@ fn only_the_run_that_is_meant_is_taken_up() {
     refused(&["score", "--reward", &bench.guest("reward_format")], "is being played by another process");
     drop(claim);
     let resumed = bench.json(&["run", &guess, &format!("--resume={newest}")]);
-    assert_eq!((&resumed["stopped"], &resumed["timing"]["run"]), (&Value::Null, &newest.into()));
+    assert_eq!((&resumed["stopped"], &resumed["timing"]["run"]), (&Value::Null, &Value::from(newest.as_str())));
+    refused(&["run", &guess, &format!("--resume={newest}")], "it has come to its end");
 }
 
 #[test]

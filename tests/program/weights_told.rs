@@ -55,12 +55,32 @@ fn what_changed_since_a_run_was_begun_is_named() {
     );
     bench.refused(
         &with(&["--rate", "0.001", "--resume"]),
-        &["no run of this configuration was interrupted here. run-", "schedule.peak was 0.002 and is 0.001"],
+        &["no run of this configuration was interrupted here. run-", "--rate was 0.002 and is 0.001"],
     );
     let resumed = bench.run(&with(&["--resume", "--failure-budget", "1"]));
     assert!(stderr(&resumed).contains("is taken up again"), "{}", stderr(&resumed));
+    // The same weights with other words around them answer otherwise.
+    let template = folder.join("chat_template.jinja");
+    let words = std::fs::read_to_string(&template).unwrap();
+    std::fs::write(&template, format!("{words}1")).unwrap();
+    bench.refused(&with(&["--resume"]), &["but the model (weights, or words around them) was …"]);
+    let generation = folder.join("generation_config.json");
+    let sampling = std::fs::read_to_string(&generation).unwrap();
+    std::fs::write(&template, words).unwrap();
+    // While weights learn they are sampled as the command says; where they play the folder decides.
+    std::fs::write(&generation, sampling.replace("1.0", "0.5")).unwrap();
+    assert_eq!(bench.run(&with(&["--resume"])).status.code(), Some(4));
+    let state = || {
+        bench.json(&["run", &format!("{guess}?talk=terse"), "--model", &model, "--episodes", "1"])["state_id"].clone()
+    };
+    let cooler = state();
+    std::fs::write(&generation, sampling).unwrap();
+    assert_ne!(cooler, state());
     make(2);
-    bench.refused(&with(&["--resume"]), &["weights_before was sha256:", "or begin a new run without --resume"]);
+    bench.refused(
+        &with(&["--resume"]),
+        &["the digest of the model's weights was sha256:", "or begin a new run without --resume"],
+    );
 }
 
 #[test]
@@ -82,7 +102,8 @@ fn answers_that_are_cut_off_are_told_where_they_teach_nothing() {
 
 #[test]
 fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
-    let Some(game) = Game::new("a_finished_run_says_how", &["--adapter-rank", "4", "--rate", "0.01"]) else { return };
+    let more = ["--adapter-rank", "4", "--rate", "0.01", "--temperature", "0.9", "--grant", "kv"];
+    let Some(game) = Game::new("a_finished_run_says_how", &more) else { return };
     let out = game.bench.out(&game.words(&[]));
     assert!(out.contains("the adapter alone changed"), "{out}");
     assert!(out.contains("shown       20 steps of 128 demonstrations, out of 4096 that were played"), "{out}");
@@ -90,7 +111,7 @@ fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
     let words: Vec<&str> = play.split_whitespace().skip(1).map(|word| word.trim_matches('\'')).collect();
     let played = game.bench.json(&[&words[..], &["--episodes", "4"]].concat());
     assert_eq!(played["endings"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 4, "{played}");
-    assert!(words.contains(&"--max-tokens") && words.contains(&"3"), "{play}");
+    assert!(play.contains(" --grant kv --temperature 0.9 --max-tokens 3 --max-turns "), "{play}");
     let document = game.bench.json(&game.words(&[]));
     assert!(document["learn"]["iterations"][0].get("reflections").is_none(), "{}", document["learn"]["iterations"][0]);
 }

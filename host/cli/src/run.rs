@@ -4,12 +4,13 @@ use crate::args::{self, Common};
 use crate::data;
 use crate::exit::{Exit, UsageError};
 use crate::progress::Progress;
+use crate::resume;
 use crate::run_file;
 use crate::setup::Setup;
 use crate::summary::{self, Facts};
 use crate::weights::WeightsOptions;
 use clap::Args as _;
-use clawhost_core::{Clock as _, Digest, Environment as _, Episode, RunId, Usage};
+use clawhost_core::{Clock as _, Environment as _, Episode, RunId};
 use clawhost_runtime::{Cancel, EpisodeSummary, Plan, play_run, resume_run, run_digest};
 use clawhost_store::{Filter, Reader};
 use std::path::Path;
@@ -115,10 +116,19 @@ async fn run(common: &Common, options: &args::Run, given: &[String]) -> anyhow::
         notes.iter().for_each(|note| progress.say(note));
         ports.policy = crate::playbook::guided(&setup, &ports.policy, served, options.learning.token_budget)?;
     }
+    let playbook = served
+        .as_ref()
+        .map(|version| serde_json::json!({ "name": version.name, "number": version.number, "digest": version.digest }));
+    let config = serde_json::json!({
+        "environment": setup.environment.identity(), "policy": setup.model.identity(), "plan": plan,
+        "reward_rules": setup.rewards.iter().map(summary::rule).collect::<Vec<_>>(),
+        "grants": setup.grants.names(), "system_prompt": setup.system_prompt, "sampling": setup.sampling,
+        "playbook": playbook, "version": env!("CARGO_PKG_VERSION"),
+    });
     let Setup { folder, models, store, clock, rewards, .. } = &setup;
     let (run, claim, earlier) = match &options.resume {
         Some(name) => {
-            let (run, claim, spent) = unfinished(folder, &run_digest(&plan, &ports)?, name)?;
+            let (run, claim, spent) = resume::taken_up(folder, &run_digest(&plan, &ports)?, name, &config)?;
             // What was paid for then counts to the budget of today.
             models.paid(spent);
             let earlier = earlier(folder, &run)?;
@@ -143,16 +153,6 @@ async fn run(common: &Common, options: &args::Run, given: &[String]) -> anyhow::
         cost_limit: options.play.models.max_cost,
         priced: options.play.models.price.is_some(),
     };
-    let config = serde_json::json!({
-        "environment": facts.environment,
-        "policy": facts.policy, "plan": plan,
-        "reward_rules": rewards.iter().map(summary::rule).collect::<Vec<_>>(),
-        "grants": setup.grants.names(), "system_prompt": setup.system_prompt, "sampling": setup.sampling,
-        "playbook": served.as_ref().map(|version| serde_json::json!({
-            "name": version.name, "number": version.number, "digest": version.digest,
-        })),
-        "version": env!("CARGO_PKG_VERSION"),
-    });
     let cancel = Cancel::default();
     let started = clock.now_ms();
     let began = std::time::Instant::now();
@@ -175,27 +175,6 @@ async fn run(common: &Common, options: &args::Run, given: &[String]) -> anyhow::
         summary::text(&facts, &report, &spent, wall)?;
     }
     Ok(Exit::of_stop(report.stopped.as_ref()))
-}
-
-/// The run to take up again, claimed for this process.
-pub(crate) fn unfinished(folder: &Path, digest: &Digest, name: &str) -> anyhow::Result<(RunId, data::Claim, Usage)> {
-    let runs = Reader::open(folder)?.unfinished(digest)?;
-    let newest = runs.into_iter().find(|(run, _)| name.is_empty() || run == name);
-    if let Some((run, spent)) = &newest
-        && let Some(claim) = data::Claim::new(folder, &RunId(run.clone()))?
-    {
-        return Ok((RunId(run.clone()), claim, *spent));
-    }
-    let why = match newest {
-        Some((run, _)) => format!("{run} is being played by another process; wait for it, or stop it"),
-        None if name.is_empty() => {
-            "no run of this configuration was interrupted here; without --resume a new one begins".to_owned()
-        }
-        None => format!(
-            "`{name}` is no interrupted run of this configuration; give it the command it was begun with, or see `clawhost episodes list --runs`"
-        ),
-    };
-    Err(UsageError(why).into())
 }
 
 /// What a run has recorded.

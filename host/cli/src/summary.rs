@@ -222,7 +222,7 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
     match &report.stopped {
         Some(StopReason::FailureBudget { failed, allowed }) => writeln!(
             out,
-            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above, or raise --failure-budget and go on with --resume"
+            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above and begin a new run, or, if it was chance, raise --failure-budget and go on with --resume (what failed stays failed)"
         )?,
         // Of learning runs, which have a summary of their own.
         Some(StopReason::Unscored { why } | StopReason::Reflectors { why, .. }) => {

@@ -5,6 +5,7 @@ use crate::generate::Sampling;
 use crate::tokens::{ChatTemplate, Tokenizer};
 use crate::weight_files::{self, Stored, file};
 use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, memory};
+use clawhost_core::Digest;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -198,6 +199,14 @@ impl ModelFolder {
             told.extend((min_p > 0.0).then(|| ("min_p".to_owned(), plain(min_p))));
         }
         told
+    }
+
+    /// All that decides what it answers, beside its weights: its shape, its tokens, its templates, and how it wants to be sampled.
+    pub fn speech_digest(&self) -> Digest {
+        Digest::of_json(&json!({
+            "config": self.config.to_json(), "tokenizer": self.tokenizer_json, "template": self.template,
+            "tool_template": self.tool_template, "words": self.words, "generation": self.generation(),
+        }))
     }
 
     /// Text to tokens.

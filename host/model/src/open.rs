@@ -50,6 +50,7 @@ impl ModelFolder {
             end,
             sampling: self.sampling.clone(),
             overlong: Overlong::default(),
+            digest: self.speech_digest(),
         })
     }
 

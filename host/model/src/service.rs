@@ -73,6 +73,8 @@ pub struct Speech {
     pub sampling: Sampling,
     /// What becomes of conversations that are too long.
     pub overlong: Overlong,
+    /// Of all that it is made of, and of the model's shape: with the weights it decides what is answered.
+    pub digest: Digest,
 }
 
 /// What becomes of a conversation that does not fit into the model's context.
@@ -321,7 +323,8 @@ impl Llm for LocalModel {
         LlmIdentity {
             provider: "local".to_owned(),
             model: self.speech.name.clone(),
-            version: self.engine.current().digest.to_string(),
+            // Other words around the same weights are another model.
+            version: format!("{}+{}", self.engine.current().digest, self.speech.digest.short()),
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct WeightsOptions {
     #[arg(long, value_name = "RULE", default_value = "keep", value_parser = truncation, help_heading = "Weights")]
     pub(crate) truncated: Truncation,
     /// Weight of the divergence from the model as it was opened, or of an adapter from the model without it: how much it is held
-    /// near that; 0: not at all
+    /// near that; 0: not at all. Not together with --demonstrations
     #[arg(long, value_name = "BETA", default_value_t = 0.0, allow_negative_numbers = true, conflicts_with = "demonstrations", value_parser = kl, help_heading = "Weights")]
     pub(crate) kl: f64,
     /// Times in an iteration, 0 to 3, that groups whose members all earned the same are replaced by others

@@ -377,7 +377,7 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
             Learned::Full => "weights",
             Learned::Adapter(_) => "adapter",
         },
-        play: summary::command(common, &options.play, &out),
+        play: summary::command(common, &options.play, options.playbook.as_deref(), &out),
         out,
     };
     if let Err(error) = summary::draw(&facts, &report) {

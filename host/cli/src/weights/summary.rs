@@ -40,11 +40,25 @@ pub(super) struct Facts {
 }
 
 /// The command that plays with what was learned last.
-pub(super) fn command(common: &Common, play: &PlayOptions, out: &Path) -> String {
+pub(super) fn command(common: &Common, play: &PlayOptions, playbook: Option<&str>, out: &Path) -> String {
     let mut words = vec![program(), "run".to_owned(), play.plugin.clone()];
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     option("model", Keeping::place(out, Kept::Last).display().to_string());
     play.reward.iter().for_each(|reward| option("reward", reward.clone()));
+    let models = &play.models;
+    models.grant.iter().for_each(|grant| option("grant", grant.clone()));
+    if let Some(text) = &play.system_prompt {
+        option("system-prompt", text.clone());
+    }
+    if let Some(path) = &play.system_prompt_file {
+        option("system-prompt-file", path.display().to_string());
+    }
+    if let Some(name) = playbook {
+        option("playbook", name.to_owned());
+    }
+    if let Some(temperature) = play.temperature {
+        option("temperature", temperature.to_string());
+    }
     option("max-tokens", play.max_tokens.to_string());
     option("max-turns", play.max_turns.to_string());
     if let Some(data) = &common.data {
@@ -140,6 +154,7 @@ pub(super) fn dry_run(
     writeln!(out, "test        {test} episodes: {} before and as many after", plan.test_pairs)?;
     writeln!(out, "at most     {episodes} episodes of {} turns", plan.play.max_turns)?;
     writeln!(out, "digest      {digest}")?;
+    writeln!(out, "nothing was played: leave --dry-run out")?;
     Ok(Exit::Ok)
 }
 

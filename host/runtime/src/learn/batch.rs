@@ -127,7 +127,7 @@ pub(crate) fn why_unmoved<'a>(metrics: impl Iterator<Item = &'a BTreeMap<String,
     };
     match largest("truncation_share") {
         share if share >= MANY_CUT_OFF => format!(
-            "{why}; {:.0} % of the episodes were cut off, in an answer or by their number of turns: allow longer answers",
+            "{why}; {:.0} % of the episodes were cut off, in an answer or by their number of turns: allow longer answers or more turns",
             100.0 * share
         ),
         _ => why,
@@ -148,8 +148,7 @@ mod tests {
         let equal = "nothing in it differed by its reward, so no weight moved";
         check(&[], equal);
         check(&[("truncation_share", 0.4)], equal);
-        let share =
-            "; 100 % of the episodes were cut off, in an answer or by their number of turns: allow longer answers";
+        let share = "; 100 % of the episodes were cut off, in an answer or by their number of turns: allow longer answers or more turns";
         check(&[("truncation_share", 1.0)], &format!("{equal}{share}"));
         let left_out =
             "64 episodes were cut off and left out, and nothing else differed by its reward, so no weight moved";
