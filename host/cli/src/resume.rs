@@ -69,16 +69,18 @@ pub(crate) fn taken_up(
         };
     }
     let learns = |config: &Value| config.get("learn").is_some();
-    let of = |config: &Value| config.pointer("/environment/name").cloned();
+    let of = |config: &Value| (config.pointer("/environment/name").cloned(), config.get("evaluation").is_some());
     let runs = reader.runs(None)?;
     let like = |run: &&RunRow| learns(&run.config) == learns(now) && of(&run.config) == of(now);
     let meant = |run: &&RunRow| if wanted.is_empty() { like(run) } else { run.id == wanted };
-    let stopped = runs.iter().filter(|run| stopped(run)).filter(meant);
+    let candidates = runs.iter().filter(|run| stopped(run)).filter(meant);
     // The newest of those that are most like it.
-    let nearest = stopped.map(|run| (run, differences("", &run.config, now))).min_by_key(|(_, all)| all.len());
+    let nearest = candidates.map(|run| (run, differences("", &run.config, now))).min_by_key(|(_, all)| all.len());
     if let Some((run, all)) = nearest
         && !all.is_empty()
         && (all.len() <= ALIKE || !wanted.is_empty())
+        // It may be playing this moment.
+        && Claim::shared(folder, &RunId(run.id.clone()))?.is_some()
     {
         changed_plugins(run, now)?;
         let more = all.len().saturating_sub(SHOWN);
@@ -94,6 +96,9 @@ pub(crate) fn taken_up(
     if !wanted.is_empty() {
         let why = match runs.iter().find(|run| run.id == wanted) {
             None => "there is no such run; `clawhost episodes list --runs` lists those that there are",
+            Some(run) if stopped(run) => {
+                "it is being played, or was begun with a playbook or models that have changed; wait for it, or begin a new run"
+            }
             Some(_) => "it has come to its end, so there is nothing to take up again",
         };
         return Err(UsageError(format!("--resume={}: {why}", escaped(wanted, 80))).into());
@@ -163,9 +168,16 @@ fn collect(place: &str, then: &Value, now: &Value, all: &mut Vec<(String, String
 /// What was written down as text may have lost the last digit of a number.
 fn equal(then: &Value, now: &Value) -> bool {
     match (then.as_f64(), now.as_f64()) {
-        (Some(then), Some(now)) => (then - now).abs() <= 1e-12 * then.abs().max(now.abs()),
+        (Some(then), Some(now)) if !is_whole(then) || !is_whole(now) => {
+            (then - now).abs() <= 1e-12 * then.abs().max(now.abs())
+        }
         _ => then == now,
     }
+}
+
+/// Seeds and counts: they are exact.
+fn is_whole(number: f64) -> bool {
+    number.fract() == 0.0
 }
 
 fn shown(value: &Value) -> String {
@@ -173,7 +185,7 @@ fn shown(value: &Value) -> String {
         (Value::Null, _) => "none".to_owned(),
         (Value::String(text), _) => text.clone(),
         // As people wrote it: 0.9 in f32 is 0.8999999761581421 in f64.
-        (_, Some(number)) if f64::from(number as f32) == number => (number as f32).to_string(),
+        (_, Some(number)) if !is_whole(number) && f64::from(number as f32) == number => (number as f32).to_string(),
         (other, _) => other.to_string(),
     }
 }
@@ -233,15 +245,17 @@ mod tests {
         check(plan(0.1 + 0.2), plan(0.3), &[]);
         check(plan(0.002), plan(0.001), &["--rate was 0.002 and is 0.001"]);
         check(json!({ "playbook": null }), json!({ "playbook": "shop" }), &["playbook was none and is shop"]);
+        let seed = |seed: u64| json!({ "plan": { "seed": seed } });
+        check(seed(1_700_000_000_000), seed(1_700_000_000_001), &["--seed was 1700000000000 and is 1700000000001"]);
         check(json!({ "groups": [1] }), json!({ "groups": [1, 2] }), &["groups had 1 entries and has 2"]);
         check(json!({ "groups": [1, 2] }), json!({ "groups": [1, 3] }), &["groups.1 was 2 and is 3"]);
         check(json!({}), json!({ "more": 1 }), &["more was none and is 1"]);
         let options = |talk: &str| json!({ "plan": { "options": [["size", "10"], ["talk", talk]] } });
         check(options("terse"), options("words"), &["plan.options.talk was terse and is words"]);
         let rewards = |weight: f64| json!({ "reward_rules": [{ "name": "exact", "weight": weight }] });
-        check(rewards(1.0), rewards(0.5), &["reward_rules.exact.weight was 1 and is 0.5"]);
+        check(rewards(1.0), rewards(0.5), &["reward_rules.exact.weight was 1.0 and is 0.5"]);
         let sampled = |temperature: f32| json!({ "a": 1, "sampling": { "temperature": temperature } });
-        check(sampled(1.0), sampled(0.9), &["--temperature was 1 and is 0.9"]);
+        check(sampled(1.0), sampled(0.9), &["--temperature was 1.0 and is 0.9"]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::world::*;
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, LearningStore as _, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
-    TokenRecord, Usage,
+    Digest, Episode, LearningStore as _, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin,
+    Role, TokenRecord, Usage,
 };
 use clawhost_learn::policy::Generated;
 use clawhost_learn::{Batch, Forward, Group, Kept, Layer, LearnError, Step, Weights};
@@ -187,7 +187,7 @@ async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_
     let (report, dial) = learn(&world, &plan(Some(warm()))).await;
     let warmed = report.warm_start.clone().unwrap();
     assert_eq!((warmed.demonstrations, warmed.demonstrated, warmed.steps), (10, Some(1.0), 4));
-    assert_eq!((warmed.looks, warmed.reached, warmed.finished), (vec![(2, 0.25), (4, 0.5)], true, true));
+    assert_eq!((warmed.looks, warmed.reached, warmed.finished), (vec![(2, Some(0.25)), (4, Some(0.5))], true, true));
     assert_eq!(dial.lock().unwrap().shown, [4; 4]);
     let rewards: Vec<f64> = report.iterations.iter().map(|one| one.reward.unwrap()).collect();
     assert_eq!(rewards, [0.5, 0.625, 0.75], "each iteration is played with the weights of the step before");
@@ -241,6 +241,22 @@ async fn demonstrations_stop_where_their_steps_do_and_where_nobody_judges_what_i
     let (report, dial) = learn(&world, &plan(Some(warm()))).await;
     assert_eq!(report.stopped, Some(StopReason::Unscored { why: "marks has nothing to say: no opinion".into() }));
     assert_eq!(dial.lock().unwrap().shown.len(), 2, "no further step is taken");
+}
+
+/// Some rewards judge only who does something, as a call of a tool: at first nobody does, and demonstrations show how.
+#[tokio::test(flavor = "multi_thread")]
+async fn demonstrations_go_on_where_only_they_are_judged_yet() {
+    // The first two lights are never judged, and the others where they are answered rightly: of eight, two steps teach two.
+    let judged = |episode: &Episode| {
+        let asked = episode.turns.first().unwrap().observation.last().unwrap().plain_text();
+        let (light, _) = asked.split_once("\ncolour: ").unwrap();
+        light.strip_prefix("light ").unwrap().parse::<u64>().unwrap() % 8 >= 2
+    };
+    let marks = Marks::by(move |episode| (judged(episode) && is_right(episode)).then_some(1.0));
+    let world = World { marks: Arc::new(marks), ..World::new(Proposer::of(&[])) };
+    let (report, _) = learn(&world, &plan(Some(warm()))).await;
+    let warmed = report.warm_start.unwrap();
+    assert_eq!((warmed.looks, warmed.reached), (vec![(2, None), (4, Some(1.0))], true));
 }
 
 #[tokio::test(flavor = "multi_thread")]

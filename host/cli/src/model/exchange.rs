@@ -4,7 +4,7 @@ use super::args::{Export, NumberType};
 use super::{check_target, print_json, read};
 use crate::args::Common;
 use crate::exit::{Exit, UsageError};
-use clawhost_model::{ModelFolder, Stored, digest};
+use clawhost_model::{LocalModelError, ModelFolder, Stored, digest};
 use std::io::Write as _;
 use std::path::Path;
 
@@ -16,8 +16,13 @@ pub(super) fn import(common: &Common, source: &Path, folder: &Path, adapter: Opt
         return Err(UsageError(format!("{source} is no folder; download the model first, all of its files")).into());
     }
     check_target(folder, NEW)?;
-    let model = ModelFolder::import(source, folder, adapter)
-        .map_err(|error| UsageError(format!("{}: {error}", source.display())))?;
+    let refused = |error: LocalModelError| match &error {
+        // A file says itself which it is; one of the target is no fault of the command line.
+        LocalModelError::File { path, .. } if !path.starts_with(source) => anyhow::Error::from(error),
+        LocalModelError::File { .. } => UsageError(error.to_string()).into(),
+        _ => UsageError(format!("{}: {error}", source.display())).into(),
+    };
+    let model = ModelFolder::import(source, folder, adapter).map_err(refused)?;
     tell(common, &model, folder, "checked and copied")
 }
 

@@ -337,7 +337,7 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
     let out = out(options, &setup.folder, &run);
     if is_resumed && !out.exists() {
         let why = "there is nothing of this run; give it the --out that it was begun with. If that is gone, make an empty folder there: \
-                   only its best weights are lost";
+                   its best weights and what was written on the way are lost, what it learned is not";
         return Err(UsageError(format!("{}: {why}", out.display())).into());
     }
     std::fs::create_dir_all(&out)
@@ -364,6 +364,7 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
         claim.finish();
     }
     watch.complete(&report.iterations);
+    let playbook = options.playbook.as_deref().map(|name| (name, options.learning.token_budget));
     let facts = summary::Facts {
         run,
         config,
@@ -377,7 +378,7 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
             Learned::Full => "weights",
             Learned::Adapter(_) => "adapter",
         },
-        play: summary::command(common, &options.play, options.playbook.as_deref(), &out),
+        play: summary::command(common, &options.play, playbook, &out),
         out,
     };
     if let Err(error) = summary::draw(&facts, &report) {

@@ -40,9 +40,13 @@ pub(super) struct Facts {
 }
 
 /// The command that plays with what was learned last.
-pub(super) fn command(common: &Common, play: &PlayOptions, playbook: Option<&str>, out: &Path) -> String {
+pub(super) fn command(common: &Common, play: &PlayOptions, playbook: Option<(&str, u64)>, out: &Path) -> String {
     let mut words = vec![program(), "run".to_owned(), play.plugin.clone()];
-    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    let mut option = |name: &str, value: String| match value.starts_with('-') {
+        // It would be taken for an option itself.
+        true => words.push(format!("--{name}={value}")),
+        false => words.extend([format!("--{name}"), value]),
+    };
     option("model", Keeping::place(out, Kept::Last).display().to_string());
     play.reward.iter().for_each(|reward| option("reward", reward.clone()));
     let models = &play.models;
@@ -53,17 +57,21 @@ pub(super) fn command(common: &Common, play: &PlayOptions, playbook: Option<&str
     if let Some(path) = &play.system_prompt_file {
         option("system-prompt-file", path.display().to_string());
     }
-    if let Some(name) = playbook {
+    if let Some((name, token_budget)) = playbook {
         option("playbook", name.to_owned());
+        option("token-budget", token_budget.to_string());
     }
     if let Some(temperature) = play.temperature {
         option("temperature", temperature.to_string());
     }
+    models.endpoint.api_key_file.iter().for_each(|file| option("api-key-file", file.clone()));
     option("max-tokens", play.max_tokens.to_string());
     option("max-turns", play.max_turns.to_string());
     if let Some(data) = &common.data {
         option("data", data.display().to_string());
     }
+    let host = [("--allow-interpreters", play.host.allow_interpreters), ("--on-demand", play.host.on_demand)];
+    words.extend(host.into_iter().filter(|(_, is_on)| *is_on).map(|(option, _)| option.to_owned()));
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -191,10 +199,11 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             (false, true) => "not enough: more steps may help (--demonstrations-steps)",
             (false, false) => "stopped before it was enough",
         };
-        let last = warm.looks.last().map_or(0.0, |(_, reward)| *reward);
+        let last = warm.looks.last().and_then(|(_, reward)| *reward);
+        let last = last.map_or("no sampled reward".to_owned(), |reward| format!("sampled reward {reward:.3}"));
         writeln!(
             out,
-            "shown       {} steps of {} demonstrations, out of {} that were played; sampled reward {last:.3} after them: {reached}",
+            "shown       {} steps of {} demonstrations, out of {} that were played; {last} after them: {reached}",
             warm.steps,
             super::DEMONSTRATION_BATCH,
             warm.demonstrations

@@ -169,6 +169,11 @@ impl ChatTemplate {
         Ok(self)
     }
 
+    /// A text of somebody's, with words for control tokens made harmless, as they are in a message.
+    pub fn harmless(&self, text: &str) -> String {
+        Inert(&self.control).text(text.to_owned())
+    }
+
     /// Keeps these words, which are control tokens, out of what is said and of what tools are called.
     pub fn keeping_out(self, words: Vec<String>) -> Self {
         Self { control: words.into(), ..self }

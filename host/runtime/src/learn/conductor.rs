@@ -166,7 +166,13 @@ pub async fn resume_learning(
     }
     super::weights::restore(&run, &ports).await?;
     ports.learning.resume_run(&run).await?;
-    Conductor::new(run, plan, ports, state, cancel, observer).await?.conduct().await
+    let is_new = state.is_none();
+    let conductor = Conductor::new(run, plan, ports, state, cancel, observer).await?;
+    if is_new {
+        // It was killed before its first: whoever stops it now needs one to go back to.
+        conductor.checkpoint(serde_json::Value::Null, Vec::new()).await?;
+    }
+    conductor.conduct().await
 }
 
 impl<'a> Conductor<'a> {

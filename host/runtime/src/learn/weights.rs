@@ -28,8 +28,8 @@ pub struct WarmStartReport {
     pub steps: u64,
     /// Loss per token before the last of them, nats.
     pub loss: f64,
-    /// Every look: steps so far, and the mean reward of what the model sampled.
-    pub looks: Vec<(u64, f64)>,
+    /// Every look: steps so far, and the mean reward of what the model sampled; none: no reward had anything to say about it.
+    pub looks: Vec<(u64, Option<f64>)>,
     /// Whether the target was reached.
     pub reached: bool,
     /// Whether it is over.
@@ -180,11 +180,13 @@ impl Conductor<'_> {
             }
             weights.lock().unwrap_or_else(PoisonError::into_inner).publish()?;
             let reward = match self.look(&warm, report.steps).await? {
-                Ok(reward) => reward,
+                // What nobody judges, and what nobody judged in the demonstrations either: more of them would not help.
+                Ok(Err(why)) if report.demonstrated.is_none() => return Ok(Err(StopReason::Unscored { why }.into())),
+                Ok(reward) => reward.ok(),
                 Err(stopped) => return Ok(Err(stopped)),
             };
             report.looks.push((report.steps, reward));
-            report.reached = reward >= warm.target;
+            report.reached = reward.is_some_and(|reward| reward >= warm.target);
             report.finished = report.reached || report.steps >= warm.steps;
             if report.finished {
                 // Before the checkpoint: whoever takes the run up from there must not remember more than whoever went on.
@@ -214,10 +216,9 @@ impl Conductor<'_> {
         Ok(phase.map(|phase| phase.episodes))
     }
 
-    /// The mean reward of what the model samples now.
-    async fn look(&self, warm: &WarmStart, steps: u64) -> Result<Result<f64, Stopped>, RuntimeError> {
-        // What nobody judged is no zero: more demonstrations would not help.
-        let unscored = |phase: &Phase| Stopped::from(StopReason::Unscored { why: why_unscored(&phase.episodes) });
+    /// The mean reward of what the model samples now, or why there is none: what nobody judged is no zero.
+    async fn look(&self, warm: &WarmStart, steps: u64) -> Result<Result<Result<f64, String>, Stopped>, RuntimeError> {
+        let scored = |phase: Phase| mean(&phase.episodes).ok_or_else(|| why_unscored(&phase.episodes));
         let plan = Plan {
             episodes: warm.episodes,
             group: 1,
@@ -226,7 +227,7 @@ impl Conductor<'_> {
         };
         let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
         let phase = self.phase(&format!("warm-{steps:05}"), plan, guidance, self.train.clone()).await?;
-        Ok(phase.and_then(|phase| mean(&phase.episodes).ok_or_else(|| unscored(&phase))))
+        Ok(phase.map(scored))
     }
 
     /// Plays the test split with the weights as they are, once for each pair.
