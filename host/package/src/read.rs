@@ -228,7 +228,9 @@ fn read_layers(learn: &mut Section<'_, '_>) {
             return Err("each layer once".to_owned());
         }
         if text == "weights" {
-            return Err(format!("{known}; weights learn by the command line alone so far"));
+            return Err(format!(
+                "a layer that this version knows: {known}; weights learn by the command line alone so far"
+            ));
         }
         if !LAYERS.contains(&text) {
             let hint = nearest(text, LAYERS).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
