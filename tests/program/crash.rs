@@ -262,6 +262,8 @@ fn only_the_run_that_is_meant_is_taken_up() {
     let claim = std::fs::File::create(bench.data.path().join("playing").join(&newest)).unwrap();
     claim.lock().unwrap();
     refused(&["run", &guess, "--resume"], "is being played by another process");
+    refused(&["run", &guess, "--seed", "9", "--resume"], "interrupted here; without --resume a new one begins");
+    refused(&["run", &guess, "--seed", "9", &format!("--resume={newest}")], "it is being played, or was begun with");
     refused(&["score", "--reward", &bench.guest("reward_format")], "is being played by another process");
     drop(claim);
     let resumed = bench.json(&["run", &guess, &format!("--resume={newest}")]);

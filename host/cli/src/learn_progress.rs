@@ -119,9 +119,9 @@ impl LearnObserver for LearnProgress {
     fn warmed(&self, report: &WarmStartReport, warm: &WarmStart) {
         if let (false, Some((steps, reward))) = (self.quiet, report.looks.last()) {
             let (loss, target) = (report.loss, warm.target);
-            let reward = reward.map_or("no sampled reward".to_owned(), |reward| format!("sampled reward {reward:.3}"));
+            let reward = reward.map_or("unscored".to_owned(), |reward| format!("{reward:.3}"));
             self.say(&format!(
-                "{}demonstrations: {steps} steps, loss {loss:.3}, {reward} of {target:.2}",
+                "{}demonstrations: {steps} steps, loss {loss:.3}, sampled reward {reward} of {target:.2}",
                 self.whole()
             ));
         }

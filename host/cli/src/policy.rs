@@ -7,7 +7,7 @@ use crate::plugin::nearest;
 use clawhost_core::{Llm, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::Follower;
-use clawhost_model::ModelFolder;
+use clawhost_model::{LocalModel, ModelFolder};
 use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
 use std::cell::Cell;
 use std::io::Write as _;
@@ -52,8 +52,6 @@ pub(crate) struct Models<'a> {
     concurrency: usize,
     /// The kind of endpoint that a key file without a kind is for: the first that asked.
     plain_key_for: Cell<Option<Dialect>>,
-    /// Whether the local model that was opened last never sees what the system says.
-    deaf: Cell<bool>,
     pub(crate) spent: Arc<Mutex<Spending>>,
 }
 
@@ -81,7 +79,6 @@ impl<'a> Models<'a> {
             prices: None,
             concurrency: 1,
             plain_key_for: Cell::new(None),
-            deaf: Cell::new(false),
             spent: Arc::default(),
         }
     }
@@ -136,9 +133,18 @@ impl<'a> Models<'a> {
 
     /// The model for a spec, and whether it never sees what the system says.
     pub(crate) fn policy(&self, spec: &str) -> anyhow::Result<(Arc<dyn Llm>, bool)> {
-        self.deaf.set(false);
-        let model = self.model(spec)?;
-        Ok((model, self.deaf.take()))
+        let Some(folder) = spec.strip_prefix("local:").filter(|folder| !folder.is_empty()) else {
+            return Ok((self.model(spec)?, false));
+        };
+        let model = self.local(folder)?;
+        Ok((self.metered(model.clone()), model.drops_system()))
+    }
+
+    fn local(&self, folder: &str) -> anyhow::Result<Arc<LocalModel>> {
+        let path = Path::new(folder);
+        let model = local(path)?;
+        let (device, _) = self.device.open(model.config.parameters())?;
+        Ok(model.open(&folder_name(path), &device)?)
     }
 
     /// The model for a spec, with the run's budget around it.
@@ -148,13 +154,7 @@ impl<'a> Models<'a> {
         let model: Arc<dyn Llm> = match (dialect, kind) {
             (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
-            (_, "local") if !rest.is_empty() => {
-                let folder = local(Path::new(rest))?;
-                let (device, _) = self.device.open(folder.config.parameters())?;
-                let model = folder.open(&folder_name(Path::new(rest)), &device)?;
-                self.deaf.set(model.drops_system());
-                model
-            }
+            (_, "local") if !rest.is_empty() => self.local(rest)?,
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
                 let known = ["follower", "openai", "anthropic", "local", "script"];

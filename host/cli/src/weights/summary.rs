@@ -200,10 +200,10 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
             (false, false) => "stopped before it was enough",
         };
         let last = warm.looks.last().and_then(|(_, reward)| *reward);
-        let last = last.map_or("no sampled reward".to_owned(), |reward| format!("sampled reward {reward:.3}"));
+        let last = last.map_or("unscored".to_owned(), |reward| format!("{reward:.3}"));
         writeln!(
             out,
-            "shown       {} steps of {} demonstrations, out of {} that were played; {last} after them: {reached}",
+            "shown       {} steps of {} demonstrations, out of {} that were played; sampled reward {last} after them: {reached}",
             warm.steps,
             super::DEMONSTRATION_BATCH,
             warm.demonstrations
