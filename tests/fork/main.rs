@@ -13,7 +13,7 @@
 mod guests;
 
 use clawhost_core::{
-    Answers, Context, Digest, Environment as _, FailureKind, Limits, LiveEpisode, Message, ModelError, ModelRequest,
+    ModelCallSource, Context, Digest, Environment as _, FailureKind, Limits, LiveEpisode, Message, ModelError, ModelRequest,
     ModelResponse, Origin, Role, Snapshot, StartParams, Status, StepResult, code,
 };
 use clawhost_engine::{Allocation, EnvironmentPlugin, Host, HostConfig, ModelGrants};
@@ -34,7 +34,7 @@ async fn load(host: &Host, folder: &Path, guest: &str) -> EnvironmentPlugin {
 async fn params(plugin: &EnvironmentPlugin, seed: u64) -> StartParams {
     let context = Context { seed, options: vec![] };
     let task = plugin.tasks(&context, "train", seed % 7, 1).await.unwrap().remove(0).without_reference();
-    StartParams { task, context, max_turns: 64, answers: Answers::Live }
+    StartParams { task, context, max_turns: 64, answers: ModelCallSource::Live }
 }
 
 /// What a step came to: its result, the calls to the host, and the fuel.
@@ -147,7 +147,7 @@ async fn answers_come_from_the_record_as_far_as_it_goes_and_nothing_else_is_aske
     assert_eq!((journal.len(), asked()), (3, 3));
 
     let with = |journal: &[clawhost_core::JournalEntry], through| StartParams {
-        answers: Answers::Recorded { journal: journal.into(), through },
+        answers: ModelCallSource::Recorded { journal: journal.into(), through },
         ..live.clone()
     };
     // All of it from the record.

@@ -22,7 +22,7 @@ mod values;
 mod world;
 
 use clawhost_core::{
-    Answers, Context, Environment as _, Episode, Failure, Limits, Message, Origin, Role, StartParams, StepResult, Task,
+    ModelCallSource, Context, Environment as _, Episode, Failure, Limits, Message, Origin, Role, StartParams, StepResult, Task,
 };
 use clawhost_engine::{Allocation, EngineError, Host, HostConfig, ModelGrants};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(crate) fn task() -> Task {
 }
 
 pub(crate) fn params(seed: u64) -> StartParams {
-    StartParams { task: task(), context: Context { seed, options: vec![] }, max_turns: 10, answers: Answers::Live }
+    StartParams { task: task(), context: Context { seed, options: vec![] }, max_turns: 10, answers: ModelCallSource::Live }
 }
 
 pub(crate) fn action(text: &str) -> Message {

@@ -60,7 +60,7 @@ fn params(seed: u64, input: &str) -> StartParams {
         task,
         context: Context { seed, options: vec![] },
         max_turns: 20,
-        answers: clawhost_core::Answers::Live,
+        answers: clawhost_core::ModelCallSource::Live,
     }
 }
 

@@ -140,7 +140,7 @@ async fn garbage_is_garbage() {
         for dialect in Dialect::ALL {
             let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.into()));
             let error = ask(dialect, &stub).await.unwrap_err();
-            assert!(matches!(error, ModelError::Garbage(_)), "{body}: {error}");
+            assert!(matches!(error, ModelError::InvalidResponse(_)), "{body}: {error}");
             assert_eq!(stub.requests().len(), 1);
         }
     }

@@ -8,7 +8,7 @@ use crate::run::{Stopping, watch_signals};
 use crate::setup::{Policy, Setup};
 use crate::{learn_summary, playbook, summary};
 use clawhost_core::{Clock as _, Environment as _};
-use clawhost_learn::harness::Showing;
+use clawhost_learn::harness::PlaybookView;
 use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::Cancel;
 use clawhost_runtime::learn::{Verdict, evaluate};
@@ -50,7 +50,7 @@ async fn eval(common: &Common, options: &args::Eval) -> anyhow::Result<Exit> {
     notes.dedup();
     notes.iter().for_each(|note| progress.say(note));
     let worth = playbook::worth(&setup.folder, &name)?;
-    let showing = |playbook: Playbook| Showing::serving(playbook, &worth, options.token_budget);
+    let showing = |playbook: Playbook| PlaybookView::serving(playbook, &worth, options.token_budget);
     let first = before.as_ref().map(playbook::document).transpose()?.unwrap_or_default();
     let playbooks = [showing(first), showing(playbook::document(&after)?)];
     let version = |version: &clawhost_core::PlaybookVersion| serde_json::json!({ "name": version.name, "number": version.number, "digest": version.digest });

@@ -135,7 +135,7 @@ pub struct Turn {
 
 /// An answer that led to no turn: the step that should have taken it failed. Whoever looks for the cause needs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Untaken {
+pub struct UnappliedAction {
     /// Digest of the whole request that the model was sent.
     pub request: Digest,
     /// The policy's message.
@@ -297,7 +297,7 @@ pub struct Episode {
     pub closing: Vec<Message>,
     /// The answer that a failing step was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub untaken: Option<Untaken>,
+    pub untaken: Option<UnappliedAction>,
     /// How it ended.
     pub ending: Ending,
     /// The last value of every signal.

@@ -10,8 +10,8 @@
 mod digest;
 mod episode;
 mod failure;
+mod hint;
 mod ids;
-mod learning;
 mod limits;
 mod message;
 mod plugin;
@@ -28,20 +28,15 @@ mod verdict;
 pub use digest::{Digest, ParseDigestError, canonical_json};
 pub use episode::{
     Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
-    REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, Untaken,
+    REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, UnappliedAction,
 };
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
+pub use hint::Hint;
 pub use ids::{EpisodeId, RunId};
-pub use learning::{Checkpoint, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
-pub use ports::{
-    Answers, Clock, Environment, EnvironmentDescription, EpisodeRecords, EpisodeStore, Judged, LiveEpisode, Llm,
-    LlmIdentity, Meter, ModelError, ModelRequest, ModelResponse, Opening, Recorded, Reflector, Reward,
-    RewardDescription, RewardScope, RewardSource, RunRecord, Scoring, StartParams, Status, StepResult, StoreError,
-};
-pub use ports::{Change, Entry, Evidence, Playbook, Proposal};
+pub use ports::*;
 pub use rules::{Condition, Facts, Rule, conditions, rule};
 pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;

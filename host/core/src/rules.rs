@@ -21,7 +21,7 @@ pub struct Rule<'a> {
     /// All of them must hold; none: it always applies.
     pub conditions: Vec<Condition>,
     /// What to do.
-    pub deed: &'a str,
+    pub action: &'a str,
 }
 
 /// Conditions joined by `and`. None: it is prose.
@@ -37,14 +37,14 @@ pub fn conditions(text: &str) -> Option<Vec<Condition>> {
 /// One line as a rule, if it is one. A leading `- ` does not matter.
 pub fn rule(line: &str) -> Option<Rule<'_>> {
     let line = line.trim().trim_start_matches("- ");
-    let (head, deed) = line.split_once(": ")?;
+    let (head, action) = line.split_once(": ")?;
     let conditions = if head.eq_ignore_ascii_case("always") {
         Vec::new()
     } else {
         let when = head.get(..5).filter(|start| start.eq_ignore_ascii_case("when "))?;
         conditions(head.get(when.len()..)?)?
     };
-    Some(Rule { conditions, deed: deed.trim() })
+    Some(Rule { conditions, action: action.trim() })
 }
 
 /// What is known of a case.
@@ -85,9 +85,9 @@ mod tests {
         let got = rule(line);
         let got = got.as_ref().map(|rule| {
             let conditions: Vec<_> = rule.conditions.iter().map(|c| (c.fact.as_str(), c.value.as_str())).collect();
-            (conditions, rule.deed)
+            (conditions, rule.action)
         });
-        assert_eq!(got, expect.map(|(conditions, deed)| (conditions.to_vec(), deed)), "{line}");
+        assert_eq!(got, expect.map(|(conditions, action)| (conditions.to_vec(), action)), "{line}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One call into a guest: budgets before, verdict after.
 
 use crate::failure;
-use crate::lane::Turn;
+use crate::lane::LaneTicket;
 use crate::state::{LimitHit, QUICK_TICKS, State};
 use crate::ticker::TICK;
 use clawhost_core::{CallLimits, Failure, PluginIdentity, code};
@@ -33,7 +33,7 @@ pub(crate) fn begin(store: &mut Store<State>, export: &'static str, limits: &Cal
 /// When a call must be over, by the clock on the wall. What it waits in the slow lane does not count.
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
-    pub(crate) turn: Arc<Turn>,
+    pub(crate) turn: Arc<LaneTicket>,
 }
 
 /// How long to wait once more for a call that waits in the slow lane itself.

@@ -95,9 +95,9 @@ impl Compiler {
                 let asking = ask(command, order, bytes);
                 match tokio::time::timeout(PATIENCE * Duration::from_secs(seconds), asking).await {
                     Ok(Ok(artefact)) => Ok(artefact),
-                    Ok(Err(Trouble::Refused(message))) => Err(failed(message)),
-                    Ok(Err(Trouble::Here(message))) => Err(EngineError::Compiler(message)),
-                    Ok(Err(Trouble::Died(how))) => Err(EngineError::CompileLimit { name: name.to_owned(), how }),
+                    Ok(Err(CompileFailure::Refused(message))) => Err(failed(message)),
+                    Ok(Err(CompileFailure::Here(message))) => Err(EngineError::Compiler(message)),
+                    Ok(Err(CompileFailure::Died(how))) => Err(EngineError::CompileLimit { name: name.to_owned(), how }),
                     Err(_) => {
                         let how = format!("it took more than {} s by the clock", u64::from(PATIENCE) * seconds);
                         Err(EngineError::CompileLimit { name: name.to_owned(), how })
@@ -109,7 +109,7 @@ impl Compiler {
 }
 
 /// Why a compiling process gave nothing.
-enum Trouble {
+enum CompileFailure {
     /// It says that the component cannot be compiled.
     Refused(String),
     /// It cannot be started, or does not fit this process: no fault of the component.
@@ -118,14 +118,14 @@ enum Trouble {
     Died(String),
 }
 
-async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -> Result<Vec<u8>, Trouble> {
-    let here = |error: std::io::Error| Trouble::Here(format!("no compiling process: {error}"));
+async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -> Result<Vec<u8>, CompileFailure> {
+    let here = |error: std::io::Error| CompileFailure::Here(format!("no compiling process: {error}"));
     let mut child = command.spawn().map_err(here)?;
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(Trouble::Here("the compiling process has no pipes".into()));
+        return Err(CompileFailure::Here("the compiling process has no pipes".into()));
     };
-    let mut head = serde_json::to_vec(&order).map_err(|error| Trouble::Here(error.to_string()))?;
+    let mut head = serde_json::to_vec(&order).map_err(|error| CompileFailure::Here(error.to_string()))?;
     head.push(b'\n');
     let mut artefact = Vec::new();
     let send = async move {
@@ -146,7 +146,7 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
     read.map_err(here)?;
     if artefact.len() as u64 > ARTEFACT_BYTES {
         // It is killed when its handle is dropped.
-        return Err(Trouble::Died(format!("it made more than {} MiB of native code", ARTEFACT_BYTES >> 20)));
+        return Err(CompileFailure::Died(format!("it made more than {} MiB of native code", ARTEFACT_BYTES >> 20)));
     }
     let status = child.wait().await.map_err(here)?;
     let words = listening.await.unwrap_or_default();
@@ -154,16 +154,16 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
     let words = clawhost_core::escaped(words.trim(), SHOWN_WORDS);
     match (status.code(), signal(status)) {
         (Some(0), _) => Ok(artefact),
-        (Some(NOT_HERE), _) => Err(Trouble::Here(words)),
+        (Some(NOT_HERE), _) => Err(CompileFailure::Here(words)),
         _ if OUT_OF_MEMORY.iter().any(|said| words.contains(said)) => {
-            Err(Trouble::Died(format!("it took more than {} MiB of memory", order.memory_bytes >> 20)))
+            Err(CompileFailure::Died(format!("it took more than {} MiB of memory", order.memory_bytes >> 20)))
         }
-        (Some(REFUSED), _) => Err(Trouble::Refused(words)),
+        (Some(REFUSED), _) => Err(CompileFailure::Refused(words)),
         (_, Some(Ended::OutOfTime)) => {
-            Err(Trouble::Died(format!("it took more than {} s of processor time", order.seconds)))
+            Err(CompileFailure::Died(format!("it took more than {} s of processor time", order.seconds)))
         }
-        (_, Some(Ended::Killed)) => Err(Trouble::Died("the compiler was killed, perhaps for want of memory".into())),
-        _ => Err(Trouble::Died(format!("the compiler died ({status}) {words}"))),
+        (_, Some(Ended::Killed)) => Err(CompileFailure::Died("the compiler was killed, perhaps for want of memory".into())),
+        _ => Err(CompileFailure::Died(format!("the compiler died ({status}) {words}"))),
     }
 }
 

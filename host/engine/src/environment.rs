@@ -5,7 +5,7 @@ use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
 use crate::host::{HostInner, Prepared};
-use crate::instance::Place;
+use crate::instance::InstanceLease;
 use crate::{EngineError, convert, failure};
 use async_trait::async_trait;
 use clawhost_bindings::environment::exports::clawhost::environment::environment as wit;
@@ -126,8 +126,8 @@ impl EnvironmentPlugin {
         limits: &CallLimits,
         seed: u64,
         grants: Arc<ModelGrants>,
-    ) -> Result<(Place, Guest), Failure> {
-        let mut place = Place::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
+    ) -> Result<(InstanceLease, Guest), Failure> {
+        let mut place = InstanceLease::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
         let deadline = place.deadline();
         let guest = call::within(deadline, self.pre.instantiate_async(&mut place.store)).await;
@@ -155,7 +155,7 @@ impl EnvironmentPlugin {
         Ok(EnvironmentDescription { about, splits })
     }
 
-    fn live(&self, place: Place, guest: Guest, episode: ResourceAny) -> Live {
+    fn live(&self, place: InstanceLease, guest: Guest, episode: ResourceAny) -> Live {
         Live {
             fuel: call::fuel_used(&place.store),
             place,
@@ -283,7 +283,7 @@ fn messages(
 
 /// An episode in an instance of its own.
 struct Live {
-    place: Place,
+    place: InstanceLease,
     guest: Guest,
     episode: ResourceAny,
     identity: PluginIdentity,

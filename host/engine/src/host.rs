@@ -25,7 +25,7 @@ use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 pub struct Host(pub(crate) Arc<HostInner>);
 
 /// One engine with what belongs to it.
-pub(crate) struct Bench {
+pub(crate) struct ConfiguredEngine {
     pub(crate) engine: Engine,
     allocation: Allocation,
     fingerprint: Digest,
@@ -34,8 +34,8 @@ pub(crate) struct Bench {
 
 pub(crate) struct HostInner {
     pub(crate) limits: Arc<Limits>,
-    pooled: Option<Bench>,
-    on_demand: Bench,
+    pooled: Option<ConfiguredEngine>,
+    on_demand: ConfiguredEngine,
     cache: Option<Cache>,
     compiler: Compiler,
     allow_interpreters: bool,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Host {
     }
 }
 
-impl Bench {
+impl ConfiguredEngine {
     fn new(limits: &Limits, allocation: Allocation) -> Result<Self, EngineError> {
         let engine = config::engine(limits, allocation)?;
         let linker = linker(&engine).map_err(|error| EngineError::SetUp(format!("{error:#}")))?;
@@ -94,10 +94,10 @@ impl Host {
     pub fn new(config: HostConfig) -> Result<Self, EngineError> {
         let limits = Arc::new(config.limits);
         let pooled = match config.allocation {
-            Allocation::Pooled => Some(Bench::new(&limits, Allocation::Pooled)?),
+            Allocation::Pooled => Some(ConfiguredEngine::new(&limits, Allocation::Pooled)?),
             Allocation::OnDemand => None,
         };
-        let on_demand = Bench::new(&limits, Allocation::OnDemand)?;
+        let on_demand = ConfiguredEngine::new(&limits, Allocation::OnDemand)?;
         let engines = pooled.iter().chain([&on_demand]).map(|bench| bench.engine.clone()).collect();
         let ticker = Ticker::start(engines).map_err(|error| EngineError::SetUp(error.to_string()))?;
         let slots = config::pool_slots(&limits);
@@ -229,7 +229,7 @@ impl Host {
     /// the slots of this engine's pool.
     async fn component(
         &self,
-        bench: &Bench,
+        bench: &ConfiguredEngine,
         name: &str,
         outline: &ComponentOutline,
         bytes: &[u8],
@@ -246,7 +246,7 @@ impl Host {
         tracing::debug!(name, "compiling");
         // Both engines take the same native code; the one without a pool has no slots that it would have to fit.
         let general = Some(&self.0.on_demand).filter(|general| general.fingerprint == bench.fingerprint);
-        let Bench { engine, allocation, fingerprint, .. } = general.unwrap_or(bench);
+        let ConfiguredEngine { engine, allocation, fingerprint, .. } = general.unwrap_or(bench);
         let compiling = self.0.compiler.compile(engine, *allocation, *fingerprint, &self.0.limits, name, bytes);
         let artefact = compiling.await?;
         if let Some(cache) = &self.0.cache {
@@ -295,7 +295,7 @@ enum Loaded {
     Stale(wasmtime::Error),
 }
 
-fn loaded(bench: &Bench, artefact: &[u8]) -> Loaded {
+fn loaded(bench: &ConfiguredEngine, artefact: &[u8]) -> Loaded {
     #[allow(unsafe_code, reason = "native code that this program made: just now, or before, as the cache's tag proves")]
     // SAFETY: the bytes are what `Engine::precompile_component` gave to this program, here or in the process that it
     // started for it, for an engine of this fingerprint. The cache checks a tag that only this host can make.

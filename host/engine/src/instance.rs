@@ -11,12 +11,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::{Engine, Store};
 
 /// A store with its place among the live instances of the host.
-pub(crate) struct Place {
+pub(crate) struct InstanceLease {
     pub(crate) store: Store<State>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl InstanceLease {
     /// When the call in progress must be over.
     pub(crate) fn deadline(&self) -> Deadline {
         let call = &self.store.data().call;

@@ -65,13 +65,13 @@ fn micros(duration: Duration) -> u64 {
 
 /// A call's place in the lane, and how long it has waited for one.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct LaneTicket {
     place: Mutex<Option<OwnedSemaphorePermit>>,
     waits: AtomicBool,
     waited: AtomicU64,
 }
 
-impl Turn {
+impl LaneTicket {
     /// Gives the place back and waits for another.
     pub(crate) async fn again(self: Arc<Self>, lane: Arc<SlowLane>) {
         self.leave();
@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test]
     async fn waiting_is_counted_and_a_place_is_given_back() {
         let lane = Arc::new(SlowLane::new(1));
-        let (one, two) = (Arc::new(Turn::default()), Arc::new(Turn::default()));
+        let (one, two) = (Arc::new(LaneTicket::default()), Arc::new(LaneTicket::default()));
         one.clone().again(lane.clone()).await;
         let waiting = tokio::spawn(two.clone().again(lane.clone()));
         while !two.waits() {

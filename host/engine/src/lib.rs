@@ -49,7 +49,7 @@ pub use grants::ModelGrants;
 pub use host::{Host, examine};
 
 /// A message as a guest would hand it back that changes nothing: for tests of the boundary.
-pub fn there_and_back(message: &clawhost_core::Message) -> clawhost_core::Message {
+pub fn round_trip(message: &clawhost_core::Message) -> clawhost_core::Message {
     convert::message_from(convert::message_to(message), message.origin)
 }
 

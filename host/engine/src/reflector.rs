@@ -6,7 +6,7 @@ use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
 use crate::host::{HostInner, Prepared};
-use crate::instance::Place;
+use crate::instance::InstanceLease;
 use crate::{EngineError, convert, failure};
 use async_trait::async_trait;
 use clawhost_bindings::Group;
@@ -116,9 +116,9 @@ impl ReflectorPlugin {
         seed: u64,
         grants: Arc<ModelGrants>,
         group: &[Arc<Episode>],
-    ) -> Result<(Place, Guest), Failure> {
+    ) -> Result<(InstanceLease, Guest), Failure> {
         let memory = self.host.limits.memory_bytes;
-        let mut place = Place::take(&self.host, &self.engine, memory, seed, grants).await?;
+        let mut place = InstanceLease::take(&self.host, &self.engine, memory, seed, grants).await?;
         place.store.data_mut().group = group.to_vec();
         // The handle of the group and one for each of its episodes are no hoarding.
         let handles = self.host.limits.handles.saturating_add(group.len()).saturating_add(1);

@@ -5,14 +5,14 @@ use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
 use crate::host::{HostInner, Prepared};
-use crate::instance::Place;
+use crate::instance::InstanceLease;
 use crate::{EngineError, convert, failure};
 use async_trait::async_trait;
 use clawhost_bindings::Group;
 use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
 use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
 use clawhost_core::{
-    About, Answers, CallLimits, Context, Episode, Failure, Grants, JournalEntry, PluginIdentity, Reward,
+    About, ModelCallSource, CallLimits, Context, Episode, Failure, Grants, JournalEntry, PluginIdentity, Reward,
     RewardDescription, RewardScope, RewardSource, ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;
@@ -128,9 +128,9 @@ impl RewardPlugin {
         seed: u64,
         grants: Arc<ModelGrants>,
         group: &[Arc<Episode>],
-    ) -> Result<(Place, Guest), Failure> {
+    ) -> Result<(InstanceLease, Guest), Failure> {
         let memory = self.host.limits.reward_memory_bytes;
-        let mut place = Place::take(&self.host, &self.engine, memory, seed, grants).await?;
+        let mut place = InstanceLease::take(&self.host, &self.engine, memory, seed, grants).await?;
         place.store.data_mut().group = group.to_vec();
         // The handle of the group and one for each of its episodes are no hoarding.
         let handles = self.host.limits.handles.saturating_add(group.len()).saturating_add(1);
@@ -271,16 +271,16 @@ impl Reward for RewardPlugin {
     }
 
     async fn score(&self, context: &Context, group: &[Arc<Episode>]) -> Scoring {
-        self.answering(context, group, Answers::Live).await
+        self.answering(context, group, ModelCallSource::Live).await
     }
 
     async fn score_again(&self, context: &Context, group: &[Arc<Episode>], journal: Arc<[JournalEntry]>) -> Scoring {
-        self.answering(context, group, Answers::Recorded { journal, through: u32::MAX }).await
+        self.answering(context, group, ModelCallSource::Recorded { journal, through: u32::MAX }).await
     }
 }
 
 impl RewardPlugin {
-    async fn answering(&self, context: &Context, group: &[Arc<Episode>], answers: Answers) -> Scoring {
+    async fn answering(&self, context: &Context, group: &[Arc<Episode>], answers: ModelCallSource) -> Scoring {
         let limits = self.score_limits(group.len());
         match self.instance("score", &limits, context.seed, self.grants.clone(), group).await {
             Err(failure) => Scoring { verdicts: Err(failure), log: Vec::new(), journal: Vec::new() },
@@ -314,7 +314,7 @@ fn blame_the_budget(verdicts: &mut Result<Vec<Verdict>, Failure>, spent: &str) {
 impl RewardPlugin {
     async fn ask(
         &self,
-        place: &mut Place,
+        place: &mut InstanceLease,
         guest: &Guest,
         context: &Context,
         group: &[Arc<Episode>],

@@ -5,8 +5,8 @@ use crate::capability::kv::Notes;
 use crate::capability::log::Log;
 use crate::capability::wasi::Chance;
 use crate::grants::ModelGrants;
-use crate::lane::{SlowLane, Turn};
-use clawhost_core::{Answers, Digest, Episode, HostState, JournalEntry, Limits, code};
+use crate::lane::{LaneTicket, SlowLane};
+use clawhost_core::{ModelCallSource, Digest, Episode, HostState, JournalEntry, Limits, code};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,7 +148,7 @@ pub(crate) struct CallState {
     /// The deadline passed while the call was under way: counters of the engine are stale.
     pub(crate) abandoned: bool,
     /// Its place in the slow lane.
-    pub(crate) turn: Arc<Turn>,
+    pub(crate) turn: Arc<LaneTicket>,
 }
 
 /// What a store carries.
@@ -166,7 +166,7 @@ pub(crate) struct State {
     pub(crate) grants: Arc<ModelGrants>,
     pub(crate) llm_calls: u32,
     /// Where the answers of models come from.
-    pub(crate) answers: Answers,
+    pub(crate) answers: ModelCallSource,
     /// What a granted model said when the operator's budget was spent.
     pub(crate) budget_spent: Option<String>,
     pub(crate) turn: u32,
@@ -203,7 +203,7 @@ impl State {
             notes: Notes::new(grants.kv, &limits),
             grants,
             llm_calls: 0,
-            answers: Answers::Live,
+            answers: ModelCallSource::Live,
             budget_spent: None,
             turn: 0,
             journal: Vec::new(),

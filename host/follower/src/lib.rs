@@ -38,17 +38,17 @@ const VERSION: &str = "2";
 pub struct Follower;
 
 /// What it decided to do.
-enum Deed {
+enum Action {
     Answer(String),
     Call { tool: String, arguments: String },
 }
 
-fn decide(request: &ModelRequest) -> Deed {
-    if let Some(deed) = rules::apply(&request.messages) {
-        return deed;
+fn decide(request: &ModelRequest) -> Action {
+    if let Some(action) = rules::apply(&request.messages) {
+        return action;
     }
     let Some(latest) = request.messages.iter().rev().find(|message| message.role != Role::Assistant) else {
-        return Deed::Answer(NOT_TOLD.to_owned());
+        return Action::Answer(NOT_TOLD.to_owned());
     };
     let text = latest.plain_text();
     let conversation = request.messages.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n");
@@ -56,9 +56,9 @@ fn decide(request: &ModelRequest) -> Deed {
         if request.temperature.is_none_or(|temperature| temperature > 0.0) { request.seed.unwrap_or(0) } else { 0 };
     let chance = Digest::of(conversation.as_bytes()).extended(&seed.to_be_bytes()).prefix_u64();
     match orders::obey(&text, chance) {
-        Some(answer) if text.contains("\\boxed{}") => Deed::Answer(format!("\\boxed{{{answer}}}")),
-        Some(answer) => Deed::Answer(answer),
-        None => Deed::Answer(NOT_TOLD.to_owned()),
+        Some(answer) if text.contains("\\boxed{}") => Action::Answer(format!("\\boxed{{{answer}}}")),
+        Some(answer) => Action::Answer(answer),
+        None => Action::Answer(NOT_TOLD.to_owned()),
     }
 }
 
@@ -76,8 +76,8 @@ impl Llm for Follower {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let read = request.messages.iter().map(|message| words(&message.plain_text())).sum();
         let (message, finish) = match decide(request) {
-            Deed::Answer(text) => (Message::text(Role::Assistant, Origin::Policy, text), "stop"),
-            Deed::Call { tool, arguments } => {
+            Action::Answer(text) => (Message::text(Role::Assistant, Origin::Policy, text), "stop"),
+            Action::Call { tool, arguments } => {
                 let id = format!("call-{}", request.messages.len());
                 let call = ToolCall { id, name: tool, arguments, extra: Vec::new() };
                 let message = Message {

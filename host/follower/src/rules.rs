@@ -1,11 +1,11 @@
 //! Rules: `when FACT is VALUE and ...: answer TEXT | call TOOL {...}`, and the facts they speak about.
 
-use crate::Deed;
+use crate::Action;
 use clawhost_core::{Facts, Message, Role, rule};
 
-fn deed(text: &str, facts: &Facts) -> Option<Deed> {
+fn action(text: &str, facts: &Facts) -> Option<Action> {
     if let Some(answer) = text.strip_prefix("answer ") {
-        return Some(Deed::Answer(filled(answer.trim(), facts, str::to_owned)));
+        return Some(Action::Answer(filled(answer.trim(), facts, str::to_owned)));
     }
     let call = text.strip_prefix("call ")?.trim();
     let (tool, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
@@ -14,7 +14,7 @@ fn deed(text: &str, facts: &Facts) -> Option<Deed> {
         let json = serde_json::Value::from(value).to_string();
         json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_owned()
     };
-    Some(Deed::Call { tool: tool.to_owned(), arguments: filled(arguments.trim(), facts, quoted) })
+    Some(Action::Call { tool: tool.to_owned(), arguments: filled(arguments.trim(), facts, quoted) })
 }
 
 /// A text with every `<FACT>` that is known replaced by its value; others stay as they are.
@@ -50,22 +50,22 @@ fn facts(messages: &[Message]) -> Facts {
 }
 
 /// What the most specific applicable rule says; of equals the last.
-pub(crate) fn apply(messages: &[Message]) -> Option<Deed> {
+pub(crate) fn apply(messages: &[Message]) -> Option<Action> {
     let facts = facts(messages);
-    let mut best: Option<(usize, Deed)> = None;
+    let mut best: Option<(usize, Action)> = None;
     for message in messages.iter().filter(|message| message.role != Role::Assistant) {
         let text = message.plain_text();
         for rule in text.lines().filter_map(rule) {
             let specific = rule.conditions.len();
             if rule.conditions.iter().all(|condition| facts.hold(condition))
                 && best.as_ref().is_none_or(|(known, _)| specific >= *known)
-                && let Some(deed) = deed(rule.deed, &facts)
+                && let Some(action) = action(rule.action, &facts)
             {
-                best = Some((specific, deed));
+                best = Some((specific, action));
             }
         }
     }
-    best.map(|(_, deed)| deed)
+    best.map(|(_, action)| action)
 }
 
 #[cfg(test)]
@@ -75,9 +75,9 @@ mod tests {
 
     fn check(prompt: &str, expected: Option<&str>) {
         let messages = [Message::text(Role::User, Origin::Environment, prompt)];
-        let answer = apply(&messages).map(|deed| match deed {
-            Deed::Answer(text) => text,
-            Deed::Call { tool, arguments } => format!("{tool} {arguments}"),
+        let answer = apply(&messages).map(|action| match action {
+            Action::Answer(text) => text,
+            Action::Call { tool, arguments } => format!("{tool} {arguments}"),
         });
         assert_eq!(answer.as_deref(), expected, "{prompt}");
     }

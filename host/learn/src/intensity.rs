@@ -11,14 +11,14 @@ const AT_REST: f64 = 0.02;
 
 /// Decides after which batches reflectors are asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Intensity {
+pub struct ReflectionSchedule {
     every: u64,
     since: u64,
     asked: u64,
     recent: VecDeque<f64>,
 }
 
-impl Intensity {
+impl ReflectionSchedule {
     /// Asks at least after every `every`-th batch.
     pub fn new(every: u64) -> Self {
         Self { every: every.max(1), since: 0, asked: 0, recent: VecDeque::new() }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn check(every: u64, means: &[f64], expect: &str) {
-        let mut intensity = Intensity::new(every);
+        let mut intensity = ReflectionSchedule::new(every);
         let asked: String = means.iter().map(|mean| if intensity.ask(Some(*mean)) { 'x' } else { '.' }).collect();
         assert_eq!(asked, expect);
     }
@@ -62,7 +62,7 @@ mod tests {
         check(3, &rising, "x..x..x..x..x..x..x.");
         check(1, &rising, "xxxxxxxxxxxxxxxxxxxx");
         check(6, &[0.5; 12], "x...xxxxxxxx");
-        let mut unscored = Intensity::new(2);
+        let mut unscored = ReflectionSchedule::new(2);
         let asked: Vec<bool> = (0..5).map(|_| unscored.ask(None)).collect();
         assert_eq!(asked, [true, false, true, false, true], "batches without a score count too");
     }

@@ -84,14 +84,14 @@ pub trait Weights: Layer {
     ///
     /// # Errors
     /// They cannot be written.
-    fn keep(&mut self, _: Kept) -> Result<(), LearnError> {
+    fn keep(&mut self, _: CheckpointKind) -> Result<(), LearnError> {
         Ok(())
     }
 }
 
 /// Which weights are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum CheckpointKind {
     /// Those that did best on the validation tasks so far.
     Best,
     /// Those of now.

@@ -1,21 +1,21 @@
 //! Where learned weights are written down: folders that open like the one they came from.
 
 use crate::{HostDecoder, LocalModelError, ModelFolder};
-use clawhost_learn::Kept;
+use clawhost_learn::CheckpointKind;
 use std::path::{Path, PathBuf};
 
 /// Writes models beside each other, each in the place of the one that was kept so before.
 #[derive(Debug)]
-pub struct Keeping {
+pub struct CheckpointWriter {
     folder: PathBuf,
     /// All but the weights.
     model: ModelFolder,
 }
 
-fn name(kept: Kept) -> &'static str {
+fn name(kept: CheckpointKind) -> &'static str {
     match kept {
-        Kept::Best => "best",
-        Kept::Last => "last",
+        CheckpointKind::Best => "best",
+        CheckpointKind::Last => "last",
     }
 }
 
@@ -27,19 +27,19 @@ fn take_up([place, new, old]: [&Path; 3]) -> std::io::Result<()> {
     }
 }
 
-impl Keeping {
+impl CheckpointWriter {
     /// Into this folder, models like this one.
     pub fn new(folder: &Path, model: ModelFolder) -> Self {
         Self { folder: folder.to_owned(), model }
     }
 
     /// Where they lie.
-    pub fn place(folder: &Path, kept: Kept) -> PathBuf {
+    pub fn place(folder: &Path, kept: CheckpointKind) -> PathBuf {
         folder.join(name(kept))
     }
 
     /// Writes these weights. Whoever is killed meanwhile leaves the ones of before, or both.
-    pub(crate) fn write(&mut self, kept: Kept, weights: &HostDecoder) -> Result<(), LocalModelError> {
+    pub(crate) fn write(&mut self, kept: CheckpointKind, weights: &HostDecoder) -> Result<(), LocalModelError> {
         let failed = |path: &Path, error: std::io::Error| LocalModelError::File {
             path: path.to_owned(),
             why: format!("{error}; is there room, and may it be written to?"),
@@ -94,15 +94,15 @@ mod tests {
     fn what_was_kept_is_replaced_and_opens_again() {
         let folder = tempfile::tempdir().unwrap();
         let made = |seed| TinyModel { seed, ..TinyModel::default() }.make().unwrap();
-        let mut keeping = Keeping::new(folder.path(), made(1));
+        let mut keeping = CheckpointWriter::new(folder.path(), made(1));
         // What a process left that was killed.
         std::fs::create_dir(folder.path().join(".last.new")).unwrap();
         for seed in [2, 3] {
-            keeping.write(Kept::Last, &made(seed).weights).unwrap();
-            let read = ModelFolder::read(&Keeping::place(folder.path(), Kept::Last)).unwrap();
+            keeping.write(CheckpointKind::Last, &made(seed).weights).unwrap();
+            let read = ModelFolder::read(&CheckpointWriter::place(folder.path(), CheckpointKind::Last)).unwrap();
             assert_eq!(digest(&read.weights), digest(&made(seed).weights), "{seed}");
         }
-        keeping.write(Kept::Best, &made(4).weights).unwrap();
+        keeping.write(CheckpointKind::Best, &made(4).weights).unwrap();
         let mut names: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

@@ -4,14 +4,14 @@
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{HostDecoder, Keeping, LocalModelError, ModelConfig, digest};
+use crate::{HostDecoder, CheckpointWriter, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
     Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
     SupervisedStep, Trajectory, TrajectoryGroup,
 };
-use clawhost_learn::{Batch, Forward, Kept, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, Forward, CheckpointKind, Layer, LearnError, Step, Weights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct WeightsLayer {
     /// has them beside it.
     reference: Option<Trainer>,
     /// Where weights are written down, where that was asked for.
-    keeping: Option<Keeping>,
+    keeping: Option<CheckpointWriter>,
 }
 
 /// What one trajectory is trained with: its number in the step, and its sequences.
@@ -101,7 +101,7 @@ impl WeightsLayer {
     }
 
     /// Writes weights down where the loop says so.
-    pub fn keep_in(&mut self, keeping: Keeping) {
+    pub fn keep_in(&mut self, keeping: CheckpointWriter) {
         self.keeping = Some(keeping);
     }
 
@@ -347,7 +347,7 @@ impl Weights for WeightsLayer {
         Self::publish(self).map_err(refused)
     }
 
-    fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
+    fn keep(&mut self, kept: CheckpointKind) -> Result<(), LearnError> {
         match &mut self.keeping {
             Some(keeping) => keeping.write(kept, &self.host).map_err(refused),
             None => Ok(()),

@@ -5,7 +5,7 @@ use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{
-    AdapterFolder, AdapterSettings, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, Speech,
+    AdapterFolder, AdapterSettings, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, ChatFormat,
     Weight, WeightsLayer, digest, is_adapter, memory,
 };
 use clawhost_learn::policy::PolicyGradient;
@@ -37,13 +37,13 @@ impl ModelFolder {
     ///
     /// # Errors
     /// Its tokenizer or template cannot be used.
-    pub fn speech(&self, name: &str) -> Result<Speech, LocalModelError> {
+    pub fn speech(&self, name: &str) -> Result<ChatFormat, LocalModelError> {
         let tokenizer = self.tokenizer()?;
         let own = self.words.get("eos_token").and_then(|word| tokenizer.token(word));
         let mut end = self.config.end_tokens.clone();
         // What its template ends a turn with comes first: answers that are given in its place end so too.
         end.sort_by_key(|token| Some(*token) != own);
-        Ok(Speech {
+        Ok(ChatFormat {
             name: name.to_owned(),
             template: self.chat_template(&tokenizer)?,
             tokenizer,

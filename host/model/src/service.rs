@@ -60,7 +60,7 @@ impl Memory {
 
 /// What tells a model apart and how it speaks.
 #[derive(Debug, Clone)]
-pub struct Speech {
+pub struct ChatFormat {
     /// Its name.
     pub name: String,
     /// Text to tokens.
@@ -97,7 +97,7 @@ const WRITTEN: &str = "written";
 /// A local model behind the port of all models.
 #[derive(Debug)]
 pub struct LocalModel {
-    speech: Speech,
+    speech: ChatFormat,
     engine: Arc<Engine>,
     memory: Mutex<Memory>,
 }
@@ -132,7 +132,7 @@ fn without_oldest(messages: &[Message]) -> Option<Vec<Message>> {
 
 impl LocalModel {
     /// A model that this engine answers for.
-    pub fn new(speech: Speech, engine: Arc<Engine>) -> Self {
+    pub fn new(speech: ChatFormat, engine: Arc<Engine>) -> Self {
         Self { speech, engine, memory: Mutex::default() }
     }
 

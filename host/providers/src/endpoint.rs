@@ -139,7 +139,7 @@ impl Endpoint {
         let wait = wait.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64())));
         let text = match self.body(response).await {
             Ok(text) => text,
-            Err(Broken::Long(why)) => return Err(Attempt::Final(ModelError::Garbage(why))),
+            Err(Broken::Long(why)) => return Err(Attempt::Final(ModelError::InvalidResponse(why))),
             Err(Broken::Off(why)) => return Err(unavailable(why, wait)),
         };
         if status.is_success() {
@@ -147,7 +147,7 @@ impl Endpoint {
                 // The server is there and talks nonsense: another try costs money and seldom helps, except for overload
                 // reported with status 200.
                 WireError::Endpoint(text) => Attempt::Again(ModelError::Unavailable(self.clean(&text)), wait),
-                other => Attempt::Final(ModelError::Garbage(self.clean(&other.to_string()))),
+                other => Attempt::Final(ModelError::InvalidResponse(self.clean(&other.to_string()))),
             });
         }
         let said = format!("HTTP {}: {}", status.as_u16(), self.clean(&text));

@@ -6,13 +6,13 @@
 //! stand in every member's record, as if it had been played alone.
 
 use crate::compare::{Difference, difference};
-use crate::guidance::Seat;
+use crate::guidance::GroupSlot;
 use crate::play::{Assignment, Played, Recording, Scene, Stage};
 use crate::policy::ChatPolicy;
 use crate::replay::by_host;
 use crate::tools;
 use clawhost_core::{
-    Answers, Branch, BranchWay, Ending, Failure, FailureKind, JournalEntry, LiveEpisode, Opening, Snapshot, StepResult,
+    ModelCallSource, Branch, BranchWay, Ending, Failure, FailureKind, JournalEntry, LiveEpisode, Opening, Snapshot, StepResult,
     Turn, code, derive_seed,
 };
 use std::sync::Arc;
@@ -103,7 +103,7 @@ async fn retrace(
     journal: &Arc<[JournalEntry]>,
 ) -> Result<Scene, Failure> {
     let through = u32::try_from(turns.len()).unwrap_or(u32::MAX);
-    let answers = Answers::Recorded { journal: journal.clone(), through };
+    let answers = ModelCallSource::Recorded { journal: journal.clone(), through };
     let again = Assignment { answers, ..assignment.clone() };
     let policy = stage.policy.saying(turns);
     let stage = Stage { policy: &policy, ..stage };
@@ -219,7 +219,7 @@ pub(crate) fn continued(
     live: Box<dyn LiveEpisode>,
     opening: Opening,
     recording: Recording,
-    (seed, seat): (u64, Seat),
+    (seed, seat): (u64, GroupSlot),
 ) -> Scene {
     let conversation = policy.converse_on(&opening, seed, seat, &recording.turns, &recording.pending);
     Scene { live, opening, conversation, recording }

@@ -5,7 +5,7 @@ use clawhost_core::{Digest, PlaybookRecord};
 
 /// Where an episode sits in its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seat {
+pub struct GroupSlot {
     /// The group's position in its split.
     pub group: u64,
     /// The member's position in its group, from 0.
@@ -19,9 +19,9 @@ pub trait Guidance: Send + Sync {
     /// Names all that can change what is told, at any seat.
     fn digest(&self) -> Digest;
     /// Names all that can change what is told at this seat; what the record of the episode says.
-    fn state(&self, seat: Seat) -> Digest;
+    fn state(&self, seat: GroupSlot) -> Digest;
     /// What is told at this seat, to whoever is shown this text first.
-    fn guide(&self, seat: Seat, shown: &str) -> PlaybookRecord;
+    fn guide(&self, seat: GroupSlot, shown: &str) -> PlaybookRecord;
 }
 
 /// What was told before.
@@ -32,11 +32,11 @@ impl Guidance for Fixed {
         self.0.digest
     }
 
-    fn state(&self, _: Seat) -> Digest {
+    fn state(&self, _: GroupSlot) -> Digest {
         self.0.digest
     }
 
-    fn guide(&self, _: Seat, _: &str) -> PlaybookRecord {
+    fn guide(&self, _: GroupSlot, _: &str) -> PlaybookRecord {
         self.0.clone()
     }
 }

@@ -27,7 +27,7 @@ mod tasks;
 mod tools;
 
 pub use compare::Difference;
-pub use guidance::{Guidance, Seat};
+pub use guidance::{Guidance, GroupSlot};
 pub use interval::{Interval, mean_interval};
 pub use plan::{Cancel, Plan};
 pub use policy::ChatPolicy;

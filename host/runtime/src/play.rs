@@ -1,13 +1,13 @@
 //! One episode, turn by turn.
 
-use crate::guidance::Seat;
+use crate::guidance::GroupSlot;
 use crate::plan::Cancel;
 use crate::policy::{CONTEXT_FULL, ChatPolicy, Conversation};
 use crate::tools::{self, Settled};
 use clawhost_core::{
-    Answers, Artefact, Attributes, Branch, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode,
+    ModelCallSource, Artefact, Attributes, Branch, Clock, Context, Digest, EPISODE_FORMAT, Ending, Environment, Episode,
     EpisodeId, EpisodeRecords, Failure, FailureKind, LiveEpisode, Message, ModelError, ModelResponse, Opening, Origin,
-    Role, RunId, Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, Untaken, code,
+    Role, RunId, Signal, StartParams, StateId, Status, Task, Turn, TurnTiming, UnappliedAction, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Assignment {
     pub(crate) id: EpisodeId,
     pub(crate) index: u64,
     pub(crate) group: u64,
-    pub(crate) seat: Seat,
+    pub(crate) seat: GroupSlot,
     pub(crate) task: Arc<Task>,
     pub(crate) task_hash: Digest,
     pub(crate) environment_seed: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Assignment {
     pub(crate) episode_bytes: usize,
     pub(crate) state_id: StateId,
     /// Where the answers of models come from that the environment asks.
-    pub(crate) answers: Answers,
+    pub(crate) answers: ModelCallSource,
 }
 
 impl Assignment {
@@ -58,7 +58,7 @@ pub(crate) struct Recording {
     pub(crate) pending: Vec<Message>,
     signals: Vec<Signal>,
     artefacts: Vec<Artefact>,
-    untaken: Option<Untaken>,
+    untaken: Option<UnappliedAction>,
     bytes: usize,
 }
 
@@ -224,7 +224,7 @@ impl Stage<'_> {
             Ok(result) => result,
             Err(failure) => {
                 let ModelResponse { message, usage, finish, .. } = response;
-                recording.untaken = Some(Untaken { request, action: message, finish, usage });
+                recording.untaken = Some(UnappliedAction { request, action: message, finish, usage });
                 return Err(failure);
             }
         };
@@ -236,7 +236,7 @@ impl Stage<'_> {
         if recording.bytes > episode_bytes {
             let message = format!("the episode is longer than the {episode_bytes} bytes that are recorded");
             let ModelResponse { message: action, usage, finish, .. } = response;
-            recording.untaken = Some(Untaken { request, action, finish, usage });
+            recording.untaken = Some(UnappliedAction { request, action, finish, usage });
             return Err(Failure::new(FailureKind::Limit, code::LENGTH, message));
         }
         if result.status == Status::Running && results.is_empty() && observation.is_empty() {

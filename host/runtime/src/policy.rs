@@ -1,6 +1,6 @@
 //! The policy: a chat loop over a model. System prompt, then observations and answers in turn.
 
-use crate::guidance::{Fixed, Guidance, Seat};
+use crate::guidance::{Fixed, Guidance, GroupSlot};
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Ending, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin,
@@ -51,7 +51,7 @@ impl ChatPolicy {
     }
 
     /// The identity of everything that can change an answer at one seat.
-    pub(crate) fn state_at(&self, seat: Seat) -> StateId {
+    pub(crate) fn state_at(&self, seat: GroupSlot) -> StateId {
         self.state(self.guidance.as_ref().map(|guidance| guidance.state(seat)))
     }
 
@@ -65,7 +65,7 @@ impl ChatPolicy {
     }
 
     /// Who was to act, where an episode did not begin: what the state id names is in it, or the record would contradict itself.
-    pub(crate) fn record(&self, seed: u64, seat: Seat) -> PolicyRecord {
+    pub(crate) fn record(&self, seed: u64, seat: GroupSlot) -> PolicyRecord {
         let nothing_told = |guidance: &Arc<dyn Guidance>| PlaybookRecord {
             digest: guidance.state(seat),
             text: String::new(),
@@ -111,7 +111,7 @@ impl ChatPolicy {
         // was sent; the state id tells.
         let prompts = [base, None, Some(String::new())];
         let candidates = prompts.map(|system_prompt| Self { system_prompt, ..policy.clone() });
-        candidates.into_iter().find(|one| one.state_at(Seat::default()) == episode.state_id).unwrap_or(policy)
+        candidates.into_iter().find(|one| one.state_at(GroupSlot::default()) == episode.state_id).unwrap_or(policy)
     }
 
     /// The same policy in the middle of an episode, with a seed of its own from here on.
@@ -119,7 +119,7 @@ impl ChatPolicy {
         &self,
         opening: &Opening,
         seed: u64,
-        seat: Seat,
+        seat: GroupSlot,
         turns: &[Turn],
         pending: &[Message],
     ) -> Conversation {
@@ -134,7 +134,7 @@ impl ChatPolicy {
     }
 
     /// A conversation about one episode.
-    pub(crate) fn converse(&self, opening: &Opening, seed: u64, seat: Seat) -> Conversation {
+    pub(crate) fn converse(&self, opening: &Opening, seed: u64, seat: GroupSlot) -> Conversation {
         let base = self.system_prompt.clone().or_else(|| opening.system_hint.clone());
         let base = base.filter(|text| !text.is_empty());
         // Words of the environment stay its own, whatever stands behind them.
@@ -252,7 +252,7 @@ impl Conversation {
         let mut response = self.model.complete(&self.request).await?;
         let calls = response.message.tool_calls.len();
         if calls > TOOL_CALLS {
-            return Err(ModelError::Garbage(format!(
+            return Err(ModelError::InvalidResponse(format!(
                 "it calls {calls} tools at once; at most {TOOL_CALLS} are allowed"
             )));
         }

@@ -7,13 +7,13 @@
 
 use crate::branch;
 use crate::compare::{Difference, TURNS, first_difference, first_field};
-use crate::guidance::Seat;
+use crate::guidance::GroupSlot;
 use crate::plan::Cancel;
 use crate::play::{Assignment, Scene, Stage};
 use crate::policy::ChatPolicy;
 use crate::score::group_digest;
 use clawhost_core::{
-    Answers, BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, REPLAYABLE_FORMAT,
+    ModelCallSource, BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, REPLAYABLE_FORMAT,
     Reward, RewardRecord, RewardScope, Verdict, code, derive_seed, effective_reward,
 };
 use serde::Serialize;
@@ -75,7 +75,7 @@ pub async fn replay_episode(
         index: recorded.index,
         group: recorded.group,
         // What was told there is recorded.
-        seat: Seat::default(),
+        seat: GroupSlot::default(),
         task: Arc::new(recorded.task.clone()),
         task_hash: recorded.task_hash,
         environment_seed: recorded.seed,
@@ -84,7 +84,7 @@ pub async fn replay_episode(
         max_turns: recorded.max_turns,
         episode_bytes,
         state_id: recorded.state_id,
-        answers: Answers::Recorded { journal: recorded.journal.clone().into(), through: u32::MAX },
+        answers: ModelCallSource::Recorded { journal: recorded.journal.clone().into(), through: u32::MAX },
     };
     let replayed = match play_again(stage, &assignment, recorded).await {
         Ok((scene, None)) => stage.end(assignment, scene, recorded.branch.clone()).await,
@@ -99,7 +99,7 @@ fn out_of_step(recorded: &Episode, policy: &ChatPolicy) -> Option<Difference> {
     let differs = |what: &str, recorded: String, replayed: String| {
         Some(Difference { turn: None, what: what.into(), recorded, replayed })
     };
-    let (task, state) = (recorded.task.digest(), policy.state_at(Seat::default()));
+    let (task, state) = (recorded.task.digest(), policy.state_at(GroupSlot::default()));
     if recorded.task_hash != task {
         return differs("task_hash", recorded.task_hash.to_string(), task.to_string());
     }

@@ -1,14 +1,14 @@
 //! A run: groups of episodes played at once, scored, recorded, and summed up.
 
 use crate::branch::{self, Trunk};
-use crate::guidance::Seat;
+use crate::guidance::GroupSlot;
 use crate::plan::{Cancel, Plan};
 use crate::play::{Assignment, Played, Stage, play};
 use crate::policy::ChatPolicy;
 use crate::report::{EpisodeSummary, RunReport, StopReason};
 use crate::{RuntimeError, score, tasks};
 use clawhost_core::{
-    Answers, Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Meter, Recorded,
+    ModelCallSource, Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Meter, Recorded,
     Reward, RewardSource, RunId, RunRecord, Task, derive_seed,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ type Finished = Vec<Recorded>;
 pub type Tasks = Arc<[(Arc<Task>, Digest)]>;
 
 /// What every group of a run shares.
-pub(crate) struct Shared {
+pub(crate) struct RunContext {
     pub(crate) ports: Ports,
     plan: Plan,
     run: RunId,
@@ -104,7 +104,7 @@ pub async fn play_run(
 
 /// Records that a run begins.
 pub(crate) async fn begin(
-    shared: &Shared,
+    shared: &RunContext,
     parent: Option<RunId>,
     config: serde_json::Value,
 ) -> Result<(), RuntimeError> {
@@ -134,7 +134,7 @@ pub async fn resume_run(
 
 /// Plays what is missing of a run that recorded `earlier`.
 pub(crate) async fn take_up(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunContext>,
     earlier: Vec<EpisodeSummary>,
     cancel: &Cancel,
     observer: &dyn Observer,
@@ -181,7 +181,7 @@ pub(crate) async fn prepare(
     ports: Ports,
     tasks: Option<Tasks>,
     cancel: &Cancel,
-) -> Result<Shared, RuntimeError> {
+) -> Result<RunContext, RuntimeError> {
     let split = tasks::split(ports.environment.as_ref(), plan.split.as_deref())?;
     let tasks = match tasks {
         Some(tasks) => tasks,
@@ -197,7 +197,7 @@ pub(crate) async fn prepare(
     };
     let state_id = ports.policy.state_id();
     let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
-    Ok(Shared {
+    Ok(RunContext {
         config: config_digest(&plan, &ports, &split, &state_id),
         ports,
         plan,
@@ -220,7 +220,7 @@ fn members(plan: &Plan, group: u64) -> std::ops::Range<u64> {
 }
 
 pub(crate) async fn play_rest(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunContext>,
     earlier: Earlier,
     cancel: &Cancel,
     observer: &dyn Observer,
@@ -303,7 +303,7 @@ impl Progress {
 }
 
 async fn conduct(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunContext>,
     Earlier { kept, replaced }: Earlier,
     operator: &Cancel,
     observer: &dyn Observer,
@@ -400,7 +400,7 @@ async fn conduct(
     Ok(progress.reported())
 }
 
-async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
+async fn play_group(shared: &Arc<RunContext>, group: u64) -> Finished {
     let members = members(&shared.plan, group);
     let position = shared.plan.position(group) % (shared.tasks.len() as u64).max(1);
     let Some(task) = shared.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
@@ -451,16 +451,16 @@ async fn play_group(shared: &Arc<Shared>, group: u64) -> Finished {
 }
 
 /// The shared beginning of a group, or why there is none.
-async fn grow(shared: &Shared, first: u64, group: u64, task: &(Arc<Task>, Digest), at: u32) -> Result<Trunk, String> {
+async fn grow(shared: &RunContext, first: u64, group: u64, task: &(Arc<Task>, Digest), at: u32) -> Result<Trunk, String> {
     let _place = shared.places.clone().acquire_owned().await.map_err(|error| error.to_string())?;
     branch::trunk(shared.stage(), assignment(shared, first, group, task), shared.plan.seed, at).await
 }
 
-fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
+fn assignment(shared: &RunContext, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
     let plan = &shared.plan;
     let place = plan.position(group);
     let members = plan.group.max(1);
-    let seat = Seat { group: place, member: u32::try_from(index % u64::from(members)).unwrap_or(0), members };
+    let seat = GroupSlot { group: place, member: u32::try_from(index % u64::from(members)).unwrap_or(0), members };
     Assignment {
         seat,
         run: shared.run.clone(),
@@ -475,7 +475,7 @@ fn assignment(shared: &Shared, index: u64, group: u64, (task, task_hash): &(Arc<
         max_turns: plan.max_turns,
         episode_bytes: plan.episode_bytes,
         state_id: shared.ports.policy.state_at(seat),
-        answers: Answers::Live,
+        answers: ModelCallSource::Live,
     }
 }
 
@@ -494,7 +494,7 @@ fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
     }
 }
 
-impl Shared {
+impl RunContext {
     fn stage(&self) -> Stage<'_> {
         let ports = &self.ports;
         Stage {

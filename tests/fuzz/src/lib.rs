@@ -50,7 +50,7 @@ pub fn snapshot(bytes: &[u8]) {
 /// A message over the boundary and back: nothing is lost but what the boundary decides itself.
 pub fn message(bytes: &[u8]) {
     let Ok(message) = serde_json::from_slice::<Message>(bytes) else { return };
-    let back = clawhost_engine::there_and_back(&message);
+    let back = clawhost_engine::round_trip(&message);
     assert_eq!(back, message);
 }
 

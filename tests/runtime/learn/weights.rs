@@ -7,7 +7,7 @@ use clawhost_core::{
     Role, TokenRecord, Usage,
 };
 use clawhost_learn::policy::Generated;
-use clawhost_learn::{Batch, Forward, Group, Kept, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, Forward, Group, CheckpointKind, Layer, LearnError, Step, Weights};
 use clawhost_runtime::learn::{
     LearnPlan, LearnPorts, LearnReport, Verdict as Outcome, WarmStart, WeightsPlan, learn_run, resume_learning,
 };
@@ -26,7 +26,7 @@ struct Dial {
     /// What demonstrations left behind, beside the number.
     momentum: bool,
     /// What was to be written down, with the number of then.
-    kept: Vec<(Kept, u64)>,
+    kept: Vec<(CheckpointKind, u64)>,
     /// Rewards of every group of the last batch.
     taught: Vec<Vec<f64>>,
 }
@@ -88,7 +88,7 @@ impl Weights for Dial {
         self.momentum = false;
     }
 
-    fn keep(&mut self, kept: Kept) -> Result<(), LearnError> {
+    fn keep(&mut self, kept: CheckpointKind) -> Result<(), LearnError> {
         self.kept.push((kept, self.value));
         Ok(())
     }
@@ -214,7 +214,7 @@ async fn told_is_where_it_goes_on_from(world: &World, dial: &Arc<Mutex<Dial>>) {
     let dial = dial.lock().unwrap();
     assert_eq!(dial.snapshot().unwrap(), known);
     let value = dial.value;
-    assert_eq!((dial.published.load(Ordering::SeqCst), dial.kept.last()), (value, Some(&(Kept::Last, value))));
+    assert_eq!((dial.published.load(Ordering::SeqCst), dial.kept.last()), (value, Some(&(CheckpointKind::Last, value))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -321,7 +321,7 @@ async fn the_best_weights_are_kept_by_the_validation_tasks_and_the_last_at_the_e
     assert_eq!(looks, [(2, 0.25), (4, 0.5), (6, 0.75), (8, 1.0), (10, 1.0)]);
     let best = report.best.unwrap();
     assert_eq!((best.iteration, best.reward), (8, 1.0), "the first of equals");
-    let kept = [(Kept::Best, 2), (Kept::Best, 4), (Kept::Best, 6), (Kept::Best, 8), (Kept::Last, 11)];
+    let kept = [(CheckpointKind::Best, 2), (CheckpointKind::Best, 4), (CheckpointKind::Best, 6), (CheckpointKind::Best, 8), (CheckpointKind::Last, 11)];
     assert_eq!(dial.lock().unwrap().kept, kept);
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn params(seed: u64) -> StartParams {
         task,
         context: Context { seed, options: Attributes::new() },
         max_turns: u32::MAX,
-        answers: clawhost_core::Answers::Live,
+        answers: clawhost_core::ModelCallSource::Live,
     }
 }
 

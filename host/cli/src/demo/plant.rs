@@ -33,7 +33,7 @@ fn expected(episode: &Episode) -> Option<String> {
 /// What is done where nothing else is known.
 fn usual(episode: &Episode) -> Option<String> {
     let prompt = episode.policy.system_prompt.as_deref()?;
-    prompt.lines().filter_map(rule).find(|rule| rule.conditions.is_empty()).map(|rule| rule.deed.to_owned())
+    prompt.lines().filter_map(rule).find(|rule| rule.conditions.is_empty()).map(|rule| rule.action.to_owned())
 }
 
 fn case(episode: &Episode) -> Option<Case> {
@@ -80,7 +80,7 @@ pub(crate) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
             values.iter().map(|value| Condition { fact: (*fact).to_owned(), value: (*value).to_owned() })
         })
         .collect();
-    let deeds: BTreeSet<&str> = cases.iter().map(|case| case.right.as_str()).filter(|deed| *deed != usual).collect();
+    let actions: BTreeSet<&str> = cases.iter().map(|case| case.right.as_str()).filter(|action| *action != usual).collect();
     let mut best: Option<Plant> = None;
     for (place, one) in conditions.iter().enumerate() {
         for other in conditions.iter().skip(place + 1).filter(|other| other.fact != one.fact) {
@@ -93,15 +93,15 @@ pub(crate) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
                 continue;
             }
             let share =
-                |deed: &str| about.iter().filter(|case| case.right == deed).count() as f64 / about.len().max(1) as f64;
+                |action: &str| about.iter().filter(|case| case.right == action).count() as f64 / about.len().max(1) as f64;
             let without = share(&usual);
-            for deed in &deeds {
-                let with = share(deed);
+            for action in &actions {
+                let with = share(action);
                 let harm = without - with;
                 let so_far = best.as_ref().map_or(HARM, |best| best.without - best.with);
                 if with >= HELP && harm >= so_far {
                     let when = format!("{} is {} and {} is {}", one.fact, one.value, other.fact, other.value);
-                    let skill = Skill { when, action: (*deed).to_owned(), ..Skill::default() };
+                    let skill = Skill { when, action: (*action).to_owned(), ..Skill::default() };
                     best = Some(Plant { lesson: Lesson::Skill(skill), without, with, common });
                 }
             }

@@ -10,7 +10,7 @@ use clawhost_core::{Attributes, RunId, Sampling, Usage};
 use clawhost_engine::{Host, ModelGrants};
 use clawhost_follower::Follower;
 use clawhost_learn::Lesson;
-use clawhost_learn::harness::{Admission, HarnessSettings, Showing};
+use clawhost_learn::harness::{Admission, HarnessSettings, PlaybookView};
 use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::learn::{
     GatePlan, LearnPlan, LearnPorts, LearnReport, Mean, MemoryStore, Reflecting, evaluate, learn_run, play_and_keep,
@@ -202,7 +202,7 @@ impl<'a> Stage<'a> {
     pub(super) async fn oracle(&self) -> anyhow::Result<Option<Mean>> {
         self.progress.mention("last: the test tasks for who is told every rule, as the ceiling");
         let play = Plan { options: vec![("handbook".to_owned(), "all".to_owned())], ..self.play.clone() };
-        let nothing = || Showing::serving(Playbook::default(), &Default::default(), 0);
+        let nothing = || PlaybookView::serving(Playbook::default(), &Default::default(), 0);
         let (evaluation, report) = evaluate(
             RunId("demo-oracle".into()),
             &play,

@@ -277,7 +277,7 @@ mod tests {
                 .map(|deed| Entry::new(Lesson::read(&format!("when a is b: answer {deed}")), "r"))
                 .collect();
             let playbook = Playbook { entries, ..Playbook::default() };
-            let showing = clawhost_learn::harness::Showing::serving(playbook, &BTreeMap::new(), 2_000);
+            let showing = clawhost_learn::harness::PlaybookView::serving(playbook, &BTreeMap::new(), 2_000);
             let prompt = showing.choose(0, 0, 2, "a: b").text;
             let message = |role, text: &str| Message::text(role, Origin::Environment, text);
             let request = ModelRequest {

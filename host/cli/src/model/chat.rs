@@ -6,7 +6,7 @@ use crate::args::Common;
 use crate::exit::Exit;
 use crate::setup::unheard;
 use clawhost_core::{Message, ModelRequest, ModelResponse, Origin, Role};
-use clawhost_model::{LEFT_OUT, LocalModel, LocalModelError, Overlong, Speech};
+use clawhost_model::{LEFT_OUT, LocalModel, LocalModelError, Overlong, ChatFormat};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -43,7 +43,7 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
     let folder = read(&options.folder, options.sampling.adapter.as_deref())?;
     let name = options.folder.display().to_string();
     // In a conversation with a person old turns may go; what is left out is told.
-    let speech = Speech { overlong: Overlong::LeaveOut, ..folder.speech(&name)? };
+    let speech = ChatFormat { overlong: Overlong::LeaveOut, ..folder.speech(&name)? };
     let (device, _) = options.sampling.device.open(folder.config.parameters())?;
     let model = LocalModel::new(speech, Arc::new(folder.engine(&device)?));
     if options.system.is_some() && model.drops_system() {

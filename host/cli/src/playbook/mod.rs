@@ -12,10 +12,10 @@ use crate::exit::{Exit, UsageError};
 use crate::setup::Setup;
 use anyhow::Context as _;
 use clawhost_core::{PlaybookLedger, PlaybookVersion, escaped};
-use clawhost_learn::harness::Showing;
+use clawhost_learn::harness::PlaybookView;
 use clawhost_learn::playbook::Playbook;
 use clawhost_runtime::ChatPolicy;
-use clawhost_runtime::learn::{Everybody, Ledger};
+use clawhost_runtime::learn::{UniformPlaybook, Ledger};
 use clawhost_store::Reader;
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -106,7 +106,7 @@ pub(crate) fn guided(
 ) -> anyhow::Result<ChatPolicy> {
     // The same choice among its entries as the gate had before it.
     let worth = worth(&setup.folder, &version.name)?;
-    Ok(policy.guided(Arc::new(Everybody(Showing::serving(document(version)?, &worth, token_budget)))))
+    Ok(policy.guided(Arc::new(UniformPlaybook(PlaybookView::serving(document(version)?, &worth, token_budget)))))
 }
 
 pub(crate) fn main(common: &Common, command: &Command) -> anyhow::Result<Exit> {

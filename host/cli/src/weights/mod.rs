@@ -26,7 +26,7 @@ use clawhost_model::device::ComputeDevice;
 use clawhost_model::generate::Sampling;
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
-    AdapterSettings, Demonstrator, Keeping, Learned, LearningSettings, LocalModel, ModelFolder, Targets, WeightsLayer,
+    AdapterSettings, Demonstrator, CheckpointWriter, Learned, LearningSettings, LocalModel, ModelFolder, Targets, WeightsLayer,
 };
 use clawhost_runtime::learn::{
     GatePlan, LearnPlan, LearnPorts, WarmStart, WeightsPlan, learn_digest, learn_run, resume_learning,
@@ -342,7 +342,7 @@ pub(crate) async fn run(common: &Common, options: &Run, given: &[String]) -> any
     }
     std::fs::create_dir_all(&out)
         .map_err(|error| UsageError(format!("{}: {error}; choose another --out", out.display())))?;
-    let keeping = Keeping::new(&out, learning.found.clone());
+    let keeping = CheckpointWriter::new(&out, learning.found.clone());
     learning.weights.lock().unwrap_or_else(PoisonError::into_inner).keep_in(keeping);
     if !options.play.quiet {
         let again = if is_resumed { format!("{run} is taken up again: ") } else { String::new() };

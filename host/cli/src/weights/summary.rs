@@ -8,9 +8,9 @@ use crate::plot;
 use crate::setup::Setup;
 use crate::shell::{program, quoted};
 use clawhost_core::{Digest, Environment as _, RunId, escaped};
-use clawhost_learn::Kept;
+use clawhost_learn::CheckpointKind;
 use clawhost_model::train::Rule;
-use clawhost_model::{Keeping, Learned, ModelFolder};
+use clawhost_model::{CheckpointWriter, Learned, ModelFolder};
 use clawhost_runtime::ScoringRule;
 use clawhost_runtime::learn::{LearnPlan, LearnReport, Verdict};
 use std::io::Write as _;
@@ -47,7 +47,7 @@ pub(super) fn command(common: &Common, play: &PlayOptions, playbook: Option<(&st
         true => words.push(format!("--{name}={value}")),
         false => words.extend([format!("--{name}"), value]),
     };
-    option("model", Keeping::place(out, Kept::Last).display().to_string());
+    option("model", CheckpointWriter::place(out, CheckpointKind::Last).display().to_string());
     play.reward.iter().for_each(|reward| option("reward", reward.clone()));
     let models = &play.models;
     models.grant.iter().for_each(|grant| option("grant", grant.clone()));
@@ -244,8 +244,8 @@ pub(super) fn text(facts: &Facts, report: &LearnReport) -> anyhow::Result<()> {
         }
     }
     writeln!(out, "weights     {} (were {})", short(&facts.after), short(&facts.before))?;
-    writeln!(out, "last        {}", Keeping::place(&facts.out, Kept::Last).display())?;
-    let place = Keeping::place(&facts.out, Kept::Best);
+    writeln!(out, "last        {}", CheckpointWriter::place(&facts.out, CheckpointKind::Last).display())?;
+    let place = CheckpointWriter::place(&facts.out, CheckpointKind::Best);
     // Whoever made an empty folder for a run that was taken up has lost it.
     if let Some(best) = report.best.as_ref().filter(|_| place.exists()) {
         writeln!(

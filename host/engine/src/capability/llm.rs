@@ -4,7 +4,7 @@
 use crate::convert;
 use crate::state::{LimitHit, State};
 use clawhost_bindings::environment::clawhost::llm::llm;
-use clawhost_core::{Answers, JournalEntry, Llm, ModelError, ModelRequest, ModelResponse, Origin, code};
+use clawhost_core::{ModelCallSource, JournalEntry, Llm, ModelError, ModelRequest, ModelResponse, Origin, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -68,7 +68,7 @@ impl State {
         asked: &Admitted,
         already: usize,
     ) -> wasmtime::Result<Option<Result<ModelResponse, ModelError>>> {
-        let Answers::Recorded { journal, through } = &self.answers else { return Ok(None) };
+        let ModelCallSource::Recorded { journal, through } = &self.answers else { return Ok(None) };
         if self.turn > *through {
             return Ok(None);
         }
@@ -89,7 +89,7 @@ impl State {
     ) -> (Result<llm::Response, llm::LlmError>, usize) {
         let answer = answer.and_then(|response| match response.message.tool_calls.len() {
             calls if calls > self.limits.tool_calls => {
-                Err(ModelError::Garbage(format!("it calls {calls} tools at once; at most {}", self.limits.tool_calls)))
+                Err(ModelError::InvalidResponse(format!("it calls {calls} tools at once; at most {}", self.limits.tool_calls)))
             }
             _ => Ok(response),
         });
@@ -110,7 +110,7 @@ impl State {
                 finish: response.finish,
                 extra: Vec::new(),
             }),
-            Err(ModelError::Unavailable(text) | ModelError::Garbage(text)) => Err(llm::LlmError::Unavailable(text)),
+            Err(ModelError::Unavailable(text) | ModelError::InvalidResponse(text)) => Err(llm::LlmError::Unavailable(text)),
             Err(ModelError::Refused(text) | ModelError::TooLong(text)) => Err(llm::LlmError::InvalidRequest(text)),
             Err(ModelError::Budget(text)) => {
                 self.budget_spent = Some(text.clone());

@@ -32,7 +32,7 @@ fn chance(of: &str) -> u64 {
 const MOST_STEPS: usize = 10_000;
 
 /// Plays, reflects and answers to the end, and holds an evolution to its promises on the way.
-struct Conductor<S, R> {
+struct LearningLoop<S, R> {
     score: S,
     reflect: R,
     /// Whether items are answered in another order than they were asked in.
@@ -47,7 +47,7 @@ struct Conductor<S, R> {
     parents: Vec<Candidate>,
 }
 
-impl<S, R> Conductor<S, R>
+impl<S, R> LearningLoop<S, R>
 where
     S: Fn(&Candidate, &Item, u32) -> Outcome,
     R: Fn(&Candidate, &[Item], &[f64]) -> Option<String>,
@@ -186,7 +186,7 @@ fn evolution_reaches_the_optimum_and_children_without_a_test_do_not() {
     let mut most = 0;
     for seed in 0..SEEDS {
         let mut evolution = begin(settings(ENOUGH, seed), TASKS);
-        let why = Conductor::new(score, mend).conduct(&mut evolution);
+        let why = LearningLoop::new(score, mend).conduct(&mut evolution);
         let report = evolution.report();
         assert_eq!((why, report.curve.last().unwrap().mean), (Why::Perfect, 1.0), "seed {seed}: {report:?}");
         most = most.max(report.evaluations);
@@ -202,7 +202,7 @@ fn a_child_is_played_on_the_fixed_set_only_if_it_is_strictly_better() {
     let equal = |_: &Candidate, _: &Item, _: u32| Outcome::Scored(0.5);
     let other = |_: &Candidate, items: &[Item], _: &[f64]| Some(format!("{items:?}"));
     let mut evolution = begin(settings(200, 3), 40);
-    let why = Conductor::new(equal, other).conduct(&mut evolution);
+    let why = LearningLoop::new(equal, other).conduct(&mut evolution);
     let report = evolution.report();
     assert_eq!((why, report.candidates), (Why::Budget, 1));
     assert!(report.children > 20);
@@ -224,7 +224,7 @@ fn a_candidate_that_is_best_at_some_task_is_a_parent_though_its_mean_is_lower() 
     let grow =
         |parent: &Candidate, items: &[Item], _: &[f64]| Some(format!("{} {:?}", parent.section(SECTION), items[0]));
     let mut evolution = begin(settings(400, 1), 40);
-    let mut conductor = Conductor::new(score, grow);
+    let mut conductor = LearningLoop::new(score, grow);
     conductor.conduct(&mut evolution);
     let admitted = conductor.parents.iter().position(|parent| *parent != text("")).unwrap();
     assert!(conductor.parents[admitted..].contains(&text("")), "the seed stays a parent: {:?}", conductor.parents);
@@ -236,12 +236,12 @@ fn a_candidate_that_is_best_at_some_task_is_a_parent_though_its_mean_is_lower() 
 #[test]
 fn a_child_that_there_was_before_costs_nothing() {
     let mut evolution = begin(settings(400, 2), 40);
-    Conductor::new(score, |_: &Candidate, _: &[Item], _: &[f64]| Some(String::new())).conduct(&mut evolution);
+    LearningLoop::new(score, |_: &Candidate, _: &[Item], _: &[f64]| Some(String::new())).conduct(&mut evolution);
     assert_eq!(evolution.report().children, 0, "it is the seed");
 
     let mut evolution = begin(settings(400, 2), 40);
     let same = |_: &Candidate, _: &[Item], _: &[f64]| Some("always the same".to_owned());
-    let why = Conductor::new(score, same).conduct(&mut evolution);
+    let why = LearningLoop::new(score, same).conduct(&mut evolution);
     let report = evolution.report();
     assert_eq!((why, report.children), (Why::Fruitless, 1));
     assert_eq!(report.evaluations, 16 + 24 + 3);
@@ -251,7 +251,7 @@ fn a_child_that_there_was_before_costs_nothing() {
 #[test]
 fn a_reflector_with_nothing_to_say_ends_it() {
     let mut evolution = begin(settings(400, 2), 40);
-    let why = Conductor::new(score, |_: &Candidate, _: &[Item], _: &[f64]| None).conduct(&mut evolution);
+    let why = LearningLoop::new(score, |_: &Candidate, _: &[Item], _: &[f64]| None).conduct(&mut evolution);
     let report = evolution.report();
     assert_eq!((why, report.children, report.evaluations), (Why::Fruitless, 0, 40));
     assert_eq!(report.reflections, 8 + 4 * 8, "an epoch in which the seed was played, and four in which nothing was");
@@ -267,7 +267,7 @@ fn what_keeps_failing_is_left_out_and_the_rest_goes_on() {
     };
     for seed in 0..5 {
         let mut evolution = begin(settings(600, seed), TASKS);
-        let why = Conductor::new(score, mend).conduct(&mut evolution);
+        let why = LearningLoop::new(score, mend).conduct(&mut evolution);
         let Report { failures, curve, .. } = evolution.report();
         assert_eq!((why, curve.last().unwrap().mean), (Why::Perfect, 1.0), "seed {seed}");
         let (transient, left_out) = (failures.transient, failures.left_out);
@@ -280,7 +280,7 @@ fn what_keeps_failing_is_left_out_and_the_rest_goes_on() {
 fn without_a_score_for_the_seed_there_is_nothing_to_compare_with() {
     let mut evolution = begin(settings(400, 2), 40);
     let fails = |_: &Candidate, _: &Item, _: u32| Outcome::Failed { transient: false };
-    assert_eq!(Conductor::new(fails, mend).conduct(&mut evolution), Why::Unscored);
+    assert_eq!(LearningLoop::new(fails, mend).conduct(&mut evolution), Why::Unscored);
     let report = evolution.report();
     assert_eq!((report.evaluations, report.candidates, report.curve.len()), (16, 0, 0));
     assert_eq!(evolution.best(), &text(""));
@@ -289,7 +289,7 @@ fn without_a_score_for_the_seed_there_is_nothing_to_compare_with() {
 #[test]
 fn a_second_evolution_pays_for_nothing_that_the_first_has_played() {
     let mut first = begin(settings(ENOUGH, 1), TASKS);
-    Conductor::new(score, mend).conduct(&mut first);
+    LearningLoop::new(score, mend).conduct(&mut first);
     let again = |policy: &[u8]| {
         let settings = Settings { policy: Digest::of(policy), ..settings(ENOUGH, 1) };
         Evolution::new(settings, items(TASKS), text(""), first.cache().clone()).unwrap()
@@ -309,7 +309,7 @@ fn children_that_cost_nothing_are_fruit_too() {
     let equal = |_: &Candidate, _: &Item, _: u32| Outcome::Scored(0.5);
     let other = |_: &Candidate, items: &[Item], _: &[f64]| Some(format!("{items:?}"));
     let mut first = begin(settings(200, 3), 40);
-    Conductor::new(equal, other).conduct(&mut first);
+    LearningLoop::new(equal, other).conduct(&mut first);
     let mut second = Evolution::new(settings(200, 3), items(40), text(""), first.cache().clone()).unwrap();
     while let Next::Reflect { parent, items, scores } = second.next() {
         second.reflected(other(&parent, &items, &scores).map(|text| (SECTION.into(), text))).unwrap();
@@ -408,7 +408,7 @@ proptest! {
         let settings = Settings { minibatch, pareto, ..settings(budget + 40, seed) };
         let conduct = |backwards: bool, interrupted: bool| {
             let mut evolution = begin(settings.clone(), tasks);
-            let mut conductor = Conductor::new(odd_score(seed, failing), odd_reflect(seed));
+            let mut conductor = LearningLoop::new(odd_score(seed, failing), odd_reflect(seed));
             (conductor.backwards, conductor.interrupted) = (backwards, interrupted);
             conductor.conduct(&mut evolution);
             let asked: BTreeSet<(String, u32)> = conductor.asked.into_iter().collect();

@@ -23,7 +23,7 @@ pub use settings::{
     QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES, TRIAL_CROWD,
     TRIAL_SLOTS,
 };
-pub use showing::{Chosen, Showing};
+pub use showing::{Chosen, PlaybookView};
 
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;

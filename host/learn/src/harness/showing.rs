@@ -24,7 +24,7 @@ enum Draw {
 }
 
 /// Shows a playbook.
-pub struct Showing {
+pub struct PlaybookView {
     playbook: Playbook,
     draws: Vec<Draw>,
     /// What is known for certain that each is worth.
@@ -53,7 +53,7 @@ pub struct Chosen {
 /// What an entry counts for the budget of which nothing is known.
 const UNKNOWN_WORTH: f64 = 0.0;
 
-impl Showing {
+impl PlaybookView {
     /// Shows a playbook as it is served: nothing is drawn.
     pub fn serving(playbook: Playbook, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
         let draws = vec![Draw::Never; playbook.entries.len()];
@@ -183,7 +183,7 @@ fn mixed(state: u64) -> u64 {
 
 impl Harness {
     /// What training episodes are shown: what is deployed or admitted, and what is on trial.
-    pub fn training(&self, seed: u64) -> Showing {
+    pub fn training(&self, seed: u64) -> PlaybookView {
         let mut records = self.in_order();
         records.retain(|record| matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Deployed));
         let served = |id: &EntryId| self.deployed.iter().position(|known| known == id).unwrap_or(usize::MAX);
@@ -199,12 +199,12 @@ impl Harness {
         let draws = records.iter().map(|record| draw(&record.entry.status, &record.entry.id)).collect();
         let entries = records.iter().map(|record| record.entry.clone()).collect();
         let playbook = Playbook { sections: self.sections.clone(), entries };
-        Showing::new(playbook, draws, &self.worth(), (self.settings.token_budget, self.settings.trial_crowd), seed)
+        PlaybookView::new(playbook, draws, &self.worth(), (self.settings.token_budget, self.settings.trial_crowd), seed)
     }
 
     /// A playbook as it is served.
-    pub fn serving(&self, playbook: Playbook) -> Showing {
-        Showing::serving(playbook, &self.worth(), self.settings.token_budget)
+    pub fn serving(&self, playbook: Playbook) -> PlaybookView {
+        PlaybookView::serving(playbook, &self.worth(), self.settings.token_budget)
     }
 
     /// What is known for certain that entries are worth: the lower end of the interval that they were decided by.

@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn rules_can_be_read_from_what_is_shown() {
         let text = shown(&["when a is b: call x {\"y\": \"<z>\"}", "always: wait"], &[]);
-        let deeds: Vec<_> = text.lines().filter_map(clawhost_core::rule).map(|rule| rule.deed).collect();
-        assert_eq!(deeds, ["call x {\"y\": \"<z>\"}", "wait"]);
+        let actions: Vec<_> = text.lines().filter_map(clawhost_core::rule).map(|rule| rule.action).collect();
+        assert_eq!(actions, ["call x {\"y\": \"<z>\"}", "wait"]);
     }
 
     #[test]

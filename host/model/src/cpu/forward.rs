@@ -6,7 +6,7 @@ use super::attention::{Heads, attend};
 use super::cache::Cache;
 use super::elementwise::{add, add_bias, gated, normalise, turn};
 use super::panels::Panels;
-use super::turns::Turns;
+use super::turns::RotaryTable;
 use crate::decoder::Projection;
 use crate::host_weights::{HostDecoder, HostMatrix};
 use crate::{Decoder, ModelConfig};
@@ -47,7 +47,7 @@ pub struct CpuModel {
     /// `[vocabulary, width]`, row by row.
     embedding: Arc<[f32]>,
     weights: Decoder<Panels, Arc<[f32]>>,
-    turns: Arc<Turns>,
+    turns: Arc<RotaryTable>,
     heads: Heads,
     small: bool,
 }
@@ -62,7 +62,7 @@ impl CpuModel {
         let host = Decoder { head: Some(head), embedding: HostMatrix { shape: [0, 1], values: Arc::from([]) }, ..host };
         let weights = host.map(&mut |_, matrix| Panels::of(matrix), &mut |_, vector| vector.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
-        let turns = Arc::new(Turns::new(config.rotary_frequencies()));
+        let turns = Arc::new(RotaryTable::new(config.rotary_frequencies()));
         let small = config.parameters() < SMALL;
         Self { config, embedding, weights, turns, heads, small }
     }

@@ -19,4 +19,4 @@ pub(crate) mod tests;
 pub use cache::Cache;
 pub use forward::{CpuModel, Work};
 pub(crate) use panels::Panels;
-pub(crate) use turns::Turns;
+pub(crate) use turns::RotaryTable;

@@ -11,12 +11,12 @@ const FIRST: usize = 64;
 
 /// Angles of as many positions as were asked for.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct RotaryTable {
     frequencies: Vec<f64>,
     known: RwLock<Table>,
 }
 
-impl Turns {
+impl RotaryTable {
     pub(crate) fn new(frequencies: Vec<f64>) -> Self {
         Self { frequencies, known: RwLock::new(Arc::from([])) }
     }

@@ -6,7 +6,7 @@ use crate::train::{OptimizerSettings, Schedule};
 use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
 use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
 use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance};
-use clawhost_learn::{Applied, Group, Kept, LayerOutcome, Member, Removed, learn};
+use clawhost_learn::{Applied, Group, CheckpointKind, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
 
 /// Tries at one question.
@@ -185,11 +185,11 @@ async fn equal_rewards_teach_nothing() {
 async fn weights_are_written_down_where_somebody_asked_for_it() {
     let place = tempfile::tempdir().unwrap();
     let (model, mut layer) = opened(|_| {});
-    layer.keep(Kept::Last).unwrap();
+    layer.keep(CheckpointKind::Last).unwrap();
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-    layer.keep_in(Keeping::new(place.path(), folder()));
+    layer.keep_in(CheckpointWriter::new(place.path(), folder()));
     learn(&mut [&mut layer], &played(&model, |_| {}).await).unwrap();
-    layer.keep(Kept::Last).unwrap();
+    layer.keep(CheckpointKind::Last).unwrap();
     let read = ModelFolder::read(&place.path().join("last")).unwrap();
     assert_eq!(digest(&read.weights), model.engine().current().digest);
 }

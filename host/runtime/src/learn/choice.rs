@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// A walk through the training tasks, again and again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Choice {
+pub(crate) struct TaskSampler {
     /// Position behind the last that was offered.
     next: u64,
     /// None: every task is played.
     filter: Option<DifficultyFilter>,
 }
 
-impl Choice {
+impl TaskSampler {
     pub(crate) fn new(rule: Option<Difficulty>) -> Self {
         Self { next: 0, filter: rule.map(DifficultyFilter::new) }
     }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn tasks_come_one_after_the_other_and_again() {
-        let (tasks, mut choice) = (tasks(3), Choice::new(None));
+        let (tasks, mut choice) = (tasks(3), TaskSampler::new(None));
         assert_eq!(choice.positions(4, &tasks), [0, 1, 2, 3]);
         choice.note("t1", 0, 8);
         choice.note("t1", 0, 8);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_teaches_nothing_is_passed_over_and_comes_back() {
-        let (tasks, mut choice) = (tasks(3), Choice::new(Some(Difficulty::default())));
+        let (tasks, mut choice) = (tasks(3), TaskSampler::new(Some(Difficulty::default())));
         for task in ["t0", "t1", "t2"] {
             let successes = if task == "t1" { 8 } else { 3 };
             choice.note(task, successes, 8);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn where_nothing_teaches_the_walk_still_ends() {
-        let (tasks, mut choice) = (tasks(2), Choice::new(Some(Difficulty::default())));
+        let (tasks, mut choice) = (tasks(2), TaskSampler::new(Some(Difficulty::default())));
         for task in ["t0", "t1"] {
             choice.note(task, 0, 4);
             choice.note(task, 0, 4);

@@ -12,17 +12,17 @@
 //! whole; its phases have names, so whoever takes the run up again finds what was played of it.
 
 use super::batch::{batch, forward_metrics, why_unmoved, why_unscored};
-use super::choice::Choice;
+use super::choice::TaskSampler;
 use super::evaluate::{compare, test_plan};
 use super::evolve::{EvolutionReport, Stage};
 use super::gate::GateState;
-use super::guide::{Arms, Everybody};
+use super::guide::{Arms, UniformPlaybook};
 use super::phase::{Phase, play_phase};
 use super::plan::{LearnPlan, LearnPorts, WarmStart, learn_digest};
 use super::reflect::{Asked, Reflections, Waiting, reflect};
 use super::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use super::splits::{Splits, fetch};
-use super::values::Values;
+use super::values::RewardScale;
 use super::weights::{Best, Tested, WarmStartReport};
 use crate::RuntimeError;
 use crate::guidance::Guidance;
@@ -35,7 +35,7 @@ use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Harness, Memory};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::policy::SignalMonitor;
-use clawhost_learn::{Intensity, Kept, Layer, LayerOutcome, LearnError, learn};
+use clawhost_learn::{ReflectionSchedule, CheckpointKind, Layer, LayerOutcome, LearnError, learn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -74,12 +74,12 @@ pub(crate) struct State {
     pub(crate) iteration: u64,
     pub(crate) harness: Harness,
     pub(crate) gate: GateState,
-    intensity: Intensity,
+    intensity: ReflectionSchedule,
     waiting: Waiting,
     reflections: Reflections,
     learned: u64,
     /// Every value that a reward of the run took, while they are at most two.
-    pub(crate) values: Values,
+    pub(crate) values: RewardScale,
     /// What was deployed when the run began.
     before: Playbook,
     /// None: not begun.
@@ -93,7 +93,7 @@ pub(crate) struct State {
     pub(crate) tested: Option<Tested>,
     /// Which training tasks come next, where weights learn.
     #[serde(default)]
-    pub(crate) choice: Choice,
+    pub(crate) choice: TaskSampler,
     /// Whether rewards still say anything.
     #[serde(default)]
     pub(crate) signal: SignalMonitor,
@@ -102,7 +102,7 @@ pub(crate) struct State {
     pub(crate) best: Option<Best>,
 }
 
-pub(crate) struct Conductor<'a> {
+pub(crate) struct LearningLoop<'a> {
     pub(crate) run: RunId,
     pub(crate) plan: LearnPlan,
     pub(crate) ports: LearnPorts,
@@ -132,7 +132,7 @@ pub async fn learn_run(
 ) -> Result<LearnReport, RuntimeError> {
     let digest = learn_digest(&plan, &ports)?;
     let (clock, store) = (ports.play.clock.clone(), ports.learning.clone());
-    let conductor = Conductor::new(run.clone(), plan, ports, None, cancel, observer).await?;
+    let conductor = LearningLoop::new(run.clone(), plan, ports, None, cancel, observer).await?;
     let state_id = conductor.ports.play.policy.state_id();
     store.begin_run(&RunRecord { id: run, parent: None, state_id, config, digest, created_at: clock.now_ms() }).await?;
     conductor.checkpoint(serde_json::Value::Null, Vec::new()).await?;
@@ -167,7 +167,7 @@ pub async fn resume_learning(
     super::weights::restore(&run, &ports).await?;
     ports.learning.resume_run(&run).await?;
     let is_new = state.is_none();
-    let conductor = Conductor::new(run, plan, ports, state, cancel, observer).await?;
+    let conductor = LearningLoop::new(run, plan, ports, state, cancel, observer).await?;
     if is_new {
         // It was killed before its first: whoever stops it now needs one to go back to.
         conductor.checkpoint(serde_json::Value::Null, Vec::new()).await?;
@@ -175,7 +175,7 @@ pub async fn resume_learning(
     conductor.conduct().await
 }
 
-impl<'a> Conductor<'a> {
+impl<'a> LearningLoop<'a> {
     async fn new(
         run: RunId,
         plan: LearnPlan,
@@ -290,7 +290,7 @@ impl<'a> Conductor<'a> {
             // Of an iteration, or of demonstrations, that count for nothing yet.
             super::weights::restore(&self.run, &self.ports).await?;
         }
-        self.keep_weights(Kept::Last)?;
+        self.keep_weights(CheckpointKind::Last)?;
         let report = self.report(evaluation, stopped).await?;
         self.ports.learning.finish_run(&self.run, &report.summary(), report.usage).await?;
         Ok(report)
@@ -299,7 +299,7 @@ impl<'a> Conductor<'a> {
     async fn iterate(&mut self) -> Result<Result<IterationReport, Stopped>, RuntimeError> {
         let number = self.state.iteration;
         let seed = self.plan.play.seed;
-        let guidance = Arc::new(Everybody(self.state.harness.training(seed)));
+        let guidance = Arc::new(UniformPlaybook(self.state.harness.training(seed)));
         let state_id = self.ports.play.policy.guided(guidance.clone()).state_id();
         let rollout = match self.rollout(guidance).await? {
             Ok(rollout) => rollout,
@@ -567,16 +567,16 @@ async fn first_state(plan: &LearnPlan, ports: &LearnPorts) -> Result<State, Runt
         iteration: 0,
         harness,
         gate: GateState::default(),
-        intensity: Intensity::new(plan.reflect_every),
+        intensity: ReflectionSchedule::new(plan.reflect_every),
         waiting: Waiting::default(),
         reflections: Reflections::default(),
         learned: 0,
-        values: Values::default(),
+        values: RewardScale::default(),
         before: deployed,
         evolution: None,
         warm_start: None,
         tested: None,
-        choice: Choice::new(plan.weights.as_ref().and_then(|weights| weights.difficulty)),
+        choice: TaskSampler::new(plan.weights.as_ref().and_then(|weights| weights.difficulty)),
         signal: SignalMonitor::default(),
         best: None,
     })

@@ -10,7 +10,7 @@ use crate::plan::{Cancel, Plan};
 use crate::report::RunReport;
 use crate::run::{Earlier, Observer, Ports, ScoringRule, Tasks, begin, play_rest, prepare, range};
 use clawhost_core::{Context, Episode, RunId};
-use clawhost_learn::harness::Showing;
+use clawhost_learn::harness::PlaybookView;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -103,7 +103,7 @@ pub async fn evaluate(
     play: &Plan,
     pairs: u64,
     mut ports: Ports,
-    [before, after]: [Showing; 2],
+    [before, after]: [PlaybookView; 2],
     config: serde_json::Value,
     (cancel, observer): (&Cancel, &dyn Observer),
 ) -> Result<(Evaluation, RunReport), RuntimeError> {

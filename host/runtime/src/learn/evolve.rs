@@ -16,9 +16,9 @@
 //! *Interrupted, it goes on.* What a reflector answered is stored before anything is played with it, and what was played
 //! since is found in its phases: nothing is paid for twice, and nothing beyond the budget.
 
-use super::conductor::{Conductor, Stopped};
+use super::conductor::{LearningLoop, Stopped};
 use super::gate::GateReport;
-use super::guide::Everybody;
+use super::guide::UniformPlaybook;
 use super::phase::phase_id;
 use super::plan::{EvolvePlan, Reflecting};
 use super::reflect::shown;
@@ -48,7 +48,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// What came of asking the reflector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answers {
+pub struct ReflectorAnswers {
     /// Proposals that were about something else.
     pub ignored: u64,
     /// Texts that were refused, by why.
@@ -68,7 +68,7 @@ pub struct EvolutionReport {
     /// Why it ended; none: it did not come to its end.
     pub why: Option<Why>,
     /// What came of asking the reflector.
-    pub reflector: Answers,
+    pub reflector: ReflectorAnswers,
     /// What the gate said of the best candidate; none: it was not asked, because nothing better was found or the run
     /// stopped.
     pub gate: Option<GateReport>,
@@ -102,7 +102,7 @@ pub(crate) struct Evolving {
     phases: u64,
     /// Where a candidate's episodes of training items are: the number of the phase, in order.
     played: BTreeMap<Digest, Vec<u64>>,
-    answers: Answers,
+    answers: ReflectorAnswers,
     /// Episodes of training items by phase, of this process.
     #[serde(skip)]
     at_hand: BTreeMap<u64, Vec<Arc<Episode>>>,
@@ -160,7 +160,7 @@ fn text(
     answer: Result<Vec<Proposal>, Failure>,
     section: &str,
     limits: TextLimits<'_>,
-    answers: &mut Answers,
+    answers: &mut ReflectorAnswers,
 ) -> Option<String> {
     let proposals = match answer {
         Ok(proposals) => proposals,
@@ -189,7 +189,7 @@ fn refused(why: &str) -> RuntimeError {
     LearnError::Evolution(why.to_owned()).into()
 }
 
-impl Conductor<'_> {
+impl LearningLoop<'_> {
     /// Makes ready what the plan says, unless it has begun; plays nothing.
     ///
     /// # Errors
@@ -323,7 +323,7 @@ impl Conductor<'_> {
         };
         let mut playbook = self.state.harness.deployed();
         playbook.sections.clone_from(&candidate.0);
-        let guidance = Arc::new(Everybody(self.state.harness.serving(playbook)));
+        let guidance = Arc::new(UniformPlaybook(self.state.harness.serving(playbook)));
         let number = self.evolving()?.phases;
         let phase = match self.phase(&phase_name(number), play, guidance, course.tasks.clone()).await? {
             Ok(phase) => phase,

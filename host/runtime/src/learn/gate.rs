@@ -4,7 +4,7 @@
 //! what they are told. Every pair has seeds that no pair had before. What decides is [`clawhost_learn::gate`].
 
 use super::batch::by_group;
-use super::conductor::{Conductor, Stopped};
+use super::conductor::{LearningLoop, Stopped};
 use super::guide::Arms;
 use super::plan::GatePlan;
 use super::report::Missing;
@@ -85,7 +85,7 @@ impl GateReport {
     }
 }
 
-impl Conductor<'_> {
+impl LearningLoop<'_> {
     /// Judges the candidate, if there is one, in phases that are named after what led to it.
     pub(crate) async fn judge_candidate(
         &mut self,

@@ -1,12 +1,12 @@
 //! The playbook as guidance.
 
-use crate::guidance::{Guidance, Seat};
+use crate::guidance::{Guidance, GroupSlot};
 use clawhost_core::{Digest, Drawn, PlaybookRecord};
-use clawhost_learn::harness::{Chosen, Showing};
+use clawhost_learn::harness::{Chosen, PlaybookView};
 use std::sync::Arc;
 
 /// One playbook for everybody; in training with draws.
-pub struct Everybody(pub Showing);
+pub struct UniformPlaybook(pub PlaybookView);
 
 fn record(digest: Digest, chosen: Chosen) -> PlaybookRecord {
     PlaybookRecord {
@@ -18,29 +18,29 @@ fn record(digest: Digest, chosen: Chosen) -> PlaybookRecord {
     }
 }
 
-fn guide(showing: &Showing, seat: Seat, shown: &str) -> PlaybookRecord {
+fn guide(showing: &PlaybookView, seat: GroupSlot, shown: &str) -> PlaybookRecord {
     record(showing.digest(), showing.choose(seat.group, seat.member, seat.members, shown))
 }
 
-impl Guidance for Everybody {
+impl Guidance for UniformPlaybook {
     fn digest(&self) -> Digest {
         self.0.digest()
     }
 
-    fn state(&self, _: Seat) -> Digest {
+    fn state(&self, _: GroupSlot) -> Digest {
         self.0.digest()
     }
 
-    fn guide(&self, seat: Seat, shown: &str) -> PlaybookRecord {
+    fn guide(&self, seat: GroupSlot, shown: &str) -> PlaybookRecord {
         guide(&self.0, seat, shown)
     }
 }
 
 /// Members of a group are told from different playbooks: the n-th from the n-th.
-pub(crate) struct Arms(pub(crate) Vec<Arc<Showing>>);
+pub(crate) struct Arms(pub(crate) Vec<Arc<PlaybookView>>);
 
 impl Arms {
-    fn arm(&self, seat: Seat) -> Option<&Showing> {
+    fn arm(&self, seat: GroupSlot) -> Option<&PlaybookView> {
         let arms = u32::try_from(self.0.len()).unwrap_or(u32::MAX).max(1);
         self.0.get((seat.member % arms) as usize).map(Arc::as_ref)
     }
@@ -51,11 +51,11 @@ impl Guidance for Arms {
         self.0.iter().fold(Digest::of(b"arms"), |digest, arm| digest.extended(arm.digest().hex().as_bytes()))
     }
 
-    fn state(&self, seat: Seat) -> Digest {
-        self.arm(seat).map_or_else(|| Digest::of(b""), Showing::digest)
+    fn state(&self, seat: GroupSlot) -> Digest {
+        self.arm(seat).map_or_else(|| Digest::of(b""), PlaybookView::digest)
     }
 
-    fn guide(&self, seat: Seat, shown: &str) -> PlaybookRecord {
+    fn guide(&self, seat: GroupSlot, shown: &str) -> PlaybookRecord {
         match self.arm(seat) {
             Some(showing) => guide(showing, seat, shown),
             None => PlaybookRecord {

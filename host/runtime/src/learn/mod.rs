@@ -20,10 +20,10 @@ mod weights;
 
 pub use conductor::{LearnObserver, Ledger, learn_run, resume_learning};
 pub use evaluate::{evaluate, play_and_keep};
-pub use evolve::{Answers, EvolutionReport};
+pub use evolve::{ReflectorAnswers, EvolutionReport};
 pub use functions::{ReflectorFunction, RewardFunction};
 pub use gate::GateReport;
-pub use guide::Everybody;
+pub use guide::UniformPlaybook;
 pub use memory::MemoryStore;
 pub use plan::{
     EvolvePlan, GatePlan, LearnPlan, LearnPorts, Reflecting, WarmStart, WeightsPlan, WeightsPort, learn_digest,

@@ -2,8 +2,8 @@
 //! nothing: others are played in their place, a few times (dynamic sampling, DAPO: Yu et al. 2025).
 
 use super::batch::by_group;
-use super::conductor::{Conductor, Stopped};
-use super::guide::Everybody;
+use super::conductor::{LearningLoop, Stopped};
+use super::guide::UniformPlaybook;
 use crate::RuntimeError;
 use crate::plan::Plan;
 use clawhost_core::{Episode, RunId};
@@ -66,9 +66,9 @@ pub(crate) fn measures(groups: &Groups, size: u32, best: f64) -> BTreeMap<String
     named
 }
 
-impl Conductor<'_> {
+impl LearningLoop<'_> {
     /// Plays what the next iteration learns from.
-    pub(crate) async fn rollout(&mut self, guidance: Arc<Everybody>) -> Result<Result<Rollout, Stopped>, RuntimeError> {
+    pub(crate) async fn rollout(&mut self, guidance: Arc<UniformPlaybook>) -> Result<Result<Rollout, Stopped>, RuntimeError> {
         let number = self.state.iteration;
         let plan = &self.plan.play;
         let groups = plan.episodes.div_ceil(u64::from(plan.group.max(1)));

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 /// Rewards seen so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Values {
+pub(crate) enum RewardScale {
     /// At most two.
     Few(Vec<f64>),
     /// More.
     Many,
 }
 
-impl Default for Values {
+impl Default for RewardScale {
     fn default() -> Self {
         Self::Few(Vec::new())
     }
 }
 
-impl Values {
+impl RewardScale {
     /// Takes note of a reward; says whether the form has changed with it.
     pub(crate) fn add(&mut self, value: f64) -> bool {
         let before = self.form();
@@ -53,7 +53,7 @@ impl Values {
     }
 }
 
-impl Values {
+impl RewardScale {
     /// What a difference of 1, as it is bet on, is in units of reward.
     pub(crate) fn scale(&self, range: f64) -> f64 {
         match self {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn two_values_are_won_or_lost_and_a_third_changes_the_form() {
-        let mut values = Values::default();
+        let mut values = RewardScale::default();
         assert!(!values.add(0.0) && !values.add(1.0) && !values.add(1.0));
         assert_eq!(values.form(), Form::Binary);
         assert_eq!((values.difference(0.0, 1.0, 2.0), values.difference(1.0, 0.0, 2.0)), (1.0, -1.0));

@@ -1,9 +1,9 @@
 //! Weights that learn: demonstrations first, the same transaction as every layer after that, and a test before and after.
 
 use super::batch::why_unscored;
-use super::conductor::{Conductor, Stopped};
+use super::conductor::{LearningLoop, Stopped};
 use super::evaluate::{compare_arms, test_plan};
-use super::guide::Everybody;
+use super::guide::UniformPlaybook;
 use super::phase::Phase;
 use super::plan::{LearnPorts, WarmStart};
 use super::report::{Evaluation, IterationReport};
@@ -11,7 +11,7 @@ use super::rollout::{Rollout, measures, varies};
 use crate::plan::Plan;
 use crate::{RuntimeError, ScoringRule, StopReason};
 use clawhost_core::{Context, Episode, RewardSource, RunId, derive_seed};
-use clawhost_learn::Kept;
+use clawhost_learn::CheckpointKind;
 use clawhost_learn::policy::{Generated, IterationSignal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ fn gcd(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 
-impl Conductor<'_> {
+impl LearningLoop<'_> {
     /// All that the weights need to go on from here.
     pub(crate) fn weights_snapshot(&self) -> Result<Option<Vec<u8>>, RuntimeError> {
         let Some(weights) = &self.ports.weights else { return Ok(None) };
@@ -99,7 +99,7 @@ impl Conductor<'_> {
     }
 
     /// Writes the weights down as a model, where that was asked for.
-    pub(crate) fn keep_weights(&self, kept: Kept) -> Result<(), RuntimeError> {
+    pub(crate) fn keep_weights(&self, kept: CheckpointKind) -> Result<(), RuntimeError> {
         let Some(weights) = &self.ports.weights else { return Ok(()) };
         Ok(weights.lock().unwrap_or_else(PoisonError::into_inner).keep(kept)?)
     }
@@ -138,7 +138,7 @@ impl Conductor<'_> {
             split: Some(self.splits.val.split.clone()),
             ..self.plan.play.clone()
         };
-        let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
+        let guidance = Arc::new(UniformPlaybook(self.state.harness.serving(self.state.harness.deployed())));
         let name = format!("i{:05}-val", report.iteration);
         let phase = match self.phase(&name, plan, guidance, self.val.clone()).await? {
             Ok(phase) => phase,
@@ -148,7 +148,7 @@ impl Conductor<'_> {
         report.metrics.insert("val.reward".into(), reward);
         if self.state.best.as_ref().is_none_or(|best| reward > best.reward) {
             self.state.best = Some(Best { iteration: report.iteration, reward });
-            self.keep_weights(Kept::Best)?;
+            self.keep_weights(CheckpointKind::Best)?;
         }
         Ok(Ok(()))
     }
@@ -225,7 +225,7 @@ impl Conductor<'_> {
             split: Some(self.splits.train.clone()),
             ..self.plan.play.clone()
         };
-        let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
+        let guidance = Arc::new(UniformPlaybook(self.state.harness.serving(self.state.harness.deployed())));
         let phase = self.phase(&format!("warm-{steps:05}"), plan, guidance, self.train.clone()).await?;
         Ok(phase.map(scored))
     }
@@ -237,7 +237,7 @@ impl Conductor<'_> {
         let tasks = self.splits.test.fetch(environment, &context, self.plan.test_pairs).await?;
         let plan = test_plan(&self.plan.play, &self.splits, self.plan.test_pairs);
         let plan = Plan { episodes: self.plan.test_pairs, group: 1, paired: false, ..plan };
-        let guidance = Arc::new(Everybody(self.state.harness.serving(self.state.harness.deployed())));
+        let guidance = Arc::new(UniformPlaybook(self.state.harness.serving(self.state.harness.deployed())));
         let phase = self.phase(name, plan, guidance, tasks).await?;
         let told = |episode: &Arc<Episode>| (episode.index, (episode.task.id.clone(), episode.reward));
         Ok(phase.map(|phase| phase.episodes.iter().map(told).collect()))

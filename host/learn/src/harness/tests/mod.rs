@@ -81,7 +81,7 @@ impl World {
         self.effects.insert(id(text), effect);
     }
 
-    fn group(&mut self, showing: &Showing, text: &str) -> Group {
+    fn group(&mut self, showing: &PlaybookView, text: &str) -> Group {
         let number = self.played;
         self.played += 1;
         let mut drawn = Vec::new();

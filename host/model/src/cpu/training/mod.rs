@@ -23,7 +23,7 @@ pub(crate) use gradients::Gradients;
 
 use super::attention::{Heads, Softmax};
 use super::panels::Panels;
-use super::turns::Turns;
+use super::turns::RotaryTable;
 use crate::host_weights::{HostDecoder, HostMatrix};
 use crate::train::{Sequence, TokenScores};
 use crate::{Decoder, LowRank, ModelConfig, Projection};
@@ -59,7 +59,7 @@ pub(crate) struct TrainingModel {
     embedding: Arc<[f32]>,
     /// The head is always there; the embedding is empty.
     weights: Decoder<Both, Arc<[f32]>>,
-    turns: Arc<Turns>,
+    turns: Arc<RotaryTable>,
     heads: Heads,
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Pass {
 
 impl TrainingModel {
     /// Lays weights out.
-    pub(crate) fn new(config: Arc<ModelConfig>, turns: Arc<Turns>, host: &HostDecoder) -> Self {
+    pub(crate) fn new(config: Arc<ModelConfig>, turns: Arc<RotaryTable>, host: &HostDecoder) -> Self {
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
         let embedding = host.embedding.values.clone();
         let empty = HostMatrix { shape: [0, 0], values: Arc::from([]) };

@@ -1,6 +1,6 @@
 //! Sequences one behind the other, without anything between them.
 
-use crate::cpu::turns::Turns;
+use crate::cpu::turns::RotaryTable;
 use crate::train::Sequence;
 
 /// A token that is trained.
@@ -30,7 +30,7 @@ pub(super) struct Text {
 
 impl Text {
     /// Becomes these sequences.
-    pub(super) fn set(&mut self, sequences: &[&Sequence], turns: &Turns, pairs: usize) {
+    pub(super) fn set(&mut self, sequences: &[&Sequence], turns: &RotaryTable, pairs: usize) {
         self.tokens.clear();
         self.turns.clear();
         self.targets.clear();

@@ -7,7 +7,7 @@ use super::optimizer::{OptimizerSettings, StepReport};
 use super::sequence::Sequence;
 use super::snapshot::{Plain, Saved};
 use super::trainer::{Trained, pieces};
-use crate::cpu::Turns;
+use crate::cpu::RotaryTable;
 use crate::cpu::training::{Gradients, Pass, TrainingModel};
 use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
 use optimizer::Moments;
@@ -34,7 +34,7 @@ pub(super) struct Processor {
     trained: Trained,
     moments: Moments,
     pending: Option<Gradients>,
-    turns: Arc<Turns>,
+    turns: Arc<RotaryTable>,
     /// The weights laid out; made when they are needed.
     model: OnceLock<TrainingModel>,
     /// The same without adapters, which never changes; made when it is needed.
@@ -49,7 +49,7 @@ type Piece<'a, 'b> = (usize, &'a [&'b [Sequence]]);
 impl Processor {
     pub(super) fn new(config: Arc<ModelConfig>, host: &HostDecoder, trained: Trained) -> Self {
         Self {
-            turns: Arc::new(Turns::new(config.rotary_frequencies())),
+            turns: Arc::new(RotaryTable::new(config.rotary_frequencies())),
             config,
             weights: host.clone(),
             trained,

@@ -1,0 +1,30 @@
+//! Ports: what the loop needs from the world, by subject.
+
+mod clock;
+mod environment;
+mod episode_store;
+mod learning_store;
+mod leases;
+mod llm;
+mod reading;
+mod reflector;
+mod retention;
+mod reward;
+mod store_error;
+
+pub use clock::Clock;
+pub use environment::{
+    Environment, EnvironmentDescription, EpisodeRecords, LiveEpisode, ModelCallSource, Opening, StartParams, Status,
+    StepResult,
+};
+pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
+pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
+pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
+pub use llm::{Llm, LlmIdentity, Meter, ModelError, ModelRequest, ModelResponse};
+pub use reading::{
+    EpisodeFilter, EpisodeReader, EpisodeRow, PlaybookReader, PluginReader, RunRow, RunState, StoreReader, StoredPlugin,
+};
+pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
+pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};
+pub use reward::{Reward, RewardDescription, RewardScope, RewardSource, Scoring};
+pub use store_error::StoreError;
