@@ -21,7 +21,7 @@ pub enum LearnError {
     },
     /// A layer did not take back its own snapshot: its state is unknown, so the run stops.
     #[error(
-        "layer {layer} could not be restored ({why}); its state is unknown, so the run stops: take it up again with --resume"
+        "layer {layer} could not be restored ({why}); its state is unknown, so the run stops, and can be resumed from its last checkpoint"
     )]
     Restore {
         /// The layer's name.

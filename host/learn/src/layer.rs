@@ -1,16 +1,15 @@
 //! What a layer is.
 
 use crate::policy::Generated;
-use crate::{Batch, LearnError};
+use crate::{Batch, LearnError, Measurements};
 use clawhost_core::Digest;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a forward pass found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Forward {
-    /// Numbers for people, by name.
-    pub metrics: BTreeMap<String, f64>,
+    /// What was measured.
+    pub metrics: Measurements,
 }
 
 /// What a step did.
@@ -18,8 +17,8 @@ pub struct Forward {
 pub struct Step {
     /// Whether anything changed.
     pub updates: u64,
-    /// Numbers for people, by name.
-    pub metrics: BTreeMap<String, f64>,
+    /// What was measured.
+    pub metrics: Measurements,
     /// What happened, in words.
     pub events: Vec<String>,
 }

@@ -44,20 +44,33 @@ impl Applied {
 }
 
 /// A layer with what it was before the batch, and what it made of it.
-struct Turn<'a, 'b> {
-    layer: &'a mut &'b mut dyn Layer,
+struct Turn<'a> {
+    layer: &'a mut dyn Layer,
     before: Vec<u8>,
     forward: Result<Forward, LearnError>,
 }
 
-/// Hands a batch to every layer and applies all updates or none.
+/// Hands one batch to every layer and applies all updates or none.
 ///
 /// # Errors
-/// The batch is refused whole ([`LearnError::Batch`]), or a layer could not be restored ([`LearnError::Restore`]): its state is
-/// unknown, and nothing may be learned or recorded after that.
+/// As [`learn_each`].
 pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, LearnError> {
-    batch.check()?;
-    let snapshots: Result<Vec<Vec<u8>>, LearnError> = layers.iter().map(|layer| layer.snapshot()).collect();
+    let mut with_batch: Vec<(&mut dyn Layer, &Batch)> = Vec::with_capacity(layers.len());
+    for layer in layers {
+        with_batch.push((&mut **layer, batch));
+    }
+    learn_each(&mut with_batch)
+}
+
+/// Hands every layer its batch and applies all updates or none. Batches may differ: the harness learns from what was played,
+/// weights from what teaches them.
+///
+/// # Errors
+/// A batch is refused whole ([`LearnError::Batch`]), or a layer could not be restored ([`LearnError::Restore`]): its state is
+/// unknown, and nothing may be learned or recorded after that.
+pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, LearnError> {
+    layers.iter().try_for_each(|(_, batch)| batch.check())?;
+    let snapshots: Result<Vec<Vec<u8>>, LearnError> = layers.iter().map(|(layer, _)| layer.snapshot()).collect();
     let snapshots = match snapshots {
         Ok(snapshots) => snapshots,
         Err(why) => {
@@ -68,18 +81,18 @@ pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, Le
     let mut turns = Vec::with_capacity(layers.len());
     // All that must be restored are, so that as few layers as possible are left in an unknown state; the first failure is told.
     let mut broken = None;
-    for (layer, before) in layers.iter_mut().zip(snapshots) {
+    for ((layer, batch), before) in layers.iter_mut().zip(snapshots) {
         let digest = layer.digest();
         let mut forward = layer.forward_backward(batch);
         if layer.digest() != digest {
-            broken = broken.or(take_back(*layer, &before).err());
+            broken = broken.or(take_back(&mut **layer, &before).err());
             let (layer, why) = (layer.name().to_owned(), "it changed before its step".to_owned());
             forward = forward.and(Err(LearnError::Layer { layer, why }));
         }
         if forward.is_err() {
             layer.clear_pending();
         }
-        turns.push(Turn { layer, before, forward });
+        turns.push(Turn { layer: &mut **layer, before, forward });
     }
     if let Some(broken) = broken {
         turns.iter_mut().for_each(|turn| turn.layer.clear_pending());
@@ -87,7 +100,7 @@ pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, Le
     }
     match step(&mut turns) {
         Ok(steps) => {
-            let outcome = |(turn, step): (Turn<'_, '_>, Option<Step>)| match (turn.forward, step) {
+            let outcome = |(turn, step): (Turn<'_>, Option<Step>)| match (turn.forward, step) {
                 (Ok(forward), Some(step)) => LayerOutcome::Stepped(forward, step),
                 (Ok(_), None) => LayerOutcome::RolledBack,
                 (Err(why), _) => LayerOutcome::LeftOut(why),
@@ -96,21 +109,21 @@ pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, Le
         }
         Err(why) => {
             for turn in turns.iter_mut().filter(|turn| turn.forward.is_ok()) {
-                broken = broken.or(take_back(*turn.layer, &turn.before).err());
+                broken = broken.or(take_back(&mut *turn.layer, &turn.before).err());
             }
             if let Some(broken) = broken {
                 return Err(broken);
             }
             let outcome =
-                |turn: Turn<'_, '_>| turn.forward.map_or_else(LayerOutcome::LeftOut, |_| LayerOutcome::RolledBack);
+                |turn: Turn<'_>| turn.forward.map_or_else(LayerOutcome::LeftOut, |_| LayerOutcome::RolledBack);
             Ok(Applied { outcomes: turns.into_iter().map(outcome).collect(), rolled_back: Some(why) })
         }
     }
 }
 
 /// Steps the layers that could make use of the batch, until one cannot.
-fn step(turns: &mut [Turn<'_, '_>]) -> Result<Vec<Option<Step>>, LearnError> {
-    let step = |turn: &mut Turn<'_, '_>| turn.forward.is_ok().then(|| turn.layer.optim_step()).transpose();
+fn step(turns: &mut [Turn<'_>]) -> Result<Vec<Option<Step>>, LearnError> {
+    let step = |turn: &mut Turn<'_>| turn.forward.is_ok().then(|| turn.layer.optim_step()).transpose();
     turns.iter_mut().map(step).collect()
 }
 

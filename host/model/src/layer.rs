@@ -11,7 +11,7 @@ use clawhost_learn::policy::{
     Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
     SupervisedStep, Trajectory, TrajectoryGroup,
 };
-use clawhost_learn::{Batch, Forward, CheckpointKind, Layer, LearnError, Step, Weights};
+use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -250,19 +250,15 @@ impl Layer for WeightsLayer {
         let (groups, dropped) = self.staleness.keep(groups);
         let Dropped { unknown_distribution, old_weights, old_playbook } = dropped;
         let experience = Experience::new(self.objective, groups)?;
-        let mut metrics: BTreeMap<String, f64> =
-            experience.report().named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut metrics = experience.report().named();
         let counts = [
-            ("unknown_distribution", unknown_distribution),
-            ("old_weights", old_weights),
-            ("old_playbook", old_playbook),
+            (Metric::DroppedUnknownDistribution, unknown_distribution),
+            (Metric::DroppedOldWeights, old_weights),
+            (Metric::DroppedOldPlaybook, old_playbook),
         ];
-        metrics.extend(
-            counts
-                .into_iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(name, count)| (format!("dropped_{name}"), count as f64)),
-        );
+        for (metric, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            metrics.set(metric, count as f64);
+        }
         if experience.trained().is_empty() {
             return Ok(Forward { metrics });
         }
@@ -286,12 +282,10 @@ impl Layer for WeightsLayer {
             self.compare(&experience, &units)?;
         }
         self.compared = true;
-        metrics.insert("loss".into(), loss);
-        metrics.insert(
-            "tokens".into(),
-            units.iter().flat_map(|unit| &unit.sequences).map(|one| one.trained().len() as f64).sum(),
-        );
-        metrics.extend(found.named().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        metrics.set(Metric::Loss, loss);
+        let tokens = units.iter().flat_map(|unit| &unit.sequences).map(|one| one.trained().len() as f64).sum();
+        metrics.set(Metric::Tokens, tokens);
+        metrics.merge(found.named());
         Ok(Forward { metrics })
     }
 
@@ -299,10 +293,10 @@ impl Layer for WeightsLayer {
         let report = self.device.guarded(|| self.trainer.step()).flatten();
         let Some(report) = report.map_err(refused)? else { return Ok(Step::default()) };
         self.publish().map_err(refused)?;
-        let metrics = BTreeMap::from([
-            ("gradient_norm".to_owned(), report.gradient_norm),
-            ("learning_rate".to_owned(), report.rate),
-            ("version".to_owned(), self.engine.current().number as f64),
+        let metrics = Measurements::from([
+            (Metric::GradientNorm, report.gradient_norm),
+            (Metric::LearningRate, report.rate),
+            (Metric::Version, self.engine.current().number as f64),
         ]);
         Ok(Step { updates: 1, metrics, events: Vec::new() })
     }

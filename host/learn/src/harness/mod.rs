@@ -28,7 +28,7 @@ pub use showing::{Chosen, PlaybookView};
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;
 use crate::playbook::{Embedder, Form, Playbook};
-use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Status, Step};
+use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Measurements, Metric, Status, Step};
 use clawhost_core::{Digest, Proposal};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -517,11 +517,10 @@ impl Layer for Harness {
         self.pending.batches += 1;
         self.pending.groups.extend(batch.groups.iter().cloned());
         self.pending.proposals.extend(batch.proposals.iter().cloned());
-        let count = |number: usize| number as f64;
-        let metrics = BTreeMap::from([
-            ("episodes".to_owned(), count(batch.episodes())),
-            ("groups".to_owned(), count(batch.groups.len())),
-            ("proposals".to_owned(), count(batch.proposals.len())),
+        let metrics = Measurements::from([
+            (Metric::Episodes, batch.episodes() as f64),
+            (Metric::Groups, batch.groups.len() as f64),
+            (Metric::Proposals, batch.proposals.len() as f64),
         ]);
         Ok(Forward { metrics })
     }
@@ -545,13 +544,13 @@ impl Layer for Harness {
         }
         events.extend(self.fill_trial());
         let number = |status: &Status| self.count(status) as f64;
-        let metrics = BTreeMap::from([
-            ("queued".to_owned(), number(&Status::Queued)),
-            ("on_trial".to_owned(), number(&Status::OnTrial)),
-            ("admitted".to_owned(), number(&Status::Admitted)),
-            ("deployed".to_owned(), number(&Status::Deployed)),
-            ("harmful".to_owned(), number(&Status::Harmful)),
-            ("expired".to_owned(), number(&Status::Expired)),
+        let metrics = Measurements::from([
+            (Metric::Queued, number(&Status::Queued)),
+            (Metric::OnTrial, number(&Status::OnTrial)),
+            (Metric::Admitted, number(&Status::Admitted)),
+            (Metric::Deployed, number(&Status::Deployed)),
+            (Metric::Harmful, number(&Status::Harmful)),
+            (Metric::Expired, number(&Status::Expired)),
         ]);
         Ok(Step { updates: batches, metrics, events })
     }

@@ -9,8 +9,7 @@ use super::advantage::{
 use super::loss::PolicyStep;
 use super::objective::{PolicyGradient, RewardTerm};
 use super::sample::{Trajectory, TrajectoryGroup};
-use crate::LearnError;
-use std::collections::BTreeMap;
+use crate::{LearnError, Measurements, Metric};
 
 /// Times that groups without variance are played anew before an iteration is trained with what there is (dynamic sampling,
 /// DAPO: Yu et al. 2025). Late in training a third of all groups has none.
@@ -74,25 +73,25 @@ pub struct ExperienceReport {
 impl ExperienceReport {
     /// By the names people look for. Means and shares are over all trajectories (of rewards: all scored ones), whatever was left out;
     /// `zero_variance_share` is over groups of two or more. Lengths are trained tokens.
-    pub fn named(&self) -> BTreeMap<&'static str, f64> {
-        let mut named = BTreeMap::from([
-            ("failed", self.failed as f64),
-            ("groups", self.groups as f64),
-            ("groups_too_small", self.too_small as f64),
+    pub fn named(&self) -> Measurements {
+        let mut named = Measurements::from([
+            (Metric::Failed, self.failed as f64),
+            (Metric::Groups, self.groups as f64),
+            (Metric::GroupsTooSmall, self.too_small as f64),
         ]);
         if self.truncated > 0 {
-            named.insert("truncated_left_out", self.truncated as f64);
+            named.set(Metric::TruncatedLeftOut, self.truncated as f64);
         }
         if self.comparable > 0 {
-            named.insert("zero_variance_share", self.zero_variance.len() as f64 / self.comparable as f64);
+            named.set(Metric::ZeroVarianceShare, self.zero_variance.len() as f64 / self.comparable as f64);
         }
         if !self.rewards.is_empty() {
-            named.insert("reward_mean", mean(&self.rewards));
-            named.insert("reward_std", standard_deviation(&self.rewards));
+            named.set(Metric::RewardMean, mean(&self.rewards));
+            named.set(Metric::RewardStd, standard_deviation(&self.rewards));
         }
         if !self.lengths.is_empty() {
-            named.insert("length_mean", mean(&self.lengths));
-            named.insert("truncation_share", self.cut_off as f64 / self.lengths.len() as f64);
+            named.set(Metric::LengthMean, mean(&self.lengths));
+            named.set(Metric::TruncationShare, self.cut_off as f64 / self.lengths.len() as f64);
         }
         named
     }

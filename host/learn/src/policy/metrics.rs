@@ -1,6 +1,6 @@
 //! Numbers to watch while training, under the names that people look for.
 
-use std::collections::BTreeMap;
+use crate::{Measurements, Metric};
 
 /// A mean that can be put together from parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -78,16 +78,16 @@ impl Metrics {
         largest(&mut self.logprob_mismatch_max, other.logprob_mismatch_max);
     }
 
-    /// What there is, by name. A number that was not measured is not in it.
-    pub fn named(&self) -> BTreeMap<&'static str, f64> {
+    /// What was measured.
+    pub fn named(&self) -> Measurements {
         let losses = [
-            ("reward_loss", self.reward_loss),
-            ("distillation_loss", self.distillation_loss),
-            ("kl_loss", self.kl_loss),
+            (Metric::RewardLoss, self.reward_loss),
+            (Metric::DistillationLoss, self.distillation_loss),
+            (Metric::KlLoss, self.kl_loss),
         ];
-        let maxima = [("ratio_max", self.ratio_max), ("logprob_mismatch_max", self.logprob_mismatch_max)];
-        let means = self.means().into_iter().map(|(name, mean)| (name, mean.value()));
-        let measured = means.chain(maxima).filter_map(|(name, value)| Some((name, value?)));
+        let maxima = [(Metric::RatioMax, self.ratio_max), (Metric::LogprobMismatchMax, self.logprob_mismatch_max)];
+        let means = self.means().into_iter().map(|(metric, mean)| (metric, mean.value()));
+        let measured = means.chain(maxima).filter_map(|(metric, value)| Some((metric, value?)));
         losses.into_iter().chain(measured).collect()
     }
 
@@ -101,20 +101,20 @@ impl Metrics {
         largest(&mut self.logprob_mismatch_max, Some(difference));
     }
 
-    fn means(&self) -> [(&'static str, Mean); 12] {
+    fn means(&self) -> [(Metric, Mean); 12] {
         [
-            ("clip_fraction", self.clip_fraction),
-            ("ratio_mean", self.ratio),
-            ("kl", self.kl),
-            ("approx_kl", self.approx_kl),
-            ("entropy", self.entropy),
-            ("tis_truncated_share", self.tis_truncated),
-            ("tis_weight_mean", self.tis_weight),
-            ("logprob_mismatch_mean", self.logprob_mismatch),
-            ("distillation_advantage_mean", self.distillation_advantage),
-            ("reward_advantage_mean", self.reward_advantage),
-            ("preference_accuracy", self.preference_accuracy),
-            ("preference_margin", self.preference_margin),
+            (Metric::ClipFraction, self.clip_fraction),
+            (Metric::RatioMean, self.ratio),
+            (Metric::Kl, self.kl),
+            (Metric::ApproxKl, self.approx_kl),
+            (Metric::Entropy, self.entropy),
+            (Metric::TisTruncatedShare, self.tis_truncated),
+            (Metric::TisWeightMean, self.tis_weight),
+            (Metric::LogprobMismatchMean, self.logprob_mismatch),
+            (Metric::DistillationAdvantageMean, self.distillation_advantage),
+            (Metric::RewardAdvantageMean, self.reward_advantage),
+            (Metric::PreferenceAccuracy, self.preference_accuracy),
+            (Metric::PreferenceMargin, self.preference_margin),
         ]
     }
 

@@ -70,10 +70,10 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
     Batch { number: 0, state_id, groups: vec![group], proposals: Vec::new(), removed: Removed::default() }
 }
 
-fn metrics(applied: &Applied) -> BTreeMap<String, f64> {
+fn metrics(applied: &Applied) -> BTreeMap<&'static str, f64> {
     match &applied.outcomes[0] {
         LayerOutcome::Stepped(forward, step) => {
-            forward.metrics.iter().chain(&step.metrics).map(|(name, value)| (name.clone(), *value)).collect()
+            forward.metrics.iter().chain(step.metrics.iter()).map(|(metric, value)| (metric.name(), value)).collect()
         }
         other => panic!("{other:?}"),
     }

@@ -131,7 +131,8 @@ fn the_digest_names_everything_that_changes_what_is_shown() {
     check(&|harness| harness.records.get_mut(&id(&rule(0))).unwrap().position = 99);
     let mut measured = base.worth();
     measured.insert(id(&rule(9)), 0.1);
-    let served = |worth: &BTreeMap<EntryId, f64>, budget| PlaybookView::serving(base.deployed(), worth, budget).digest();
+    let served =
+        |worth: &BTreeMap<EntryId, f64>, budget| PlaybookView::serving(base.deployed(), worth, budget).digest();
     assert_ne!(served(&base.worth(), 2_000), served(&measured, 2_000));
     assert_ne!(served(&base.worth(), 2_000), served(&base.worth(), 1_999));
     assert_ne!(served(&base.worth(), 2_000), digest(&trial(0, &[&rule(9)])), "training is not serving");

@@ -179,7 +179,7 @@ proptest! {
             for parts in [1, 2, 7] {
                 let cut = in_parts(objective, &groups, &order, parts);
                 prop_assert!((cut.loss - whole.loss).abs() < 1e-12, "{name} in {parts}");
-                let (metrics, expect) = (cut.metrics.named(), whole.metrics.named());
+                let (metrics, expect) = (cut.metrics.named().by_name(), whole.metrics.named().by_name());
                 prop_assert_eq!(metrics.len(), expect.len());
                 for (metric, number) in metrics {
                     let is_equal = (number - expect[metric]).abs() < 1e-9 * (1.0 + number.abs());

@@ -90,7 +90,7 @@ fn tokens_of_others_get_no_gradient_and_count_in_no_mean() {
         assert!(outcome.gradients[0][2] != 0.0, "{name}: the last token, the end of the sequence, is trained");
     }
     let outcome = whole(policy("is"), masked);
-    assert_eq!(outcome.metrics.named()["ratio_max"], 0.7_f64.exp());
+    assert_eq!(outcome.metrics.named().by_name()["ratio_max"], 0.7_f64.exp());
     // Mean over the two that are left, not over three.
     let ratio = (-0.8_f64 / 2.0).exp();
     let outcome = whole(policy("gspo"), masked);
@@ -104,7 +104,7 @@ fn the_old_log_probs_stay_when_an_experience_is_stepped_over_again() {
     let experience = experience(policy("is"));
     let ratio = |new: &[&[f64]]| {
         let step = experience.whole().unwrap();
-        step.loss(&evaluations(new)).unwrap().metrics.named()["ratio_mean"]
+        step.loss(&evaluations(new)).unwrap().metrics.named().by_name()["ratio_mean"]
     };
     assert_eq!(ratio(&OLD), 1.0);
     assert!((ratio(&NEW) - 1.0).abs() > 0.01, "a second step is off-policy");
@@ -121,9 +121,9 @@ fn importance_is_corrected_once_whichever_log_probs_are_old() {
         close(&corrected.gradients[sequence], &straight.gradients[sequence], 1e-12, "once");
     }
     close(&[corrected.gradients[3][0]], &[-2.0_f64.min(0.7_f64.exp()) * 0.706_907], 5e-7, "cut to the cap");
-    let metrics = corrected.metrics.named();
+    let metrics = corrected.metrics.named().by_name();
     assert_eq!((metrics["ratio_max"], metrics["tis_truncated_share"]), (1.0, 1.0 / 8.0));
-    assert_eq!(straight.metrics.named()["tis_weight_mean"], 1.0);
+    assert_eq!(straight.metrics.named().by_name()["tis_weight_mean"], 1.0);
     // The divergence is not weighted.
     let divergence =
         |change: fn(usize, &mut Recorded)| whole(PolicyGradient { kl: 1.0, ..policy("grpo") }, change).metrics.kl_loss;
@@ -142,7 +142,7 @@ fn a_failed_member_is_no_zero_and_a_group_of_one_is_dropped() {
     assert_eq!(places, [(1, 0), (1, 1)]);
     let report = experience.report();
     assert_eq!((report.failed, report.too_small, report.comparable(), report.zero_variance.len()), (1, 1, 1, 0));
-    assert_eq!(report.named()["reward_mean"], (1.0 + 0.25 + 0.75) / 3.0);
+    assert_eq!(report.named().by_name()["reward_mean"], (1.0 + 0.25 + 0.75) / 3.0);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn groups_without_variance_are_dropped_and_named_for_a_refill() {
     let experience = Experience::new(policy("dapo"), equal()).unwrap();
     assert_eq!(experience.trained().len(), 2);
     assert_eq!(experience.report().zero_variance, ["a"]);
-    assert_eq!(experience.report().named()["zero_variance_share"], 0.5);
+    assert_eq!(experience.report().named().by_name()["zero_variance_share"], 0.5);
     assert_eq!(
         Experience::new(policy("combined"), equal()).unwrap().trained().len(),
         4,
@@ -186,7 +186,7 @@ fn a_truncated_episode_is_taken_out_kept_or_punished() {
         let group = TrajectoryGroup { task: "a".into(), members };
         let experience = Experience::new(PolicyGradient { reward, ..policy("dr_grpo") }, vec![group]).unwrap();
         let advantages: Vec<f64> = experience.trained().iter().map(|trained| trained.advantages()[0]).collect();
-        (advantages, experience.report().truncated, experience.report().named()["truncation_share"])
+        (advantages, experience.report().truncated, experience.report().named().by_name()["truncation_share"])
     };
     assert_eq!(advantages(Truncation::Mask), (vec![0.25, -0.25], 1, 1.0 / 3.0));
     assert_eq!(advantages(Truncation::Keep), (vec![0.5, 0.0, -0.5], 0, 1.0 / 3.0));

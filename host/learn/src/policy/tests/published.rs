@@ -41,7 +41,7 @@ fn a_preference_is_the_published_one() {
     let slope = 0.1 / (1.0 + 0.01_f64.exp());
     close(&outcome.gradients[0], &[-slope; 3], 1e-12, "chosen");
     close(&outcome.gradients[1], &[slope; 2], 1e-12, "rejected");
-    assert_eq!(outcome.metrics.named()["preference_accuracy"], 1.0);
+    assert_eq!(outcome.metrics.named().by_name()["preference_accuracy"], 1.0);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn metrics_are_as_counted_by_hand() {
     let mut micro_batch = evaluations(&NEW);
     micro_batch[0].entropy = Some(&entropy);
     let outcome = step.loss(&micro_batch).unwrap();
-    let metrics = outcome.metrics.named();
+    let metrics = outcome.metrics.named().by_name();
     let check = |name: &str, expect: f64| close(&[metrics[name]], &[expect], TOLERANCE, name);
     let ratios = [0.3_f64, -0.8, 0.0, -0.8, 0.3, 0.0, 0.7, -0.4].map(f64::exp);
     // Above with advantage: the first of e0 and of e3. Below against it: the first of e1.
@@ -78,7 +78,7 @@ fn metrics_are_as_counted_by_hand() {
     check("reward_loss", 0.045_363);
     check("kl_loss", outcome.loss - metrics["reward_loss"]);
     assert!(!metrics.contains_key("preference_accuracy") && !metrics.contains_key("distillation_advantage_mean"));
-    let report = experience.report().named();
+    let report = experience.report().named().by_name();
     let check = |name: &str, expect: f64| close(&[report[name]], &[expect], 1e-12, name);
     check("reward_mean", 0.5);
     check("reward_std", (0.625_f64 / 3.0).sqrt());
@@ -91,7 +91,7 @@ fn metrics_are_as_counted_by_hand() {
 fn parts_of_a_combined_objective_add_up_and_each_is_logged() {
     let experience = experience(policy("combined"));
     let outcome = experience.whole().unwrap().loss(&evaluations(&NEW)).unwrap();
-    let metrics = outcome.metrics.named();
+    let metrics = outcome.metrics.named().by_name();
     let advantages = [0.707_007, -0.707_007, -0.706_907, 0.706_907];
     let mut by_hand = 0.0;
     let mut teacher = 0.0;

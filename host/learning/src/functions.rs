@@ -1,0 +1,105 @@
+//! For programs that embed the loop: ports made of functions, and a run that keeps everything in memory.
+
+use crate::harness::{HarnessPlan, HarnessPorts, HarnessStage, Reflecting};
+use crate::memory::MemoryStore;
+use crate::report::IterationReport;
+use crate::{LearnObserver, LearnPorts};
+use async_trait::async_trait;
+use clawhost_core::{
+    About, Change, Clock, Context, Entry, Environment, Episode, Failure, Meter, Playbook, PluginIdentity, Proposal,
+    Reflector, Reward, Usage,
+};
+use clawhost_play::{ChatPolicy, Ports, ScoringRule};
+use std::sync::Arc;
+
+/// A reflector that is a function of a group: the lessons that it suggests.
+pub struct ReflectorFunction<F> {
+    identity: PluginIdentity,
+    about: About,
+    suggest: F,
+}
+
+impl<F: Fn(&[Arc<Episode>]) -> Vec<String> + Send + Sync> ReflectorFunction<F> {
+    /// A reflector of this name.
+    pub fn new(name: &str, suggest: F) -> Self {
+        Self { identity: PluginIdentity::native(name), about: About::named(name), suggest }
+    }
+}
+
+#[async_trait]
+impl<F: Fn(&[Arc<Episode>]) -> Vec<String> + Send + Sync> Reflector for ReflectorFunction<F> {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn reflect(&self, _: &Context, _: &Playbook, group: &[Arc<Episode>]) -> Result<Vec<Proposal>, Failure> {
+        let entry = |text| Entry { id: String::new(), text, tags: Vec::new(), extra: Vec::new() };
+        let proposal =
+            |text| Proposal { change: Change::Add(entry(text)), evidence: Vec::new(), expected_effect: String::new() };
+        Ok((self.suggest)(group).into_iter().map(proposal).collect())
+    }
+}
+
+/// Time does not matter: records are of no date.
+struct NoClock;
+
+impl Clock for NoClock {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        0
+    }
+}
+
+struct NoMeter;
+
+impl Meter for NoMeter {
+    fn spent(&self) -> Usage {
+        Usage::default()
+    }
+}
+
+/// Nobody watches.
+impl LearnObserver for () {
+    fn phase(&self, _: &str, _: u64) {}
+
+    fn iteration(&self, _: &IterationReport, _: u64) {}
+}
+
+impl LearnPorts {
+    /// A playbook is learned, and everything is kept in memory for as long as the process lives.
+    pub fn in_memory(
+        environment: impl Environment + 'static,
+        reward: impl Reward + 'static,
+        policy: ChatPolicy,
+        reflector: impl Reflector + 'static,
+    ) -> Self {
+        let store = Arc::new(MemoryStore::default());
+        let harness = HarnessPorts {
+            reflectors: vec![Reflecting { reflector: Arc::new(reflector), options: Vec::new() }],
+            evolver: None,
+            embedder: None,
+            playbook: environment.identity().name.clone(),
+            beginning: Default::default(),
+        };
+        Self {
+            play: Ports {
+                environment: Arc::new(environment),
+                rewards: vec![ScoringRule::new(Arc::new(reward), Vec::new())],
+                policy,
+                store: store.clone(),
+                clock: Arc::new(NoClock),
+                meter: Arc::new(NoMeter),
+            },
+            learning: store,
+            stages: vec![Box::new(HarnessStage::new(HarnessPlan::default(), harness))],
+            source: None,
+        }
+    }
+}

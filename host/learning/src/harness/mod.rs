@@ -1,0 +1,12 @@
+//! The harness layer in a learning run: reflection, the gate, evolving a section of the prompt.
+
+mod evolve;
+mod gate;
+mod reflect;
+mod reward_scale;
+mod stage;
+
+pub use evolve::{EvolutionReport, ReflectorAnswers};
+pub use gate::GateReport;
+pub use reflect::Reflections;
+pub use stage::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, Ledger, Reflecting};

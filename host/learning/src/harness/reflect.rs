@@ -1,0 +1,220 @@
+//! Reflection: groups in which something was missed are shown to the reflectors. What they propose is data for the harness
+//! layer. A reflector that fails is counted, never taken for one that has nothing to say.
+
+use super::stage::Reflecting;
+use crate::experience::{Groups, by_group};
+use clawhost_core::{
+    Context, Episode, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, RunId, StoreError, code,
+    derive_seed, escaped,
+};
+use clawhost_learn::playbook::Playbook;
+use clawhost_play::{Cancel, failure_cause};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Groups that may wait for a reflector; past it the oldest are given up, and counted.
+const WAITING: usize = 256;
+/// Characters of a failure that tell it from others.
+const CAUSE: usize = 300;
+/// Different failures that are counted one by one.
+const CAUSES: usize = 32;
+/// Reflectors asked at once.
+const AT_ONCE: usize = 8;
+
+/// A group of a phase.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct GroupName {
+    pub(crate) phase: RunId,
+    pub(crate) group: u64,
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reflections {
+    /// Groups that reflectors were shown.
+    pub asked: u64,
+    /// Calls: every reflector is shown every group.
+    #[serde(default)]
+    pub calls: u64,
+    /// Calls that failed, by how.
+    pub failed: BTreeMap<String, u64>,
+    /// Groups that wait.
+    pub waiting: u64,
+    /// Groups that waited too long, or are not kept any more.
+    pub given_up: u64,
+}
+
+impl Reflections {
+    /// The most frequent failure.
+    pub(crate) fn usual_failure(&self) -> Option<&str> {
+        self.failed.iter().max_by_key(|(_, times)| **times).map(|(why, _)| why.as_str())
+    }
+
+    /// What was added since.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let more = |(why, times): (&String, &u64)| {
+            let more = times.saturating_sub(earlier.failed.get(why).copied().unwrap_or(0));
+            (more > 0).then(|| (why.clone(), more))
+        };
+        Self {
+            asked: self.asked.saturating_sub(earlier.asked),
+            calls: self.calls.saturating_sub(earlier.calls),
+            failed: self.failed.iter().filter_map(more).collect(),
+            waiting: self.waiting,
+            given_up: self.given_up.saturating_sub(earlier.given_up),
+        }
+    }
+
+    /// Calls that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+}
+
+/// Groups that reflectors have not been shown.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    names: Vec<GroupName>,
+    /// Of this process; after an interruption they are read from the store.
+    #[serde(skip)]
+    at_hand: BTreeMap<GroupName, Vec<Arc<Episode>>>,
+}
+
+impl Waiting {
+    /// Adds the groups of a phase in which somebody did not get the best reward.
+    pub(crate) fn add(&mut self, phase: &RunId, groups: &Groups, best: f64) {
+        for (group, episodes) in groups {
+            let missed = |episode: &Arc<Episode>| {
+                episode.ending.is_complete() && episode.reward.is_some_and(|reward| reward < best)
+            };
+            if episodes.iter().any(missed) {
+                let name = GroupName { phase: phase.clone(), group: *group };
+                self.at_hand.insert(name.clone(), episodes.clone());
+                self.names.push(name);
+            }
+        }
+    }
+
+    /// Gives the oldest up where too many wait, and says how many.
+    pub(crate) fn shorten(&mut self) -> u64 {
+        let given_up = self.names.len().saturating_sub(WAITING);
+        for name in self.names.drain(..given_up) {
+            self.at_hand.remove(&name);
+        }
+        given_up as u64
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.names.len() as u64
+    }
+
+    /// All of them, in order, and how many are nowhere to be found; none waits any more.
+    async fn take(&mut self, learning: &dyn LearningStore) -> Result<(Vec<Vec<Arc<Episode>>>, u64), StoreError> {
+        let missing: Vec<RunId> =
+            self.names.iter().filter(|name| !self.at_hand.contains_key(name)).map(|name| name.phase.clone()).collect();
+        for phase in std::collections::BTreeSet::from_iter(missing) {
+            for (group, episodes) in by_group(&learning.episodes(&phase).await?) {
+                self.at_hand.insert(GroupName { phase: phase.clone(), group }, episodes);
+            }
+        }
+        let mut at_hand = std::mem::take(&mut self.at_hand);
+        let waited = self.names.len();
+        let groups: Vec<_> = self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect();
+        let gone = waited.saturating_sub(groups.len()) as u64;
+        Ok((groups, gone))
+    }
+}
+
+/// A playbook as reflectors see it.
+pub(crate) fn shown(playbook: &Playbook) -> Shown {
+    let entry = |entry: &clawhost_learn::Entry| clawhost_core::Entry {
+        id: entry.id.0.clone(),
+        text: entry.lesson.line(),
+        tags: entry.tags.clone(),
+        extra: vec![("status".to_owned(), entry.status.name().to_owned())],
+    };
+    Shown {
+        version: playbook.digest().to_string(),
+        entries: playbook.entries.iter().map(entry).collect(),
+        sections: playbook.sections.clone().into_iter().collect(),
+    }
+}
+
+/// What reflectors said.
+pub(crate) struct Asked {
+    /// In the order of the groups.
+    pub(crate) proposals: Vec<(String, Proposal)>,
+    /// Whether a reflector wanted to ask a model, and there was nothing left to pay it with.
+    pub(crate) out_of_budget: bool,
+}
+
+/// Asks every reflector about every group that waits.
+pub(crate) async fn reflect(
+    reflectors: &[Reflecting],
+    (known, seed): (&Playbook, u64),
+    waiting: &mut Waiting,
+    learning: &dyn LearningStore,
+    cancel: &Cancel,
+    counts: &mut Reflections,
+) -> Result<Asked, StoreError> {
+    let (groups, gone) = waiting.take(learning).await?;
+    counts.given_up += gone;
+    counts.asked += groups.len() as u64;
+    let playbook = Arc::new(shown(known));
+    let mut calls = Vec::new();
+    for (place, group) in groups.into_iter().enumerate() {
+        for reflecting in reflectors {
+            let first = group.first().map_or(place as u64, |episode| episode.seed);
+            let context = Context { seed: derive_seed(seed, "reflect", first), options: reflecting.options.clone() };
+            calls.push((reflecting.reflector.clone(), context, group.clone()));
+        }
+    }
+    let mut answers: BTreeMap<usize, (String, Result<Vec<Proposal>, Failure>)> = BTreeMap::new();
+    let mut asking = JoinSet::new();
+    let mut calls = calls.into_iter().enumerate();
+    loop {
+        while asking.len() < AT_ONCE && !cancel.is_requested() {
+            let Some((place, (reflector, context, group))) = calls.next() else { break };
+            let playbook = playbook.clone();
+            asking.spawn(async move {
+                let answer = reflector.reflect(&context, &playbook, &group).await;
+                (place, reflector.identity().name.clone(), answer)
+            });
+        }
+        let joined = tokio::select! {
+            biased;
+            () = cancel.requested() => break,
+            joined = asking.join_next() => joined,
+        };
+        match joined {
+            Some(Ok((place, name, answer))) => drop(answers.insert(place, (name, answer))),
+            Some(Err(error)) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            None => break,
+        }
+    }
+    counts.calls += answers.len() as u64;
+    let mut asked = Asked { proposals: Vec::new(), out_of_budget: false };
+    for (name, answer) in answers.into_values() {
+        match answer {
+            Ok(proposed) => asked.proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
+            Err(failure) => {
+                asked.out_of_budget |= failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
+                // By what caused it, in the words of the first: a plugin may put a counter into them.
+                let words = escaped(&failure.to_string(), CAUSE);
+                let known = counts.failed.keys().find(|known| failure_cause(known) == failure_cause(&words)).cloned();
+                let mut why = known.unwrap_or(words);
+                if counts.failed.len() >= CAUSES && !counts.failed.contains_key(&why) {
+                    why = "others".to_owned();
+                }
+                *counts.failed.entry(why).or_default() += 1;
+            }
+        }
+    }
+    Ok(asked)
+}

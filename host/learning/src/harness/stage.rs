@@ -1,0 +1,356 @@
+//! The stages of the harness layer: it evolves a section first, asks reflectors about what was played, learns from all of it,
+//! and takes its candidates to the gate.
+
+use super::evolve::EvolutionStage;
+use super::gate::GateState;
+use super::reflect::{Reflections, Waiting, reflect};
+use super::reward_scale::RewardScale;
+use crate::batch::batch;
+use crate::experience::{Experience, reward_bounds};
+use crate::playbook_guidance::UniformPlaybook;
+use crate::report::{HarnessIteration, HarnessReport, LayerDetails, LayerIteration, LayerReport};
+use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
+use crate::{LearnPlan, LearningError, Staged};
+use async_trait::async_trait;
+use clawhost_core::{Attributes, PlaybookLedger, PlaybookVersion, Reflector};
+use clawhost_learn::gate::Decision;
+use clawhost_learn::harness::{Admission, EntryRow, Harness, HarnessSettings, Memory};
+use clawhost_learn::playbook::{Embedder, Playbook};
+use clawhost_learn::{Batch, EntryId, Layer, LayerOutcome, Lesson, ReflectionSchedule};
+use clawhost_play::{ChatPolicy, StopReason};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How candidates are judged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GatePlan {
+    /// Iterations between two candidates.
+    pub every: u64,
+    /// Pairs of episodes that one session may use.
+    pub pairs: u64,
+    /// Chance of letting anything through that is no better, over all candidates of a run.
+    pub alpha: f64,
+}
+
+impl Default for GatePlan {
+    fn default() -> Self {
+        Self { every: 10, pairs: 512, alpha: clawhost_learn::gate::ALPHA }
+    }
+}
+
+/// How a section of the prompt evolves, once, before the first iteration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EvolvePlan {
+    /// Evaluations in all, one candidate on one task each; failed ones count.
+    pub budget: u64,
+    /// Training tasks on which a child is compared with its parent.
+    pub minibatch: u64,
+    /// Training tasks of the fixed set, by which candidates are chosen; at most half of the tasks.
+    pub pareto: u64,
+    /// The section.
+    pub section: String,
+}
+
+/// How a playbook is learned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HarnessPlan {
+    /// The layer's settings.
+    pub settings: HarnessSettings,
+    /// Reflectors are asked at least after so many batches.
+    pub reflect_every: u64,
+    /// The gate.
+    pub gate: GatePlan,
+    /// Evolving a section of the prompt first; none: it stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evolve: Option<EvolvePlan>,
+    /// Lessons that are tried first, before any proposal.
+    pub planted: Vec<Lesson>,
+}
+
+impl Default for HarnessPlan {
+    fn default() -> Self {
+        Self {
+            settings: HarnessSettings::default(),
+            reflect_every: 1,
+            gate: GatePlan::default(),
+            evolve: None,
+            planted: Vec::new(),
+        }
+    }
+}
+
+/// A reflector with the operator's options for it.
+#[derive(Clone)]
+pub struct Reflecting {
+    /// The reflector.
+    pub reflector: Arc<dyn Reflector>,
+    /// Its options.
+    pub options: Attributes,
+}
+
+/// What the harness layer needs beside the loop's own ports.
+#[derive(Clone)]
+pub struct HarnessPorts {
+    /// Who draws lessons.
+    pub reflectors: Vec<Reflecting>,
+    /// Who rewrites sections, where one evolves.
+    pub evolver: Option<Reflecting>,
+    /// Who tells whether lessons in prose mean the same; none: their words do.
+    pub embedder: Option<Arc<dyn Embedder>>,
+    /// The name of the playbook.
+    pub playbook: String,
+    /// What it holds when the run begins, where the store has no version: nothing, as a rule.
+    pub beginning: Playbook,
+}
+
+/// What is kept of a playbook beside its versions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// A line about every entry.
+    pub entries: Vec<EntryRow>,
+    /// Lower bounds of what entries are worth.
+    pub worth: BTreeMap<EntryId, f64>,
+    /// What a later run remembers.
+    pub memory: Memory,
+}
+
+/// All that the next iteration needs.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct HarnessState {
+    pub(super) harness: Harness,
+    pub(super) gate: GateState,
+    schedule: ReflectionSchedule,
+    waiting: Waiting,
+    reflections: Reflections,
+    /// Every value that a reward of the run took, while they are at most two.
+    pub(super) scale: RewardScale,
+    /// What was deployed when the run began.
+    before: Playbook,
+    /// None: nothing evolves.
+    #[serde(default)]
+    pub(super) evolution: Option<EvolutionStage>,
+}
+
+impl HarnessState {
+    fn new(plan: &HarnessPlan, deployed: Playbook) -> Self {
+        Self {
+            harness: Harness::new(plan.settings.clone(), deployed.clone()),
+            gate: GateState::default(),
+            schedule: ReflectionSchedule::new(plan.reflect_every),
+            waiting: Waiting::default(),
+            reflections: Reflections::default(),
+            scale: RewardScale::default(),
+            before: deployed,
+            evolution: None,
+        }
+    }
+}
+
+/// The harness layer with its stages.
+pub struct HarnessStage {
+    pub(super) plan: HarnessPlan,
+    pub(super) ports: HarnessPorts,
+    pub(super) state: HarnessState,
+    /// Of the iteration under way.
+    recent: Reflections,
+    proposals: u64,
+}
+
+impl HarnessStage {
+    /// A harness that learns by a plan.
+    pub fn new(plan: HarnessPlan, ports: HarnessPorts) -> Self {
+        let state = HarnessState::new(&plan, ports.beginning.clone());
+        Self { plan, ports, state, recent: Reflections::default(), proposals: 0 }
+    }
+
+    /// Difference between the best and the worst reward.
+    pub(super) fn range(context: &StageContext<'_>) -> f64 {
+        let (worst, best) = reward_bounds(&context.ports.rewards);
+        best - worst
+    }
+
+    fn compare_by_embedder(&mut self) {
+        if let Some(embedder) = &self.ports.embedder {
+            self.state.harness.compare_by(embedder.clone());
+        }
+    }
+
+    /// What is deployed, as a version.
+    pub(super) fn version(&self, why: String, context: &StageContext<'_>) -> PlaybookVersion {
+        let playbook = self.state.harness.deployed();
+        PlaybookVersion {
+            name: self.ports.playbook.clone(),
+            number: 0,
+            digest: playbook.digest(),
+            document: serde_json::json!(playbook),
+            why,
+            run: Some(context.run.clone()),
+            created_at: context.ports.clock.now_ms(),
+        }
+    }
+
+    fn broken(&self, error: &serde_json::Error) -> LearningError {
+        LearningError::Playbook { playbook: self.ports.playbook.clone(), why: error.to_string() }
+    }
+}
+
+#[async_trait]
+impl LearningStage for HarnessStage {
+    fn name(&self) -> &'static str {
+        "harness"
+    }
+
+    fn plan(&self) -> Value {
+        let name = |one: &Reflecting| {
+            serde_json::json!((one.reflector.identity().digest, &one.options, one.reflector.grants()))
+        };
+        serde_json::json!({
+            "plan": self.plan, "playbook": self.ports.playbook,
+            "reflectors": self.ports.reflectors.iter().map(name).collect::<Vec<_>>(),
+            "evolver": self.ports.evolver.as_ref().map(name),
+        })
+    }
+
+    fn needs(&self, plan: &LearnPlan) -> TaskNeeds {
+        let sessions = plan.iterations.div_ceil(self.plan.gate.every.max(1)).saturating_add(1);
+        let sessions = sessions.saturating_add(u64::from(self.plan.evolve.is_some()));
+        TaskNeeds { train: 0, val: sessions.saturating_mul(self.plan.gate.pairs) }
+    }
+
+    async fn begin(&mut self, context: &StageContext<'_>) -> Staged<()> {
+        let deployed = match context.learning.playbook(&self.ports.playbook).await? {
+            Some(version) => serde_json::from_value(version.document).map_err(|error| self.broken(&error))?,
+            None => self.ports.beginning.clone(),
+        };
+        self.state = HarnessState::new(&self.plan, deployed);
+        if let Some(ledger) = context.learning.ledger(&self.ports.playbook).await? {
+            let ledger: Ledger = serde_json::from_value(ledger.document).map_err(|error| self.broken(&error))?;
+            self.state.harness.remember(ledger.memory);
+        }
+        let harness = &mut self.state.harness;
+        self.plan.planted.iter().for_each(|lesson| harness.plant(lesson.clone(), "planted"));
+        self.compare_by_embedder();
+        self.begin_evolution(context).await
+    }
+
+    async fn restore(&mut self, state: Value, context: &StageContext<'_>) -> Staged<()> {
+        let damaged =
+            |error: serde_json::Error| LearningError::Checkpoint { run: context.run.clone(), why: error.to_string() };
+        self.state = serde_json::from_value(state).map_err(damaged)?;
+        // The next version would undo what the operator did meanwhile.
+        let newest = context.learning.playbook(&self.ports.playbook).await?.map(|version| version.digest);
+        if newest.is_some_and(|newest| newest != self.state.harness.deployed().digest()) {
+            let (playbook, run) = (self.ports.playbook.clone(), context.run.clone());
+            return Err(LearningError::PlaybookChanged { playbook, run }.into());
+        }
+        self.compare_by_embedder();
+        Ok(())
+    }
+
+    async fn save(&mut self, _: &StageContext<'_>) -> Staged<SavedLayer> {
+        let state = serde_json::json!(self.state);
+        Ok(SavedLayer { state, large: BTreeMap::new(), digest: self.state.harness.digest() })
+    }
+
+    fn ledger(&self) -> Option<PlaybookLedger> {
+        let harness = &self.state.harness;
+        let ledger = Ledger { entries: harness.rows(), worth: harness.worth(), memory: harness.memory() };
+        Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) })
+    }
+
+    async fn warm_up(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
+        self.evolve(context).await
+    }
+
+    fn training_policy(&self, policy: ChatPolicy, seed: u64) -> ChatPolicy {
+        policy.guided(Arc::new(UniformPlaybook(self.state.harness.training(seed))))
+    }
+
+    fn serving_policy(&self, policy: ChatPolicy, state: LayerState) -> ChatPolicy {
+        let harness = &self.state.harness;
+        let playbook = match state {
+            LayerState::Before => self.state.before.clone(),
+            LayerState::Now => harness.deployed(),
+        };
+        policy.guided(Arc::new(UniformPlaybook(harness.serving(playbook))))
+    }
+
+    async fn observe(&mut self, experience: &Experience, context: &StageContext<'_>) -> Staged<Batch> {
+        let (_, best) = reward_bounds(&context.ports.rewards);
+        let episodes = experience.episodes();
+        for reward in episodes.iter().filter_map(|episode| episode.reward) {
+            self.state.scale.add(reward);
+        }
+        self.state.waiting.add(&experience.id, &experience.played, best);
+        let taught = batch(experience.number, experience.state_id, &experience.played, Vec::new());
+        let earlier = self.state.reflections.clone();
+        let mut proposals = Vec::new();
+        if self.state.schedule.ask(taught.mean()) {
+            let known = self.state.harness.known();
+            let HarnessState { waiting, reflections, .. } = &mut self.state;
+            let (seed, learning) = (context.plan.play.seed, context.learning);
+            let asked =
+                reflect(&self.ports.reflectors, (&known, seed), waiting, learning, context.cancel, reflections).await?;
+            if asked.out_of_budget {
+                return Err(StopReason::ModelBudget.into());
+            }
+            proposals = asked.proposals;
+        }
+        self.state.reflections.given_up += self.state.waiting.shorten();
+        if context.cancel.is_requested() {
+            return Err(StopReason::Cancelled.into());
+        }
+        self.state.reflections.waiting = self.state.waiting.len();
+        self.recent = self.state.reflections.since(&earlier);
+        // No reflector has answered yet: a grant that is missing, an address with a typo. Later it may be an outage, which passes.
+        let recent = &self.recent;
+        if earlier.calls == earlier.failures() && recent.calls > 0 && recent.calls == recent.failures() {
+            let why = recent.usual_failure().unwrap_or_default().to_owned();
+            return Err(StopReason::Reflectors { failed: recent.calls, why }.into());
+        }
+        self.proposals = proposals.len() as u64;
+        Ok(Batch { proposals, ..taught })
+    }
+
+    fn layer(&mut self) -> &mut dyn Layer {
+        &mut self.state.harness
+    }
+
+    async fn after_step(
+        &mut self,
+        outcome: LayerOutcome,
+        experience: &Experience,
+        context: &StageContext<'_>,
+    ) -> Staged<AfterStep> {
+        let (proposals, reflections) = (self.proposals, std::mem::take(&mut self.recent));
+        let mut details = HarnessIteration { proposals, reflections, gate: None };
+        let done = experience.number + 1;
+        if done.is_multiple_of(self.plan.gate.every.max(1)) || done == context.plan.iterations {
+            details.gate = self.judge_candidate(&format!("i{done:05}"), context).await?;
+        }
+        let promoted = details.gate.as_ref().filter(|gate| gate.decision == Decision::Promote);
+        let everything = self.plan.settings.admission == Admission::Everything && proposals > 0;
+        let why = match promoted {
+            Some(gate) => Some(gate.why()),
+            None => everything.then(|| "everything that was proposed".to_owned()),
+        };
+        let versions = why.map(|why| self.version(why, context)).into_iter().collect();
+        let mut report = LayerIteration::of(self.name(), outcome);
+        report.details = LayerDetails::Harness(Box::new(details));
+        Ok(AfterStep { report, versions })
+    }
+
+    fn report(&self) -> LayerReport {
+        let harness = &self.state.harness;
+        LayerReport::Harness(Box::new(HarnessReport {
+            name: self.ports.playbook.clone(),
+            entries: harness.rows(),
+            proposals: harness.counts().clone(),
+            reflections: self.state.reflections.clone(),
+            evolution: self.state.evolution.as_ref().map(EvolutionStage::report),
+            playbook: harness.deployed().digest(),
+        }))
+    }
+}

@@ -1,0 +1,456 @@
+//! The learning loop: iteration by iteration it takes in experience, hands every layer its batch, steps all layers or none,
+//! lets each layer look at its candidates, and checkpoints.
+//!
+//! ```text
+//! source of experience ─▶ every layer observes ─▶ batches ─▶ transaction (all layers, or none)
+//!                                                                 │
+//!        checkpoint ◀── every layer after its step (gate, validation) ◀┘      at the end: evaluation ─▶ report
+//! ```
+//!
+//! Everything that decides is a function of the plan, the seed and the models' answers. An iteration is checkpointed as a
+//! whole; its phases have names, so a resumed run finds what was played of it.
+
+use crate::batch::why_unscored;
+use crate::evaluation::{Baseline, EvaluationStage};
+use crate::experience::{Experience, mean_reward};
+use crate::plan::{LearnPlan, LearnPorts, learn_digest};
+use crate::report::{Evaluation, IterationReport, LearnReport, Outcome};
+use crate::rollouts::Rollouts;
+use crate::source::{ExperienceRequest, ExperienceSource};
+use crate::splits::Splits;
+use crate::stage::{LayerState, LearningStage, StageContext, WarmUp};
+use crate::training_thread::TrainingThread;
+use crate::{Halt, LearnObserver, LearningError, Staged, Stopped};
+use clawhost_core::{
+    Checkpoint, Context, Digest, LearningStore, PlaybookVersion, RunId, RunKind, RunRecord, SpecDocument,
+};
+use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
+use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_tasks};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The loop's own part of a checkpoint.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct LoopState {
+    /// Iterations that are over.
+    iteration: u64,
+    /// Iterations that were learned from.
+    learned: u64,
+    /// Whether every layer has warmed up.
+    warm: bool,
+    /// The source has no more experience.
+    exhausted: bool,
+    /// Where the source of experience stands.
+    source: Value,
+    /// The state of every layer, by name.
+    layers: BTreeMap<String, Value>,
+    /// What was measured on the test tasks before the first reward, where that comes first.
+    baseline: Option<Baseline>,
+}
+
+/// How a learning run begins.
+pub enum LearnStart {
+    /// As a new run, with its specification.
+    New(SpecDocument),
+    /// From its last checkpoint on, with what was played since.
+    Resumed,
+}
+
+struct LearningLoop<'a> {
+    run: RunId,
+    plan: LearnPlan,
+    ports: Ports,
+    learning: Arc<dyn LearningStore>,
+    stages: Vec<Box<dyn LearningStage>>,
+    source: Box<dyn ExperienceSource>,
+    splits: Splits,
+    train: Tasks,
+    val: Tasks,
+    training: TrainingThread,
+    state: LoopState,
+    cancel: &'a Cancel,
+    observer: &'a dyn LearnObserver,
+}
+
+/// The context of one stage: everything of the loop but the stages. A macro, because it borrows field by field.
+macro_rules! context {
+    ($of:expr, $policy:expr) => {
+        StageContext {
+            run: &$of.run,
+            plan: &$of.plan,
+            ports: &$of.ports,
+            learning: $of.learning.as_ref(),
+            splits: &$of.splits,
+            train: &$of.train,
+            val: &$of.val,
+            iteration: $of.state.iteration,
+            policy: $policy,
+            training: &$of.training,
+            cancel: $of.cancel,
+            observer: $of.observer,
+        }
+    };
+}
+
+/// Learns to the end of the plan, or until it is stopped. A resumed run reaches the same result as an uninterrupted one.
+///
+/// # Errors
+/// There is nothing to learn from, or nothing can be stored.
+pub async fn learn(
+    run: RunId,
+    plan: LearnPlan,
+    ports: LearnPorts,
+    start: LearnStart,
+    cancel: &Cancel,
+    observer: &dyn LearnObserver,
+) -> Result<LearnReport, LearningError> {
+    let digest = learn_digest(&plan, &ports)?;
+    let mut learning_loop = LearningLoop::new(run, plan, ports, cancel, observer).await?;
+    match learning_loop.start(start, digest).await {
+        Ok(()) => learning_loop.conduct().await,
+        // Nothing was learned yet, so there is nothing to go back to.
+        Err(Halt::Stopped(_)) => Err(clawhost_play::PlayError::Cancelled.into()),
+        Err(Halt::Failed(error)) => Err(error),
+    }
+}
+
+impl<'a> LearningLoop<'a> {
+    async fn new(
+        run: RunId,
+        plan: LearnPlan,
+        ports: LearnPorts,
+        cancel: &'a Cancel,
+        observer: &'a dyn LearnObserver,
+    ) -> Result<Self, LearningError> {
+        let LearnPorts { play: ports, learning, stages, source } = ports;
+        let environment = ports.environment.clone();
+        let splits = Splits::of(environment.as_ref(), plan.play.split.as_deref())?;
+        let context = Context { seed: plan.play.seed, options: plan.play.options.clone() };
+        let needs = stages.iter().map(|stage| stage.needs(&plan));
+        let (shown, decided) = needs.fold((0, 0), |(train, val), one| (one.train.max(train), one.val.max(val)));
+        let wanted = plan.groups().saturating_mul(plan.iterations).max(shown);
+        let train = fetch_tasks(environment.as_ref(), &context, &splits.train, wanted).await?;
+        let val = splits.val.fetch(environment.as_ref(), &context, decided.max(1)).await?;
+        if plan.test_pairs > 0 {
+            // A run must not learn for hours to find that nothing can be reported.
+            splits.test.fetch(environment.as_ref(), &context, plan.test_pairs).await?;
+        }
+        let (training, state) = (TrainingThread::start()?, LoopState::default());
+        let source = source.unwrap_or_else(|| Box::new(Rollouts));
+        Ok(Self { run, plan, ports, learning, stages, source, splits, train, val, training, state, cancel, observer })
+    }
+
+    async fn start(&mut self, start: LearnStart, digest: Digest) -> Staged<()> {
+        match start {
+            LearnStart::New(config) => {
+                self.begin_stages().await?;
+                let record = RunRecord {
+                    id: self.run.clone(),
+                    parent: None,
+                    kind: RunKind::Learn,
+                    environment: self.ports.environment.identity().name.clone(),
+                    state_id: self.ports.policy.state_id(),
+                    config,
+                    digest,
+                    planned: 0,
+                    created_at: self.ports.clock.now_ms(),
+                };
+                self.learning.begin_run(&record).await?;
+                self.checkpoint(None, Vec::new()).await?;
+            }
+            LearnStart::Resumed => {
+                self.learning.resume_run(&self.run).await?;
+                if !self.reload().await? {
+                    // It was interrupted before its first checkpoint: a later stop needs one to go back to.
+                    self.begin_stages().await?;
+                    self.checkpoint(None, Vec::new()).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin_stages(&mut self) -> Staged<()> {
+        for place in 0..self.stages.len() {
+            let policy = self.serving(Some(place));
+            if let Some(stage) = self.stages.get_mut(place) {
+                stage.begin(&context!(self, policy)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Becomes what the last checkpoint holds. False: there is none.
+    async fn reload(&mut self) -> Staged<bool> {
+        let Some((_, state)) = self.learning.last_checkpoint(&self.run).await? else { return Ok(false) };
+        let damaged = |why: String| LearningError::Checkpoint { run: self.run.clone(), why };
+        self.state = serde_json::from_value(state).map_err(|error| damaged(error.to_string()))?;
+        for place in 0..self.stages.len() {
+            let policy = self.ports.policy.clone();
+            let Some(stage) = self.stages.get_mut(place) else { continue };
+            let state = self.state.layers.get(stage.name()).cloned();
+            let state = state.ok_or_else(|| LearningError::Checkpoint {
+                run: self.run.clone(),
+                why: format!("it holds no layer {}", stage.name()),
+            })?;
+            stage.restore(state, &context!(self, policy)).await?;
+        }
+        self.source.restore(self.state.source.clone())?;
+        Ok(true)
+    }
+
+    /// The policy as all layers serve it now, but for one.
+    fn serving(&self, except: Option<usize>) -> ChatPolicy {
+        let others = self.stages.iter().enumerate().filter(|(place, _)| Some(*place) != except);
+        others.fold(self.ports.policy.clone(), |policy, (_, stage)| stage.serving_policy(policy, LayerState::Now))
+    }
+
+    async fn conduct(mut self) -> Result<LearnReport, LearningError> {
+        let mut stopped = None;
+        let mut evaluation = None;
+        match self.play_out().await {
+            Ok(found) => evaluation = found,
+            Err(Halt::Stopped(why)) => stopped = Some(why),
+            Err(Halt::Failed(error)) => return Err(error),
+        }
+        if stopped.is_some() {
+            // An iteration counts as a whole: what is reported is where the run goes on from.
+            self.reload().await.map_err(failed)?;
+        }
+        for place in 0..self.stages.len() {
+            let policy = self.serving(Some(place));
+            if let Some(stage) = self.stages.get_mut(place) {
+                stage.finish(&context!(self, policy)).await.map_err(failed)?;
+            }
+        }
+        let report = self.report(evaluation, stopped).await?;
+        self.learning.finish_run(&self.run, &report.summary(), report.usage).await?;
+        Ok(report)
+    }
+
+    async fn play_out(&mut self) -> Staged<Option<Evaluation>> {
+        self.warm_up().await?;
+        while self.state.iteration < self.plan.iterations && !self.state.exhausted {
+            if let Some(report) = self.iterate().await? {
+                self.observer.iteration(&report, self.plan.iterations);
+            }
+        }
+        self.evaluate().await
+    }
+
+    async fn warm_up(&mut self) -> Staged<()> {
+        for place in 0..self.stages.len() {
+            loop {
+                let policy = self.serving(Some(place));
+                let Some(stage) = self.stages.get_mut(place) else { break };
+                match stage.warm_up(&context!(self, policy)).await? {
+                    WarmUp::Done => break,
+                    WarmUp::Again(versions) => self.checkpoint(None, versions).await?,
+                }
+            }
+        }
+        if self.state.warm || self.plan.test_pairs == 0 {
+            return Ok(());
+        }
+        let evaluation = EvaluationStage::new(&self.stages);
+        if evaluation.begins_with_baseline() {
+            let policy = self.serving(None);
+            self.state.baseline = Some(evaluation.baseline(&context!(self, policy)).await?);
+        } else if evaluation.goes_back() {
+            for stage in &mut self.stages {
+                let policy = self.ports.policy.clone();
+                stage.remember_before(&context!(self, policy)).await?;
+            }
+        }
+        self.state.warm = true;
+        self.checkpoint(None, Vec::new()).await
+    }
+
+    /// One iteration; none: there was no more experience.
+    async fn iterate(&mut self) -> Staged<Option<IterationReport>> {
+        let number = self.state.iteration;
+        let Some(experience) = self.next_experience().await? else {
+            self.state.exhausted = true;
+            self.checkpoint(None, Vec::new()).await?;
+            return Ok(None);
+        };
+        let episodes = experience.episodes();
+        self.observer.played(number + 1, &episodes);
+        let reward = mean_reward(&episodes);
+        if number == 0 && reward.is_none() {
+            // It would play to the end, and pay for it, to find that nothing was measured.
+            return Err(StopReason::Unscored { why: why_unscored(&episodes) }.into());
+        }
+        let mut batches = Vec::with_capacity(self.stages.len());
+        for place in 0..self.stages.len() {
+            let policy = self.serving(Some(place));
+            if let Some(stage) = self.stages.get_mut(place) {
+                batches.push(stage.observe(&experience, &context!(self, policy)).await?);
+            }
+        }
+        let (mut report, outcomes) = self.step(batches, &experience, reward).await?;
+        let mut versions = Vec::new();
+        for (place, outcome) in outcomes.into_iter().enumerate() {
+            let policy = self.serving(Some(place));
+            if let Some(stage) = self.stages.get_mut(place) {
+                let after = stage.after_step(outcome, &experience, &context!(self, policy)).await?;
+                report.layers.push(after.report);
+                versions.extend(after.versions);
+            }
+        }
+        self.state.iteration += 1;
+        report.usage = self.ports.meter.spent();
+        self.checkpoint(Some(&mut report), versions).await?;
+        Ok(Some(report))
+    }
+
+    async fn next_experience(&mut self) -> Staged<Option<Experience>> {
+        let seed = self.plan.play.seed;
+        let shaped = |policy: ChatPolicy, stage: &Box<dyn LearningStage>| stage.training_policy(policy, seed);
+        let policy = self.stages.iter().fold(self.ports.policy.clone(), shaped);
+        let serving = self.serving(None);
+        let curriculum = self.stages.iter_mut().find_map(|stage| stage.curriculum());
+        let request = ExperienceRequest { policy, curriculum };
+        self.source.next(request, &context!(self, serving)).await
+    }
+
+    /// Hands every layer its batch, on the training thread.
+    async fn step(
+        &mut self,
+        batches: Vec<Batch>,
+        experience: &Experience,
+        reward: Option<f64>,
+    ) -> Staged<(IterationReport, Vec<LayerOutcome>)> {
+        let first = batches.first();
+        let mut report = IterationReport {
+            iteration: experience.number + 1,
+            reward,
+            episodes: first.map_or(0, |batch| batch.episodes() as u64),
+            removed: first.map_or(0, |batch| batch.removed.failed + batch.removed.unscored),
+            learned: Ok(()),
+            layers: Vec::new(),
+            state: Digest::of(b""),
+            usage: clawhost_core::Usage::default(),
+        };
+        let mut stages = std::mem::take(&mut self.stages);
+        let job = move || {
+            let applied = {
+                let mut layers = Vec::with_capacity(stages.len());
+                for (stage, batch) in stages.iter_mut().zip(&batches) {
+                    layers.push((stage.layer(), batch));
+                }
+                learn_each(&mut layers)
+            };
+            (stages, applied)
+        };
+        let (stages, applied) = self.training.run(job).await?;
+        self.stages = stages;
+        let outcomes = match applied {
+            Ok(Applied { outcomes, rolled_back }) => {
+                let judged = self.stages.iter().zip(&outcomes).map(|(stage, outcome)| stage.learned(outcome));
+                report.learned = match rolled_back {
+                    Some(why) => Err(why.to_string()),
+                    None => together(judged),
+                };
+                outcomes
+            }
+            // Its state is unknown: nothing may be recorded after that.
+            Err(broken @ LearnError::Restore { .. }) => return Err(broken.into()),
+            Err(why) => {
+                report.learned = Err(why.to_string());
+                self.stages.iter().map(|_| LayerOutcome::RolledBack).collect()
+            }
+        };
+        self.state.learned += u64::from(report.learned.is_ok());
+        Ok((report, outcomes))
+    }
+
+    /// Stores where the run stands; the report of an iteration with it.
+    async fn checkpoint(&mut self, report: Option<&mut IterationReport>, versions: Vec<PlaybookVersion>) -> Staged<()> {
+        let (mut large, mut digest) = (BTreeMap::new(), Digest::of(b"layers"));
+        self.state.layers.clear();
+        for place in 0..self.stages.len() {
+            let policy = self.ports.policy.clone();
+            let Some(stage) = self.stages.get_mut(place) else { continue };
+            let saved = stage.save(&context!(self, policy)).await?;
+            digest = digest.extended(stage.name().as_bytes()).extended(saved.digest.hex().as_bytes());
+            self.state.layers.insert(stage.name().to_owned(), saved.state);
+            large.extend(saved.large);
+        }
+        self.state.source = self.source.save();
+        let report = match report {
+            Some(report) => {
+                report.state = digest;
+                serde_json::json!(report)
+            }
+            None => Value::Null,
+        };
+        let checkpoint = Checkpoint {
+            run: self.run.clone(),
+            iteration: self.state.iteration,
+            state: serde_json::json!(self.state),
+            large,
+            report,
+            versions,
+            ledger: self.stages.iter().find_map(|stage| stage.ledger()),
+            spent: self.ports.meter.spent(),
+        };
+        Ok(self.learning.checkpoint(checkpoint).await?)
+    }
+
+    async fn evaluate(&mut self) -> Staged<Option<Evaluation>> {
+        if self.plan.test_pairs == 0 {
+            return Ok(None);
+        }
+        let evaluation = EvaluationStage::new(&self.stages);
+        let policy = self.ports.policy.clone();
+        let context = context!(self, policy);
+        let found = evaluation.evaluate(&mut self.stages, self.state.baseline.as_ref(), &context).await?;
+        Ok(Some(found))
+    }
+
+    async fn report(
+        &self,
+        evaluation: Option<Evaluation>,
+        stopped: Option<Stopped>,
+    ) -> Result<LearnReport, LearningError> {
+        let iterations = self.learning.iterations(&self.run).await?;
+        let damaged =
+            |error: serde_json::Error| LearningError::Checkpoint { run: self.run.clone(), why: error.to_string() };
+        let iterations =
+            iterations.into_iter().map(serde_json::from_value).collect::<Result<_, _>>().map_err(damaged)?;
+        let (stopped, failures) =
+            stopped.map_or((None, Vec::new()), |stopped| (Some(stopped.reason), stopped.failures));
+        Ok(LearnReport {
+            outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
+            evaluation,
+            iterations,
+            learned: self.state.learned,
+            layers: self.stages.iter().map(|stage| stage.report()).collect(),
+            stopped,
+            failures,
+            usage: self.ports.meter.spent(),
+        })
+    }
+}
+
+/// Whether any layer learned; else why none did.
+fn together(judged: impl Iterator<Item = Result<(), String>>) -> Result<(), String> {
+    let mut reasons = Vec::new();
+    for one in judged {
+        match one {
+            Ok(()) => return Ok(()),
+            Err(why) => reasons.push(why),
+        }
+    }
+    Err(if reasons.is_empty() { "no layer learns".to_owned() } else { reasons.join("; ") })
+}
+
+fn failed(halt: Halt) -> LearningError {
+    match halt {
+        Halt::Failed(error) => error,
+        Halt::Stopped(stopped) => LearningError::Host(format!("stopped while it ended: {:?}", stopped.reason)),
+    }
+}

@@ -1,0 +1,60 @@
+//! The learning loop (floor 3): sources of experience, stages of layers, evaluation, reports. Sees ports, never adapters.
+//!
+//! [`learn`] takes in experience ([`ExperienceSource`]: rollouts from an environment, or a pool of decided episodes), hands every
+//! layer its batch in one transaction, and lets each layer act on it ([`LearningStage`]). The loop knows no layer by name: the
+//! harness ([`HarnessStage`]) and weights ([`WeightsStage`]) own what is particular to them.
+//!
+//! Invariants:
+//! * All layers step on an iteration, or none does.
+//! * A run that is interrupted at any moment and resumed gives the same result as an uninterrupted run.
+//! * The test split decides nothing. What is promoted passed the gate on tasks that taught nothing.
+//! * Training computes on a thread of its own, never inside an async task.
+
+mod batch;
+mod error;
+mod evaluation;
+mod experience;
+mod functions;
+mod harness;
+mod learning_loop;
+mod memory;
+mod observer;
+mod phase;
+mod plan;
+mod playbook_guidance;
+mod pool;
+mod report;
+mod rollouts;
+mod source;
+mod splits;
+mod stage;
+mod training_thread;
+mod weights;
+
+pub use error::{Halt, LearningError, Staged, Stopped};
+pub use evaluation::evaluate_playbooks;
+pub use experience::{Experience, Groups};
+pub use functions::ReflectorFunction;
+pub use harness::{
+    EvolutionReport, EvolvePlan, GatePlan, GateReport, HarnessPlan, HarnessPorts, HarnessStage, Ledger, Reflecting,
+    Reflections, ReflectorAnswers,
+};
+pub use learning_loop::{LearnStart, learn};
+pub use memory::MemoryStore;
+pub use observer::LearnObserver;
+pub use phase::Phase;
+pub use plan::{LearnPlan, LearnPorts, learn_digest};
+pub use playbook_guidance::UniformPlaybook;
+pub use pool::EpisodePool;
+pub use report::{
+    ArmReport, Evaluation, HarnessIteration, HarnessReport, IterationReport, LayerDetails, LayerIteration, LayerReport,
+    LearnReport, Mean, Missing, Outcome, RolloutMeasures, WeightsIteration, WeightsReport,
+};
+pub use rollouts::{Rollouts, is_training_phase};
+pub use source::{ExperienceRequest, ExperienceSource};
+pub use splits::{HeldOut, Splits};
+pub use stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
+pub use training_thread::TrainingThread;
+pub use weights::{
+    Best, Curriculum, SharedWeights, WarmStart, WarmStartReport, WeightsPlan, WeightsPorts, WeightsStage,
+};

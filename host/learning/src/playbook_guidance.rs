@@ -1,0 +1,71 @@
+//! The playbook as guidance.
+
+use clawhost_core::{Digest, Drawn, PlaybookRecord};
+use clawhost_learn::harness::{Chosen, PlaybookView};
+use clawhost_play::{GroupSlot, Guidance};
+use std::sync::Arc;
+
+/// One playbook for every member of a group; in training with draws.
+pub struct UniformPlaybook(pub PlaybookView);
+
+fn record(digest: Digest, chosen: Chosen) -> PlaybookRecord {
+    PlaybookRecord {
+        digest,
+        text: chosen.text,
+        shown: chosen.shown.into_iter().map(|id| id.0).collect(),
+        drawn: chosen.drawn.into_iter().map(|(id, shown)| Drawn { entry: id.0, shown }).collect(),
+        propensity: chosen.propensity,
+    }
+}
+
+fn guide(showing: &PlaybookView, slot: GroupSlot, shown: &str) -> PlaybookRecord {
+    record(showing.digest(), showing.choose(slot.group, slot.member, slot.members, shown))
+}
+
+impl Guidance for UniformPlaybook {
+    fn digest(&self) -> Digest {
+        self.0.digest()
+    }
+
+    fn state(&self, _: GroupSlot) -> Digest {
+        self.0.digest()
+    }
+
+    fn guide(&self, slot: GroupSlot, shown: &str) -> PlaybookRecord {
+        guide(&self.0, slot, shown)
+    }
+}
+
+/// Members of a group act under different guidance: the n-th under the n-th. None: this arm has no guidance.
+pub(crate) struct Arms(pub(crate) Vec<Option<Arc<dyn Guidance>>>);
+
+impl Arms {
+    fn arm(&self, slot: GroupSlot) -> Option<&dyn Guidance> {
+        let arms = u32::try_from(self.0.len()).unwrap_or(u32::MAX).max(1);
+        self.0.get((slot.member % arms) as usize)?.as_deref()
+    }
+}
+
+impl Guidance for Arms {
+    fn digest(&self) -> Digest {
+        let name = |arm: &Option<Arc<dyn Guidance>>| arm.as_ref().map_or_else(String::new, |arm| arm.digest().hex());
+        self.0.iter().fold(Digest::of(b"arms"), |digest, arm| digest.extended(name(arm).as_bytes()))
+    }
+
+    fn state(&self, slot: GroupSlot) -> Digest {
+        self.arm(slot).map_or_else(|| Digest::of(b""), |arm| arm.state(slot))
+    }
+
+    fn guide(&self, slot: GroupSlot, shown: &str) -> PlaybookRecord {
+        match self.arm(slot) {
+            Some(arm) => arm.guide(slot, shown),
+            None => PlaybookRecord {
+                digest: Digest::of(b""),
+                text: String::new(),
+                shown: Vec::new(),
+                drawn: Vec::new(),
+                propensity: 1.0,
+            },
+        }
+    }
+}

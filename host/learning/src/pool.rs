@@ -1,0 +1,91 @@
+//! A pool of decided episodes: the loop learns from what was recorded before, without playing. An episode is decided when it
+//! has a reward.
+
+use crate::experience::{Experience, Groups, by_group};
+use crate::source::{ExperienceRequest, ExperienceSource};
+use crate::stage::StageContext;
+use crate::{Halt, LearningError, Staged};
+use async_trait::async_trait;
+use clawhost_core::{Episode, RunId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The decided episodes of a recorded run, group by group, in the order in which they were recorded.
+pub struct EpisodePool {
+    run: RunId,
+    /// Groups of an iteration.
+    groups: u64,
+    position: Position,
+    /// Read once.
+    episodes: Option<Groups>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Position {
+    /// Groups that were taken.
+    taken: u64,
+}
+
+impl EpisodePool {
+    /// The decided episodes of a run, so many groups an iteration. The run's phases are runs of their own.
+    pub fn of_run(run: RunId, groups: u64) -> Self {
+        Self { run, groups: groups.max(1), position: Position::default(), episodes: None }
+    }
+}
+
+fn is_decided(episode: &Arc<Episode>) -> bool {
+    episode.reward.is_some()
+}
+
+#[async_trait]
+impl ExperienceSource for EpisodePool {
+    fn plan(&self) -> Value {
+        serde_json::json!({ "pool": self.run, "groups": self.groups })
+    }
+
+    fn save(&self) -> Value {
+        serde_json::json!(self.position)
+    }
+
+    fn restore(&mut self, state: Value) -> Staged<()> {
+        let damaged = |error: serde_json::Error| {
+            Halt::Failed(LearningError::Checkpoint { run: self.run.clone(), why: error.to_string() })
+        };
+        self.position = serde_json::from_value(state).map_err(damaged)?;
+        Ok(())
+    }
+
+    async fn next(&mut self, request: ExperienceRequest<'_>, context: &StageContext<'_>) -> Staged<Option<Experience>> {
+        let episodes = match &mut self.episodes {
+            Some(episodes) => episodes,
+            None => {
+                let all = context.learning.episodes(&self.run).await?;
+                let decided: Vec<Arc<Episode>> = all.into_iter().filter(is_decided).collect();
+                self.episodes.insert(by_group(&decided))
+            }
+        };
+        let (skip, take) = (self.position.taken, self.groups);
+        let places = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let played: Groups = episodes
+            .iter()
+            .skip(places(skip))
+            .take(places(take))
+            .map(|(group, members)| (*group, members.clone()))
+            .collect();
+        let Some(first) = played.values().flatten().next() else { return Ok(None) };
+        self.position.taken = skip.saturating_add(played.len() as u64);
+        let state_id = first.state_id;
+        if let Some(curriculum) = request.curriculum {
+            curriculum.note(&played);
+        }
+        Ok(Some(Experience {
+            id: self.run.clone(),
+            number: context.iteration,
+            state_id,
+            taught: played.clone(),
+            played,
+            refilled: 0,
+        }))
+    }
+}

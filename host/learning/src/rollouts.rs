@@ -1,0 +1,85 @@
+//! Rollouts: the environment is played with the policy of now. Where weights learn, groups whose members all earned the same
+//! teach nothing: others are played in their place, a few times (dynamic sampling, DAPO: Yu et al. 2025).
+
+use crate::Staged;
+use crate::experience::{Experience, by_group, varies};
+use crate::source::{ExperienceRequest, ExperienceSource};
+use crate::stage::StageContext;
+use async_trait::async_trait;
+use clawhost_play::Plan;
+use serde_json::Value;
+
+/// Plays groups of training tasks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rollouts;
+
+/// The name of the training phase of an iteration, from 0.
+fn training_phase(number: u64) -> String {
+    format!("i{:05}-train", number + 1)
+}
+
+/// The name of a phase that replaces groups.
+fn refill_phase(number: u64, round: u32) -> String {
+    format!("i{:05}-refill-{round}", number + 1)
+}
+
+/// Whether a phase plays the training episodes with which an iteration begins.
+pub fn is_training_phase(name: &str) -> bool {
+    name.ends_with("-train")
+}
+
+#[async_trait]
+impl ExperienceSource for Rollouts {
+    fn plan(&self) -> Value {
+        Value::Null
+    }
+
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    fn restore(&mut self, _: Value) -> Staged<()> {
+        Ok(())
+    }
+
+    async fn next(&mut self, request: ExperienceRequest<'_>, context: &StageContext<'_>) -> Staged<Option<Experience>> {
+        let ExperienceRequest { policy, mut curriculum } = request;
+        let (number, groups) = (context.iteration, context.plan.groups());
+        let plan = Plan {
+            split: Some(context.splits.train.clone()),
+            first_group: number.saturating_mul(groups),
+            paired: false,
+            branch_at: None,
+            ..context.plan.play.clone()
+        };
+        let train = context.train.clone();
+        let state_id = policy.state_id();
+        let positions = curriculum.as_mut().and_then(|curriculum| curriculum.positions(groups, &train));
+        let first = Plan { positions, ..plan.clone() };
+        let phase = context.phase(&training_phase(number), first, policy.clone(), train.clone()).await?;
+        let played = by_group(&phase.episodes);
+        let mut experience = Experience { id: phase.id, number, state_id, taught: played.clone(), played, refilled: 0 };
+        let Some(curriculum) = curriculum else { return Ok(Some(experience)) };
+        curriculum.note(&experience.played);
+        for round in 1..=curriculum.refills() {
+            let flat = experience.taught.iter().filter(|(_, group)| !varies(group));
+            let flat: Vec<u64> = flat.map(|(place, _)| *place).collect();
+            if flat.is_empty() {
+                break;
+            }
+            let positions = curriculum.positions(flat.len() as u64, &train);
+            let episodes = (flat.len() as u64).saturating_mul(u64::from(plan.group));
+            let again = Plan { positions, episodes, ..plan.clone() };
+            let phase = context.phase(&refill_phase(number, round), again, policy.clone(), train.clone()).await?;
+            let more = by_group(&phase.episodes);
+            curriculum.note(&more);
+            experience.refilled += more.len() as u64;
+            for (place, group) in flat.into_iter().zip(more.into_values()) {
+                if varies(&group) {
+                    experience.taught.insert(place, group);
+                }
+            }
+        }
+        Ok(Some(experience))
+    }
+}

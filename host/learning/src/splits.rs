@@ -1,0 +1,85 @@
+//! Three splits: `train` teaches, `val` decides, `test` only reports. The loop is never given the test split: what decides
+//! must not have seen what is reported.
+
+use crate::LearningError;
+use clawhost_core::{Context, Digest, Environment};
+use clawhost_play::{PlayError, Tasks, fetch_tasks, split_of};
+use std::sync::Arc;
+
+/// A set of tasks that nothing is learned from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldOut {
+    /// The environment's split.
+    pub split: String,
+    /// Which half of it, where one split has to serve two purposes: by the hash of the task's id.
+    pub half: Option<bool>,
+}
+
+/// Which tasks serve which purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Splits {
+    /// Experience and credit.
+    pub train: String,
+    /// The gate.
+    pub val: HeldOut,
+    /// Reports, and nothing else.
+    pub test: HeldOut,
+}
+
+impl Splits {
+    /// Chooses among the splits of an environment. One with two splits has its held-out tasks halved.
+    ///
+    /// # Errors
+    /// `test` was asked for to learn from, there is no such split, or nothing is held out.
+    pub fn of(environment: &dyn Environment, wanted: Option<&str>) -> Result<Self, LearningError> {
+        let train = split_of(environment, wanted)?;
+        let name = &environment.identity().name;
+        if train == "test" || train == "val" {
+            return Err(LearningError::HeldOutSplit { environment: name.clone(), split: train });
+        }
+        let others: Vec<&str> = environment
+            .description()
+            .splits
+            .iter()
+            .filter(|split| split.name != train && split.tasks > 0)
+            .map(|split| split.name.as_str())
+            .collect();
+        let whole = |split: &str| HeldOut { split: split.to_owned(), half: None };
+        let halves = |split: &str| {
+            let half = |half| HeldOut { split: split.to_owned(), half: Some(half) };
+            (half(false), half(true))
+        };
+        let (val, test) = match (others.contains(&"val"), others.contains(&"test"), others.as_slice()) {
+            (true, true, _) => (whole("val"), whole("test")),
+            (_, true, _) => halves("test"),
+            (_, _, [other]) => halves(other),
+            (true, _, [one, other, ..]) => (whole("val"), whole(if *one == "val" { other } else { one })),
+            (_, _, [one, other, ..]) => (whole(one), whole(other)),
+            (_, _, []) => {
+                return Err(LearningError::NothingHeldOut { environment: name.clone(), split: train });
+            }
+        };
+        Ok(Self { train, val, test })
+    }
+}
+
+impl HeldOut {
+    /// At most so many of its tasks.
+    pub(crate) async fn fetch(
+        &self,
+        environment: &dyn Environment,
+        context: &Context,
+        wanted: u64,
+    ) -> Result<Tasks, LearningError> {
+        let Some(half) = self.half else { return Ok(fetch_tasks(environment, context, &self.split, wanted).await?) };
+        // The hash takes about every other task.
+        let all = fetch_tasks(environment, context, &self.split, wanted.saturating_mul(2).saturating_add(16)).await?;
+        let is_ours = |id: &str| (Digest::of(id.as_bytes()).prefix_u64() & 1 == 1) == half;
+        let ours: Vec<_> = all.iter().filter(|(task, _)| is_ours(&task.id)).cloned().collect();
+        if ours.is_empty() {
+            let environment = environment.identity().name.clone();
+            return Err(PlayError::NoTasks { environment, split: format!("half of {}", self.split) }.into());
+        }
+        Ok(Arc::from(ours))
+    }
+}

@@ -1,0 +1,89 @@
+//! The thread that computes: steps of layers, snapshots, demonstrations. The async executor never waits for a gradient.
+
+use crate::LearningError;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc;
+use tokio::sync::oneshot;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread of its own for everything that computes long. Jobs run one after the other.
+pub struct TrainingThread {
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl TrainingThread {
+    /// The name of the thread, as debuggers and the system show it.
+    pub const NAME: &'static str = "clawhost-training";
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start() -> Result<Self, LearningError> {
+        let (jobs, waiting) = mpsc::channel::<Job>();
+        let thread = std::thread::Builder::new()
+            .name(Self::NAME.to_owned())
+            .spawn(move || waiting.into_iter().for_each(|job| job()))
+            .map_err(|error| LearningError::Host(format!("no thread for training: {error}")))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs a job on the thread and waits for it without blocking the executor.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    ///
+    /// # Panics
+    /// As the job does: a bug there surfaces here.
+    pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, LearningError> {
+        let gone = || LearningError::Host("the training thread has ended".to_owned());
+        let (done, result) = oneshot::channel();
+        let job: Job = Box::new(move || {
+            // A receiver that is gone needs no result.
+            let _ = done.send(catch_unwind(AssertUnwindSafe(job)));
+        });
+        self.jobs.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
+        match result.await.map_err(|_| gone())? {
+            Ok(value) => Ok(value),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for TrainingThread {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // Jobs never panic out of the loop: each is caught.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn jobs_run_in_order_on_the_named_thread() {
+        let training = TrainingThread::start().unwrap();
+        let name = training.run(|| std::thread::current().name().map(str::to_owned)).await.unwrap();
+        assert_eq!(name.as_deref(), Some(TrainingThread::NAME));
+        let mut seen = Vec::new();
+        for number in 0..3 {
+            seen.push(training.run(move || number).await.unwrap());
+        }
+        assert_eq!(seen, [0, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_ends_its_caller_and_not_the_thread() {
+        let training = std::sync::Arc::new(TrainingThread::start().unwrap());
+        let shared = training.clone();
+        let broken = tokio::spawn(async move { shared.run(|| panic!("a bug")).await.map(|()| ()) });
+        assert!(broken.await.unwrap_err().is_panic());
+        assert_eq!(training.run(|| 7).await.unwrap(), 7);
+    }
+}

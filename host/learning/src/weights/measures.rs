@@ -1,0 +1,80 @@
+//! What the training episodes of an iteration show about learning weights.
+
+use super::Curriculum;
+use crate::experience::{Experience, rewards, successes, varies};
+use crate::report::RolloutMeasures;
+use clawhost_core::RewardSource;
+use clawhost_learn::policy::{IterationSignal, pass_at_k};
+use clawhost_play::ScoringRule;
+
+fn mean(values: Vec<f64>) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The chance that one of k tries earns the best there is, for one try and for as many as a group has; the share of groups
+/// without variance.
+pub(super) fn measures(experience: &Experience, size: u32, best: f64, curriculum: &Curriculum) -> RolloutMeasures {
+    let groups = &experience.played;
+    let mut measured = RolloutMeasures {
+        refilled_groups: experience.refilled,
+        tasks_passed_over: curriculum.passed_over().map(|count| count as u64),
+        ..RolloutMeasures::default()
+    };
+    let counts: Vec<(u64, u64)> = groups.values().map(|group| successes(group, best)).collect();
+    for k in [1, u64::from(size)].into_iter().take(if size > 1 { 2 } else { 1 }) {
+        let values = counts.iter().filter_map(|(successes, members)| pass_at_k(*members, *successes, k));
+        measured.pass_at.extend(mean(values.collect()).map(|value| (k, value)));
+    }
+    let compared = groups.values().filter(|group| rewards(group).len() >= 2);
+    measured.zero_variance_share = mean(compared.map(|group| f64::from(u8::from(!varies(group)))).collect());
+    measured
+}
+
+/// Whether the iteration's rewards can teach anything.
+pub(super) fn signal(experience: &Experience, rules: &[ScoringRule], reward: Option<f64>) -> IterationSignal {
+    let groups = experience.played.values().filter(|group| rewards(group).len() >= 2).count() as u64;
+    let varied = experience.played.values().filter(|group| varies(group)).count() as u64;
+    let (least, most) = possible(rules);
+    let mean_reward = reward.map_or(0.0, |reward| (reward - least) / (most - least).max(f64::MIN_POSITIVE));
+    IterationSignal { groups, varied, mean_reward }
+}
+
+/// Least and greatest value of the rewards that decide where they give a value: those of the first source.
+fn possible(rules: &[ScoringRule]) -> (f64, f64) {
+    let counts = |rule: &&ScoringRule| rule.weight > 0.0;
+    let source =
+        RewardSource::ALL.into_iter().find(|source| rules.iter().filter(counts).any(|rule| rule.source == *source));
+    let deciding = rules.iter().filter(counts).filter(|rule| Some(rule.source) == source);
+    let bounds = deciding.map(|rule| (rule.reward.description().minimum, rule.reward.description().maximum));
+    bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))).unwrap_or((-1.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experience::{Groups, tests::group};
+    use clawhost_core::{Digest, RunId, StateId};
+
+    #[test]
+    fn pass_at_k_and_the_share_without_variance_are_measured_over_groups() {
+        let played = Groups::from([
+            (0, group(&[Some(1.0), Some(0.0), Some(0.0), Some(0.0)])),
+            (1, group(&[Some(0.5), Some(0.5), Some(0.5), Some(0.5)])),
+            (2, group(&[None, None, None, Some(1.0)])),
+        ]);
+        let experience = Experience {
+            id: RunId("r".into()),
+            number: 0,
+            state_id: StateId(Digest::of(b"state")),
+            taught: Groups::new(),
+            played,
+            refilled: 3,
+        };
+        let measured = measures(&experience, 4, 1.0, &Curriculum::default());
+        assert_eq!(measured.pass_at[&1], (0.25 + 0.0 + 1.0) / 3.0);
+        assert_eq!(measured.pass_at[&4], 0.5, "one group had fewer tries");
+        assert_eq!(measured.zero_variance_share, Some(0.5), "one group cannot vary");
+        assert_eq!((measured.refilled_groups, measured.tasks_passed_over), (3, None));
+        assert_eq!(measures(&experience, 1, 1.0, &Curriculum::default()).pass_at.len(), 1, "one try is one try");
+    }
+}

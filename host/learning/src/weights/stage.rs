@@ -1,0 +1,328 @@
+//! The stages of the weights layer.
+
+use super::Curriculum;
+use super::measures::{measures, signal};
+use super::warm_up::{WarmStart, WarmStartReport};
+use crate::batch::{batch, why_unmoved};
+use crate::experience::{Experience, mean_reward, reward_bounds};
+use crate::report::{LayerDetails, LayerIteration, LayerReport, WeightsIteration, WeightsReport};
+use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
+use crate::{LearnPlan, LearningError, Staged};
+use async_trait::async_trait;
+use clawhost_core::{Digest, LargeState, Llm};
+use clawhost_learn::policy::{Difficulty, Generated, SignalMonitor};
+use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LayerOutcome, LearnError, Step, Weights};
+use clawhost_play::Plan;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The weights in a checkpoint.
+const LARGE: &str = "weights";
+/// The weights of before the first reward, where an evaluation goes back to them.
+const LARGE_BEFORE: &str = "weights-before";
+
+/// Weights that a learning run and its caller share. The run locks them on its training thread only.
+pub type SharedWeights = Arc<Mutex<dyn Weights>>;
+
+/// How a model's weights learn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WeightsPlan {
+    /// Everything that decides what a step does, for the run's digest.
+    pub settings: Value,
+    /// Demonstrations first; none: rewards from the first step on.
+    pub warm_start: Option<WarmStart>,
+    /// How often groups without variance are replaced in an iteration, at most [`clawhost_learn::policy::REFILLS`]; 0: never.
+    pub refills: u32,
+    /// When tasks are passed over that teach nothing; none: never.
+    pub difficulty: Option<Difficulty>,
+    /// Iterations between two looks at the validation tasks, by which the best weights are kept; 0: none.
+    pub evaluate_every: u64,
+    /// Validation episodes of a look.
+    pub evaluate_episodes: u64,
+}
+
+/// What the weights layer needs beside the loop's own ports.
+#[derive(Clone)]
+pub struct WeightsPorts {
+    /// The weights of the policy that plays.
+    pub weights: SharedWeights,
+    /// Who demonstrates, where a warm start is planned.
+    pub demonstrator: Option<Arc<dyn Llm>>,
+}
+
+/// The best weights so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// After which iteration.
+    pub iteration: u64,
+    /// Mean reward of the validation episodes.
+    pub reward: f64,
+}
+
+/// All that the next iteration needs, beside the weights.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(super) struct WeightsState {
+    /// How far learning from demonstrations came; none: not begun.
+    pub(super) warm_start: Option<WarmStartReport>,
+    /// Which training tasks come next.
+    curriculum: Curriculum,
+    /// Whether rewards still carry a signal.
+    signal: SignalMonitor,
+    best: Option<Best>,
+    /// Whether the checkpoint holds the weights of before the first reward.
+    remembers: bool,
+    /// Names the weights of the checkpoint, with all that their next step needs.
+    digest: Option<Digest>,
+}
+
+/// Locks shared weights for each call of the transaction, which runs on the training thread.
+struct SharedLayer(SharedWeights);
+
+impl SharedLayer {
+    fn lock(&self) -> MutexGuard<'_, dyn Weights + 'static> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Layer for SharedLayer {
+    fn name(&self) -> &str {
+        "weights"
+    }
+
+    fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
+        self.lock().forward_backward(batch)
+    }
+
+    fn optim_step(&mut self) -> Result<Step, LearnError> {
+        self.lock().optim_step()
+    }
+
+    fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
+        self.lock().snapshot()
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
+        self.lock().restore(bytes)
+    }
+
+    fn clear_pending(&mut self) {
+        self.lock().clear_pending();
+    }
+
+    fn digest(&self) -> Digest {
+        self.lock().digest()
+    }
+}
+
+/// The weights layer with its stages.
+pub struct WeightsStage {
+    pub(super) plan: WeightsPlan,
+    pub(super) ports: WeightsPorts,
+    pub(super) state: WeightsState,
+    layer: SharedLayer,
+    /// Demonstrations that were played or read, and their mean reward.
+    pub(super) demonstrations: Option<Arc<[Arc<Generated>]>>,
+    pub(super) demonstrated: Option<f64>,
+    /// Whether the weights differ from those of the last checkpoint.
+    pub(super) is_changed: bool,
+    /// Weights to keep in the next checkpoint as those of before the first reward.
+    remembered: Option<Arc<[u8]>>,
+    /// The weights of now, while those of before act.
+    set_aside: Option<Vec<u8>>,
+}
+
+impl WeightsStage {
+    /// Weights that learn by a plan.
+    pub fn new(plan: WeightsPlan, ports: WeightsPorts) -> Self {
+        let layer = SharedLayer(ports.weights.clone());
+        Self {
+            plan,
+            ports,
+            layer,
+            state: WeightsState::default(),
+            demonstrations: None,
+            demonstrated: None,
+            is_changed: true,
+            remembered: None,
+            set_aside: None,
+        }
+    }
+
+    /// Computes with the weights on the training thread.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        context: &StageContext<'_>,
+        job: impl FnOnce(&mut (dyn Weights + 'static)) -> Result<T, LearnError> + Send + 'static,
+    ) -> Staged<T> {
+        let weights = self.ports.weights.clone();
+        let locked = move || job(&mut *weights.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(context.training.run(locked).await??)
+    }
+
+    async fn keep(&self, kind: CheckpointKind, context: &StageContext<'_>) -> Staged<()> {
+        self.compute(context, move |weights| weights.keep(kind)).await
+    }
+
+    /// The weights of the last checkpoint take their place.
+    async fn restore_weights(&mut self, name: &str, context: &StageContext<'_>) -> Staged<()> {
+        if let Some(bytes) = context.learning.large_state(context.run, name).await? {
+            self.compute(context, move |weights| weights.restore(&bytes)).await?;
+        }
+        Ok(())
+    }
+
+    /// Plays the validation tasks, always the same with the same seeds, and keeps the best weights.
+    async fn validate(&mut self, iteration: u64, context: &StageContext<'_>) -> Staged<Option<f64>> {
+        if self.plan.evaluate_every == 0 || !iteration.is_multiple_of(self.plan.evaluate_every) {
+            return Ok(None);
+        }
+        let plan = Plan {
+            episodes: self.plan.evaluate_episodes,
+            group: 1,
+            split: Some(context.splits.val.split.clone()),
+            ..context.plan.play.clone()
+        };
+        let name = format!("i{iteration:05}-val");
+        let phase = context.phase(&name, plan, context.policy.clone(), context.val.clone()).await?;
+        let Some(reward) = mean_reward(&phase.episodes) else { return Ok(None) };
+        if self.state.best.as_ref().is_none_or(|best| reward > best.reward) {
+            self.state.best = Some(Best { iteration, reward });
+            self.keep(CheckpointKind::Best, context).await?;
+        }
+        Ok(Some(reward))
+    }
+}
+
+#[async_trait]
+impl LearningStage for WeightsStage {
+    fn name(&self) -> &'static str {
+        "weights"
+    }
+
+    fn plan(&self) -> Value {
+        serde_json::json!(self.plan)
+    }
+
+    fn needs(&self, _: &LearnPlan) -> TaskNeeds {
+        let shown = self.plan.warm_start.as_ref().map_or(0, |warm| warm.demonstrations.max(warm.episodes));
+        TaskNeeds { train: shown, val: self.plan.evaluate_episodes }
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    async fn begin(&mut self, context: &StageContext<'_>) -> Staged<()> {
+        let (_, best) = reward_bounds(&context.ports.rewards);
+        let curriculum = Curriculum::new(self.plan.refills, self.plan.difficulty, best);
+        self.state = WeightsState { curriculum, ..WeightsState::default() };
+        Ok(())
+    }
+
+    async fn restore(&mut self, state: Value, context: &StageContext<'_>) -> Staged<()> {
+        let damaged =
+            |error: serde_json::Error| LearningError::Checkpoint { run: context.run.clone(), why: error.to_string() };
+        self.state = serde_json::from_value(state).map_err(damaged)?;
+        (self.set_aside, self.remembered) = (None, None);
+        self.restore_weights(LARGE, context).await?;
+        self.is_changed = false;
+        Ok(())
+    }
+
+    async fn save(&mut self, context: &StageContext<'_>) -> Staged<SavedLayer> {
+        let mut large = BTreeMap::new();
+        if std::mem::take(&mut self.is_changed) {
+            let bytes: Arc<[u8]> = self.compute(context, |weights| weights.snapshot()).await?.into();
+            self.state.digest = Some(Digest::of(&bytes));
+            large.insert(LARGE.to_owned(), LargeState::Written(bytes));
+        } else {
+            large.insert(LARGE.to_owned(), LargeState::Unchanged);
+        }
+        if let Some(bytes) = self.remembered.take() {
+            self.state.remembers = true;
+            large.insert(LARGE_BEFORE.to_owned(), LargeState::Written(bytes));
+        } else if self.state.remembers {
+            large.insert(LARGE_BEFORE.to_owned(), LargeState::Unchanged);
+        }
+        let digest = self.state.digest.unwrap_or_else(|| Digest::of(b""));
+        Ok(SavedLayer { state: serde_json::json!(self.state), large, digest })
+    }
+
+    async fn warm_up(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
+        self.imitate(context).await
+    }
+
+    async fn remember_before(&mut self, context: &StageContext<'_>) -> Staged<()> {
+        if !self.state.remembers && self.remembered.is_none() {
+            self.remembered = Some(self.compute(context, |weights| weights.snapshot()).await?.into());
+        }
+        Ok(())
+    }
+
+    async fn act_as(&mut self, state: LayerState, context: &StageContext<'_>) -> Staged<()> {
+        match (state, self.set_aside.take()) {
+            (LayerState::Before, None) => {
+                self.set_aside = Some(self.compute(context, |weights| weights.snapshot()).await?);
+                self.restore_weights(LARGE_BEFORE, context).await
+            }
+            (LayerState::Now, Some(bytes)) => self.compute(context, move |weights| weights.restore(&bytes)).await,
+            (_, set_aside) => {
+                self.set_aside = set_aside;
+                Ok(())
+            }
+        }
+    }
+
+    fn curriculum(&mut self) -> Option<&mut Curriculum> {
+        Some(&mut self.state.curriculum)
+    }
+
+    async fn observe(&mut self, experience: &Experience, _: &StageContext<'_>) -> Staged<Batch> {
+        Ok(batch(experience.number, experience.state_id, &experience.taught, Vec::new()))
+    }
+
+    fn layer(&mut self) -> &mut dyn Layer {
+        &mut self.layer
+    }
+
+    fn learned(&self, outcome: &LayerOutcome) -> Result<(), String> {
+        match outcome {
+            LayerOutcome::Stepped(_, step) if step.updates > 0 => Ok(()),
+            LayerOutcome::Stepped(forward, _) => Err(why_unmoved(&forward.metrics)),
+            LayerOutcome::LeftOut(why) => Err(why.to_string()),
+            LayerOutcome::RolledBack => Err("rolled back".to_owned()),
+        }
+    }
+
+    async fn after_step(
+        &mut self,
+        outcome: LayerOutcome,
+        experience: &Experience,
+        context: &StageContext<'_>,
+    ) -> Staged<AfterStep> {
+        // Also a layer that was restored holds what it held: it is only written again where it stepped.
+        self.is_changed |= matches!(&outcome, LayerOutcome::Stepped(..));
+        let (_, best) = reward_bounds(&context.ports.rewards);
+        let reward = mean_reward(&experience.episodes());
+        let signal = self.state.signal.note(signal(experience, &context.ports.rewards, reward));
+        let details = WeightsIteration {
+            rollout: measures(experience, context.plan.play.group, best, &self.state.curriculum),
+            signal: signal.map(|why| why.to_string()),
+            validation: self.validate(experience.number + 1, context).await?,
+        };
+        let mut report = LayerIteration::of(self.name(), outcome);
+        report.details = LayerDetails::Weights(Box::new(details));
+        Ok(AfterStep { report, versions: Vec::new() })
+    }
+
+    async fn finish(&mut self, context: &StageContext<'_>) -> Staged<()> {
+        self.keep(CheckpointKind::Last, context).await
+    }
+
+    fn report(&self) -> LayerReport {
+        let (warm_start, best) = (self.state.warm_start.clone(), self.state.best.clone());
+        LayerReport::Weights(Box::new(WeightsReport { warm_start, best }))
+    }
+}

@@ -1,0 +1,178 @@
+//! Demonstrations: the model imitates what an environment demonstrates, until what it samples is good enough to learn from
+//! rewards.
+
+use super::stage::WeightsStage;
+use crate::Staged;
+use crate::batch::why_unscored;
+use crate::experience::mean_reward;
+use crate::stage::{LayerState, LearningStage as _, StageContext, WarmUp};
+use clawhost_core::{Attributes, Episode, derive_seed};
+use clawhost_learn::policy::Generated;
+use clawhost_play::{Plan, StopReason};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Learning from demonstrations before learning from rewards: without a success now and then rewards carry no signal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WarmStart {
+    /// Demonstrations that are played; they are learned from again and again, in an order of the seed's.
+    pub demonstrations: u64,
+    /// Options of the environment while it demonstrates, beside its usual ones.
+    pub options: Attributes,
+    /// Demonstrations of a step.
+    pub batch: u64,
+    /// Learning rate.
+    pub rate: f64,
+    /// Mean reward of sampled training episodes at which it is enough.
+    pub target: f64,
+    /// Steps between two looks at it.
+    pub every: u64,
+    /// Episodes of a look.
+    pub episodes: u64,
+    /// Most steps.
+    pub steps: u64,
+}
+
+/// What came of learning from demonstrations.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarmStartReport {
+    /// Demonstrations that were learned from.
+    pub demonstrations: u64,
+    /// Mean reward of the demonstrations; none: not scored.
+    pub demonstrated: Option<f64>,
+    /// Steps taken.
+    pub steps: u64,
+    /// Loss per token before the last of them, nats.
+    pub loss: f64,
+    /// Every look: steps so far, and the mean reward of what the model sampled; none: no reward had anything to say about it.
+    pub looks: Vec<(u64, Option<f64>)>,
+    /// Whether the target was reached.
+    pub reached: bool,
+    /// Whether it is over.
+    pub finished: bool,
+}
+
+/// Which demonstrations a step learns from: a walk through all of them in an order of the seed's, begun again when it is over.
+fn chosen(all: &[Arc<Generated>], seed: u64, step: u64, batch: u64) -> Vec<Arc<Generated>> {
+    let count = all.len().max(1) as u64;
+    let place = |number: u64| {
+        let (round, place) = (number / count, number % count);
+        // A step of a size without a common divisor meets every place once.
+        let mut stride = (derive_seed(seed, "demonstrations", round) % count) | 1;
+        while gcd(stride, count) != 1 {
+            stride += 2;
+        }
+        usize::try_from((place * stride + derive_seed(seed, "first demonstration", round) % count) % count).unwrap_or(0)
+    };
+    (step * batch..(step + 1) * batch).filter_map(|number| all.get(place(number)).cloned()).collect()
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+impl WeightsStage {
+    /// Learns from demonstrations up to the next look at what the model samples, which is checkpointed.
+    pub(super) async fn imitate(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
+        let Some(warm) = self.plan.warm_start.clone() else { return Ok(WarmUp::Done) };
+        if self.state.warm_start.as_ref().is_some_and(|report| report.finished) {
+            return Ok(WarmUp::Done);
+        }
+        let generated = self.demonstrations(&warm, context).await?;
+        let mut report = self.state.warm_start.clone().unwrap_or_default();
+        (report.demonstrations, report.demonstrated) = (generated.len() as u64, self.demonstrated);
+        for _ in 0..warm.every.min(warm.steps.saturating_sub(report.steps)) {
+            if context.cancel.is_requested() {
+                return Err(StopReason::Cancelled.into());
+            }
+            let batch = chosen(&generated, context.plan.play.seed, report.steps, warm.batch);
+            let rate = warm.rate;
+            report.loss = self.compute(context, move |weights| weights.supervise(&batch, rate)).await?;
+            report.steps += 1;
+        }
+        self.is_changed = true;
+        self.compute(context, |weights| weights.publish()).await?;
+        let reward = match self.look(&warm, report.steps, context).await? {
+            // What no reward judges, in the demonstrations neither: more of them would not help.
+            Err(why) if report.demonstrated.is_none() => return Err(StopReason::Unscored { why }.into()),
+            reward => reward.ok(),
+        };
+        report.looks.push((report.steps, reward));
+        report.reached = reward.is_some_and(|reward| reward >= warm.target);
+        report.finished = report.reached || report.steps >= warm.steps;
+        if report.finished {
+            // Before the checkpoint: a run that is resumed from there must not remember more than one that went on.
+            self.compute(context, |weights| {
+                weights.end_supervision();
+                Ok(())
+            })
+            .await?;
+        }
+        context.observer.warmed(&report, &warm);
+        self.state.warm_start = Some(report);
+        Ok(WarmUp::Again(Vec::new()))
+    }
+
+    /// Plays the demonstrations, or reads them; once a process.
+    async fn demonstrations(&mut self, warm: &WarmStart, context: &StageContext<'_>) -> Staged<Arc<[Arc<Generated>]>> {
+        if let Some(known) = &self.demonstrations {
+            return Ok(known.clone());
+        }
+        let mut episodes: Vec<Arc<Episode>> = Vec::new();
+        if let Some(demonstrator) = &self.ports.demonstrator {
+            let mut options = context.plan.play.options.clone();
+            options.extend(warm.options.iter().cloned());
+            let plan = Plan { options, ..training_plan(warm.demonstrations, context) };
+            let policy = context.policy.with_model(demonstrator.clone());
+            episodes = context.phase("demonstrations", plan, policy, context.train.clone()).await?.episodes;
+        }
+        self.demonstrated = mean_reward(&episodes);
+        let generated = episodes.iter().filter_map(|episode| Generated::of(episode).map(Arc::new));
+        Ok(self.demonstrations.insert(generated.collect()).clone())
+    }
+
+    /// The mean reward of what the model samples now, or why there is none: a look without a score is no zero.
+    async fn look(&self, warm: &WarmStart, steps: u64, context: &StageContext<'_>) -> Staged<Result<f64, String>> {
+        let policy = self.serving_policy(context.policy.clone(), LayerState::Now);
+        let plan = training_plan(warm.episodes, context);
+        let phase = context.phase(&format!("warm-{steps:05}"), plan, policy, context.train.clone()).await?;
+        Ok(mean_reward(&phase.episodes).ok_or_else(|| why_unscored(&phase.episodes)))
+    }
+}
+
+/// Training episodes without groups.
+fn training_plan(episodes: u64, context: &StageContext<'_>) -> Plan {
+    Plan { episodes, group: 1, split: Some(context.splits.train.clone()), ..context.plan.play.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_demonstration_is_met_once_in_a_round() {
+        let generated = |number: u32| {
+            Arc::new(Generated {
+                sequences: vec![],
+                rollout: vec![],
+                turn_ends: vec![number as usize],
+                temperature: 1.0,
+                version: 0,
+                restricted: false,
+                truncated: false,
+            })
+        };
+        for count in [1u32, 2, 6, 30, 31] {
+            let all: Vec<_> = (0..count).map(generated).collect();
+            for round in 0..3 {
+                let mut met: Vec<usize> =
+                    chosen(&all, 7, round, u64::from(count)).iter().map(|one| one.turn_ends[0]).collect();
+                if count > 6 {
+                    assert!(!met.is_sorted(), "{count}: not in the order they were played in");
+                }
+                met.sort_unstable();
+                assert_eq!(met, (0..count as usize).collect::<Vec<_>>(), "{count} round {round}");
+            }
+        }
+    }
+}

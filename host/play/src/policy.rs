@@ -1,0 +1,270 @@
+//! The policy: a chat loop over a model. System prompt, then observations and answers in turn.
+
+use crate::guidance::{Fixed, GroupSlot, Guidance};
+use async_trait::async_trait;
+use clawhost_core::{
+    Digest, Ending, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Opening, Origin,
+    PlaybookRecord, PolicyRecord, Role, Sampling, StateConfig, StateId, TOOL_CALLS, Turn, Usage,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A model with what is always said to it.
+#[derive(Clone)]
+pub struct ChatPolicy {
+    model: Arc<dyn Llm>,
+    system_prompt: Option<String>,
+    sampling: Sampling,
+    guidance: Option<Arc<dyn Guidance>>,
+}
+
+impl std::fmt::Debug for ChatPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChatPolicy").field("model", &self.model.identity()).finish_non_exhaustive()
+    }
+}
+
+impl ChatPolicy {
+    /// A policy. Without a system prompt the environment's own hint is used, where it gives one.
+    pub fn new(model: Arc<dyn Llm>, system_prompt: Option<String>, sampling: Sampling) -> Self {
+        Self { model, system_prompt, sampling, guidance: None }
+    }
+
+    /// The same policy, told more.
+    pub fn guided(&self, guidance: Arc<dyn Guidance>) -> Self {
+        Self { guidance: Some(guidance), ..self.clone() }
+    }
+
+    /// What it reads beside its base prompt.
+    pub fn guidance(&self) -> Option<Arc<dyn Guidance>> {
+        self.guidance.clone()
+    }
+
+    /// The same policy with another model.
+    pub fn with_model(&self, model: Arc<dyn Llm>) -> Self {
+        Self { model, ..self.clone() }
+    }
+
+    /// Which model acts.
+    pub fn identity(&self) -> LlmIdentity {
+        self.model.identity()
+    }
+
+    /// The identity of everything that can change an answer, at any seat.
+    pub fn state_id(&self) -> StateId {
+        self.state(self.guidance.as_ref().map(|guidance| guidance.digest()))
+    }
+
+    /// The identity of everything that can change an answer at one seat.
+    pub(crate) fn state_at(&self, seat: GroupSlot) -> StateId {
+        self.state(self.guidance.as_ref().map(|guidance| guidance.state(seat)))
+    }
+
+    fn state(&self, playbook: Option<Digest>) -> StateId {
+        StateId::of(&StateConfig {
+            model: self.model.identity(),
+            system_prompt: self.system_prompt.clone(),
+            sampling: self.sampling,
+            rendering: playbook.map(|digest| ("playbook".to_owned(), digest.to_string())).into_iter().collect(),
+        })
+    }
+
+    /// Who was to act, where an episode did not begin: what the state id names is in it, or the record would contradict itself.
+    pub(crate) fn record(&self, seed: u64, seat: GroupSlot) -> PolicyRecord {
+        let nothing_told = |guidance: &Arc<dyn Guidance>| PlaybookRecord {
+            digest: guidance.state(seat),
+            text: String::new(),
+            shown: Vec::new(),
+            drawn: Vec::new(),
+            propensity: 0.0,
+        };
+        PolicyRecord {
+            model: self.model.identity(),
+            seed,
+            system_prompt: self.system_prompt.clone(),
+            sampling: self.sampling,
+            playbook: self.guidance.as_ref().map(nothing_told),
+        }
+    }
+
+    /// The same policy, with the answers of these turns in place of its model's, and none after that.
+    pub(crate) fn saying(&self, turns: &[Turn]) -> Self {
+        let answers = turns.iter().map(again).collect();
+        let model = Recorded { identity: self.model.identity(), answers: Mutex::new(answers), full: false };
+        Self { model: Arc::new(model), ..self.clone() }
+    }
+
+    /// The policy of a recorded episode: it says again what was said, and nothing after that. Without `untaken` only what led to
+    /// a turn.
+    pub(crate) fn replaying(episode: &Episode, untaken: bool) -> Self {
+        let turns = episode.turns.iter().map(again);
+        let last =
+            episode.untaken.iter().filter(|_| untaken).map(|last| answer(&last.action, last.usage, &last.finish));
+        let record = &episode.policy;
+        let model = Recorded {
+            identity: record.model.clone(),
+            answers: Mutex::new(turns.chain(last).collect()),
+            full: episode.ending == Ending::Truncated(CONTEXT_FULL.to_owned()),
+        };
+        let mut policy = Self::new(Arc::new(model), record.system_prompt.clone(), record.sampling);
+        let mut base = record.system_prompt.clone();
+        if let Some(playbook) = &record.playbook {
+            policy.guidance = Some(Arc::new(Fixed(playbook.clone())));
+            base = base.map(|whole| without(&whole, &playbook.text).to_owned()).filter(|base| !base.is_empty());
+        }
+        // Whether the operator or the environment said the first words, or the operator wanted none, is part of what the model
+        // was sent; the state id tells.
+        let prompts = [base, None, Some(String::new())];
+        let candidates = prompts.map(|system_prompt| Self { system_prompt, ..policy.clone() });
+        candidates.into_iter().find(|one| one.state_at(GroupSlot::default()) == episode.state_id).unwrap_or(policy)
+    }
+
+    /// The same policy in the middle of an episode, with a seed of its own from here on.
+    pub(crate) fn converse_on(
+        &self,
+        opening: &Opening,
+        seed: u64,
+        seat: GroupSlot,
+        turns: &[Turn],
+        pending: &[Message],
+    ) -> Conversation {
+        let mut conversation = self.converse(opening, seed, seat);
+        let observed = turns.iter().skip(1).map(|turn| turn.observation.as_slice()).chain([pending]);
+        for (turn, observation) in turns.iter().zip(observed) {
+            conversation.push(turn.action.clone());
+            conversation.extend(&turn.tool_results);
+            conversation.extend(observation);
+        }
+        conversation
+    }
+
+    /// A conversation about one episode.
+    pub(crate) fn converse(&self, opening: &Opening, seed: u64, seat: GroupSlot) -> Conversation {
+        let base = self.system_prompt.clone().or_else(|| opening.system_hint.clone());
+        let base = base.filter(|text| !text.is_empty());
+        // Words of the environment stay its own, whatever stands behind them.
+        let origin = if self.system_prompt.is_some() || base.is_none() { Origin::Host } else { Origin::Environment };
+        let playbook = self.guidance.as_ref().map(|guidance| guidance.guide(seat, &shown(opening)));
+        let system = with(base, playbook.as_ref().map_or("", |playbook| &playbook.text));
+        let mut conversation = Conversation {
+            model: self.model.clone(),
+            record: PolicyRecord { system_prompt: system.clone(), playbook, ..self.record(seed, seat) },
+            digest: Digest::of(b""),
+            request: ModelRequest {
+                messages: Vec::new(),
+                tools: opening.tools.clone(),
+                max_tokens: self.sampling.max_tokens,
+                temperature: self.sampling.temperature,
+                seed: Some(seed),
+                stop: Vec::new(),
+            },
+        };
+        // Settings and tools first, then every message as it comes: the digest of a request covers all that was sent.
+        let settings = serde_json::to_vec(&conversation.request).unwrap_or_default();
+        conversation.digest = Digest::of(&settings);
+        if let Some(text) = system {
+            conversation.push(Message::text(Role::System, origin, text));
+        }
+        conversation.extend(&opening.observation);
+        conversation
+    }
+}
+
+/// What stands between a base prompt and a playbook.
+const SEPARATOR: &str = "\n\n";
+
+/// A base prompt with a playbook behind it: the base is never lost.
+fn with(base: Option<String>, playbook: &str) -> Option<String> {
+    match base {
+        base if playbook.is_empty() => base,
+        None => Some(playbook.to_owned()),
+        Some(base) => Some(format!("{base}{SEPARATOR}{playbook}")),
+    }
+}
+
+/// What was said before the playbook.
+fn without<'a>(whole: &'a str, playbook: &str) -> &'a str {
+    let base = whole.strip_suffix(playbook).unwrap_or(whole);
+    if playbook.is_empty() { base } else { base.strip_suffix(SEPARATOR).unwrap_or(base) }
+}
+
+/// What the task shows before anybody acts: lessons are chosen by it.
+fn shown(opening: &Opening) -> String {
+    opening.observation.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
+}
+
+/// What was answered in a turn.
+fn again(turn: &Turn) -> ModelResponse {
+    ModelResponse { tokens: turn.tokens.clone(), ..answer(&turn.action, turn.usage, &turn.finish) }
+}
+
+fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {
+    ModelResponse { message: message.clone(), usage, finish: finish.to_owned(), tokens: None }
+}
+
+/// Why an episode is cut short whose conversation has outgrown the model.
+pub(crate) const CONTEXT_FULL: &str = "the model's context is full";
+
+/// A model that says again what was recorded.
+struct Recorded {
+    identity: LlmIdentity,
+    answers: Mutex<VecDeque<ModelResponse>>,
+    /// It could read no more where the record ends.
+    full: bool,
+}
+
+#[async_trait]
+impl Llm for Recorded {
+    fn identity(&self) -> LlmIdentity {
+        self.identity.clone()
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let next = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        next.ok_or_else(|| match self.full {
+            true => ModelError::TooLong(CONTEXT_FULL.into()),
+            false => ModelError::Unavailable("the record ends here".into()),
+        })
+    }
+}
+
+/// A conversation in progress. It grows; nothing said is ever dropped.
+pub(crate) struct Conversation {
+    model: Arc<dyn Llm>,
+    pub(crate) record: PolicyRecord,
+    digest: Digest,
+    request: ModelRequest,
+}
+
+impl Conversation {
+    fn push(&mut self, message: Message) {
+        self.digest = self.digest.extended(&serde_json::to_vec(&message).unwrap_or_default());
+        self.request.messages.push(message);
+    }
+
+    /// New messages from the environment.
+    pub(crate) fn extend(&mut self, messages: &[Message]) {
+        messages.iter().for_each(|message| self.push(message.clone()));
+    }
+
+    /// Digest of the request that the next answer answers.
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Asks for the next action and remembers it.
+    pub(crate) async fn act(&mut self) -> Result<ModelResponse, ModelError> {
+        let mut response = self.model.complete(&self.request).await?;
+        let calls = response.message.tool_calls.len();
+        if calls > TOOL_CALLS {
+            return Err(ModelError::InvalidResponse(format!(
+                "it calls {calls} tools at once; at most {TOOL_CALLS} are allowed"
+            )));
+        }
+        response.message.origin = Origin::Policy;
+        response.message.role = Role::Assistant;
+        crate::tools::with_distinct_ids(&mut response.message);
+        self.push(response.message.clone());
+        Ok(response)
+    }
+}

@@ -1,0 +1,288 @@
+//! Scoring episodes that are stored: yesterday's experience under today's reward.
+//!
+//! A verdict that was given stays as it is, and is not asked for again. A reward that was not asked before adds a verdict
+//! *afterwards*, which is no part of the episode's reward. A verdict that failed then and succeeds now takes the failed one's
+//! place, and the episode's reward is worked out anew: a judge that was down costs nothing but asking about what it missed.
+
+use crate::interval::{Interval, mean_interval};
+use crate::plan::Cancel;
+use crate::report::StopReason;
+use crate::run::ScoringRule;
+use crate::{PlayError, score};
+use clawhost_core::{
+    Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, Question, RewardRecord, RewardScope, RewardSource,
+    StoreError, Verdict, code,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Gives stored episodes, group by group.
+pub trait EpisodeSource {
+    /// The next group, in the run's order; none: the end.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn next_group(&mut self) -> Result<Option<Vec<Episode>>, StoreError>;
+}
+
+/// How stored episodes are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rescoring {
+    /// Groups judged at once; never changes a result.
+    pub concurrency: usize,
+    /// Ask about verdicts that are there too, to compare. They stay.
+    pub again: bool,
+    /// How many verdicts may fail before it stops.
+    pub failures_allowed: u64,
+}
+
+/// What came of one reward.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rescored {
+    /// The reward.
+    pub reward: PluginIdentity,
+    /// Its source.
+    pub source: RewardSource,
+    /// Verdicts that are new.
+    pub added: u64,
+    /// Verdicts that failed before and are there now.
+    pub made_good: u64,
+    /// Verdicts that were there already.
+    pub unchanged: u64,
+    /// Verdicts that would differ now; the old ones stay.
+    pub differing: u64,
+    /// Episodes about which it has nothing to say.
+    pub silent: u64,
+    /// Episodes that it could not judge.
+    pub failed: u64,
+    /// The first failure, in words.
+    pub failure: Option<String>,
+    /// Mean of its values.
+    pub mean: Option<f64>,
+    /// 95 % interval of the mean, with groups as the unit.
+    pub interval: Option<Interval>,
+    /// Mean of the run's own reward over the episodes that have one.
+    pub mean_before: Option<f64>,
+}
+
+/// What came of scoring a run again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScoreReport {
+    /// Complete episodes that were looked at.
+    pub episodes: u64,
+    /// Episodes that had failed: they have no reward.
+    pub not_complete: u64,
+    /// One entry per reward.
+    pub rewards: Vec<Rescored>,
+    /// Why it ended early. What was judged until then is recorded; the same command goes on.
+    pub stopped: Option<StopReason>,
+}
+
+/// What one reward came to in one group.
+#[derive(Default)]
+struct Tally {
+    added: u64,
+    made_good: u64,
+    unchanged: u64,
+    differing: u64,
+    silent: u64,
+    failed: u64,
+    failure: Option<String>,
+    values: Vec<f64>,
+    before: Vec<f64>,
+}
+
+/// A group with what was asked about it: for every reward its question and one record per episode, none where nothing
+/// was asked.
+type Asked = (u64, Vec<Arc<Episode>>, Vec<(Question, Vec<Option<RewardRecord>>)>);
+
+/// Asks one reward about those episodes of a group whose question is open.
+async fn ask(
+    rule: &ScoringRule,
+    question: &Question,
+    group: &[Arc<Episode>],
+    again: bool,
+    cancel: &Cancel,
+) -> Vec<Option<RewardRecord>> {
+    let open = |episode: &Arc<Episode>| {
+        again || !episode.verdicts.iter().any(|known| known.question() == *question && !known.failed())
+    };
+    let asked: Vec<Arc<Episode>> = match rule.reward.description().scope {
+        RewardScope::Each => group.iter().filter(|episode| open(episode)).cloned().collect(),
+        // A group is judged as a whole.
+        RewardScope::Group if group.iter().any(open) => group.to_vec(),
+        RewardScope::Group => Vec::new(),
+    };
+    let records = if asked.is_empty() { Vec::new() } else { score::judge(rule, &asked, cancel).await };
+    let mut records = asked.iter().map(|episode| episode.index).zip(records).peekable();
+    let of = |episode: &Arc<Episode>| records.next_if(|(index, _)| *index == episode.index).map(|(_, record)| record);
+    group.iter().map(of).collect()
+}
+
+fn failed_with(record: &RewardRecord, kind: FailureKind, code: &str) -> bool {
+    matches!(&record.verdict, Verdict::Failed(failure) if failure.kind == kind && failure.code == code)
+}
+
+/// What one reward said about one episode: what is counted, and what is to be stored.
+fn settle(episode: &Episode, question: &Question, record: Option<RewardRecord>, tally: &mut Tally) -> Option<Judged> {
+    let known = episode.verdicts.iter().find(|known| known.question() == *question);
+    // A verdict that was given stays, whatever would be said now.
+    let counted = match (&record, known) {
+        (_, Some(known)) if !known.failed() => known,
+        (Some(record), _) => record,
+        (None, _) => return None,
+    };
+    match &counted.verdict {
+        Verdict::Scored(card) => tally.values.push(card.value),
+        Verdict::NotApplicable(_) => tally.silent += 1,
+        Verdict::Failed(failure) => {
+            tally.failed += 1;
+            tally.failure.get_or_insert_with(|| failure.to_string());
+        }
+    }
+    match (known, &record) {
+        (Some(known), Some(record)) if !known.failed() => {
+            tally.differing += u64::from(known.verdict != record.verdict && !record.failed());
+            tally.unchanged += u64::from(known.verdict == record.verdict || record.failed());
+            None
+        }
+        (Some(known), None) if !known.failed() => {
+            tally.unchanged += 1;
+            None
+        }
+        // A failure that comes later is told and not kept: the question stays open.
+        (_, Some(record)) if record.failed() => None,
+        (known, Some(record)) => {
+            tally.made_good += u64::from(known.is_some());
+            tally.added += u64::from(known.is_none());
+            Some(Judged { run: episode.run.clone(), episode: episode.id.clone(), record: record.clone() })
+        }
+        (_, None) => None,
+    }
+}
+
+/// Scores stored episodes, and records every group as soon as it is judged.
+///
+/// # Errors
+/// The store cannot be read or written; what was recorded before is safe.
+pub async fn score_stored(
+    source: &mut dyn EpisodeSource,
+    rules: &[ScoringRule],
+    store: &dyn EpisodeStore,
+    how: Rescoring,
+    operator: &Cancel,
+    mut progress: impl FnMut(u64),
+) -> Result<ScoreReport, PlayError> {
+    let cancel = Cancel::default();
+    let mut judging: JoinSet<Asked> = JoinSet::new();
+    // Groups are summed up in their order, whoever was judged first.
+    let mut tallies: BTreeMap<u64, Vec<Tally>> = BTreeMap::new();
+    let (mut episodes, mut not_complete, mut failures) = (0u64, 0u64, 0u64);
+    let (mut next, mut finished) = (0u64, false);
+    let mut stopped = None;
+    loop {
+        while !finished && stopped.is_none() && judging.len() < how.concurrency.max(1) {
+            let Some(group) = source.next_group()? else {
+                finished = true;
+                break;
+            };
+            let (complete, failed): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|episode| episode.ending.is_complete());
+            not_complete += failed.len() as u64;
+            if complete.is_empty() {
+                continue;
+            }
+            let complete: Vec<Arc<Episode>> = complete.into_iter().map(Arc::new).collect();
+            let (rules, cancel, index) = (rules.to_vec(), cancel.clone(), next);
+            next += 1;
+            judging.spawn(async move {
+                let mut records = Vec::with_capacity(rules.len());
+                for rule in &rules {
+                    let question = score::question(rule, &complete);
+                    let of_rule = ask(rule, &question, &complete, how.again, &cancel).await;
+                    records.push((question, of_rule));
+                }
+                (index, complete, records)
+            });
+        }
+        let asked = tokio::select! {
+            biased;
+            () = operator.requested(), if stopped.is_none() => {
+                stopped = Some(StopReason::Cancelled);
+                cancel.request();
+                continue;
+            }
+            asked = judging.join_next() => asked,
+        };
+        let Some(asked) = asked else { break };
+        let (index, group, records) = asked.map_err(|error| PlayError::Host(error.to_string()))?;
+        episodes += group.len() as u64;
+        let mut judged = Vec::new();
+        let mut of_group = Vec::with_capacity(rules.len());
+        for (question, of_rule) in records {
+            let mut tally = Tally::default();
+            for (episode, record) in group.iter().zip(of_rule) {
+                let spent = record.as_ref().is_some_and(|record| failed_with(record, FailureKind::Llm, code::BUDGET));
+                if spent && stopped.is_none() {
+                    stopped = Some(StopReason::ModelBudget);
+                }
+                // What was cut short is asked another time.
+                let whole = |record: &RewardRecord| !failed_with(record, FailureKind::Cancelled, code::CANCELLED);
+                let record = record.filter(|record| whole(record) && !spent);
+                tally.before.extend(episode.reward);
+                judged.extend(settle(episode, &question, record, &mut tally));
+            }
+            failures += tally.failed;
+            of_group.push(tally);
+        }
+        tallies.insert(index, of_group);
+        if !judged.is_empty() {
+            store.judge(judged).await?;
+        }
+        if failures > how.failures_allowed && stopped.is_none() {
+            stopped = Some(StopReason::FailureBudget { failed: failures, allowed: how.failures_allowed });
+        }
+        if stopped.is_some() {
+            cancel.request();
+        }
+        progress(episodes);
+    }
+    // Groups that were under way when it stopped are counted too.
+    if let Some(StopReason::FailureBudget { failed, .. }) = &mut stopped {
+        *failed = failures;
+    }
+    let mut by_rule: Vec<Vec<Tally>> = rules.iter().map(|_| Vec::new()).collect();
+    for of_group in tallies.into_values() {
+        by_rule.iter_mut().zip(of_group).for_each(|(of_rule, tally)| of_rule.push(tally));
+    }
+    let rewards = rules.iter().zip(by_rule).map(|(rule, tallies)| report(rule, tallies)).collect();
+    Ok(ScoreReport { episodes, not_complete, rewards, stopped })
+}
+
+fn report(rule: &ScoringRule, mut tallies: Vec<Tally>) -> Rescored {
+    let groups: Vec<Vec<f64>> = tallies.iter_mut().map(|tally| std::mem::take(&mut tally.values)).collect();
+    let (mean, interval) = mean_interval(&groups);
+    let description = rule.reward.description();
+    let interval = interval.map(|interval| Interval {
+        low: interval.low.max(description.minimum),
+        high: interval.high.min(description.maximum),
+    });
+    let before: Vec<f64> = tallies.iter().flat_map(|tally| tally.before.iter().copied()).collect();
+    let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum();
+    Rescored {
+        reward: rule.reward.identity().clone(),
+        source: rule.source,
+        added: sum(|tally| tally.added),
+        made_good: sum(|tally| tally.made_good),
+        unchanged: sum(|tally| tally.unchanged),
+        differing: sum(|tally| tally.differing),
+        silent: sum(|tally| tally.silent),
+        failed: sum(|tally| tally.failed),
+        failure: tallies.iter().find_map(|tally| tally.failure.clone()),
+        mean,
+        interval,
+        mean_before: (!before.is_empty()).then(|| before.iter().sum::<f64>() / before.len() as f64),
+    }
+}

@@ -1,0 +1,555 @@
+//! A run: groups of episodes played at once, scored, recorded, and summed up.
+
+use crate::branch::{self, Trunk};
+use crate::guidance::GroupSlot;
+use crate::plan::{Cancel, Plan};
+use crate::play::{Assignment, Played, Player, play};
+use crate::policy::ChatPolicy;
+use crate::report::{EpisodeSummary, RunReport, StopReason};
+use crate::{PlayError, score, tasks};
+use clawhost_core::{
+    Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Meter, ModelCallSource,
+    Recorded, Reward, RewardSource, RunId, RunKind, RunRecord, SpecDocument, Task, derive_seed,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// A reward with the operator's options for it.
+#[derive(Clone)]
+pub struct ScoringRule {
+    /// The reward.
+    pub reward: Arc<dyn Reward>,
+    /// Its options.
+    pub options: Attributes,
+    /// Where its judgement comes from: what the reward says of itself, or the operator's choice.
+    pub source: RewardSource,
+    /// How much it counts beside others of its source: finite, 0 or more; 0 is recorded and decides nothing.
+    pub weight: f64,
+}
+
+impl ScoringRule {
+    /// A reward as it describes itself, of weight 1.
+    pub fn new(reward: Arc<dyn Reward>, options: Attributes) -> Self {
+        let source = reward.description().source;
+        Self { reward, options, source, weight: 1.0 }
+    }
+}
+
+/// Everything a run is made of.
+#[derive(Clone)]
+pub struct Ports {
+    /// Where the policy acts.
+    pub environment: Arc<dyn Environment>,
+    /// Who judges; none: nothing is scored.
+    pub rewards: Vec<ScoringRule>,
+    /// Who acts.
+    pub policy: ChatPolicy,
+    /// Where episodes are kept.
+    pub store: Arc<dyn EpisodeStore>,
+    /// What the time is, for records.
+    pub clock: Arc<dyn Clock>,
+    /// What models cost, for records.
+    pub meter: Arc<dyn Meter>,
+}
+
+/// Watches a run.
+pub trait Observer: Send + Sync {
+    /// An episode was recorded: it is on disk.
+    fn recorded(&self, episode: &EpisodeSummary, done: u64, total: u64);
+}
+
+/// Nobody watches.
+impl Observer for () {
+    fn recorded(&self, _: &EpisodeSummary, _: u64, _: u64) {}
+}
+
+/// Episodes written in one transaction at most.
+const BATCH: usize = 512;
+/// Finished groups that may wait for the recorder before playing pauses.
+const WAITING: usize = 1024;
+
+type Finished = Vec<Recorded>;
+
+/// Tasks of a split with their digests, in order.
+pub type Tasks = Arc<[(Arc<Task>, Digest)]>;
+
+/// A run to play.
+pub struct RunRequest {
+    /// Its name.
+    pub id: RunId,
+    /// The learning run that it is a phase of.
+    pub parent: Option<RunId>,
+    /// What it is for.
+    pub kind: RunKind,
+    /// How many episodes, of which tasks, with which seeds.
+    pub plan: Plan,
+    /// Who plays, judges and records.
+    pub ports: Ports,
+    /// The tasks of the plan's split; none: the environment is asked for them.
+    pub tasks: Option<Tasks>,
+    /// Its specification, for the record.
+    pub config: SpecDocument,
+    /// What it recorded before it was interrupted; none: it is new.
+    pub recorded: Option<Vec<EpisodeSummary>>,
+    /// Whether the episodes are handed back, too. They are held in memory until then.
+    pub keeps_episodes: bool,
+}
+
+impl RunRequest {
+    /// A new run of a plan, without a specification.
+    pub fn new(id: RunId, plan: Plan, ports: Ports) -> Self {
+        Self {
+            id,
+            parent: None,
+            kind: RunKind::Play,
+            plan,
+            ports,
+            tasks: None,
+            config: SpecDocument::none(),
+            recorded: None,
+            keeps_episodes: false,
+        }
+    }
+}
+
+/// A run that was played.
+pub struct PlayedRun {
+    /// What it came to.
+    pub report: RunReport,
+    /// Its episodes in order, where they were asked for: those that this process played.
+    pub episodes: Vec<Arc<Episode>>,
+}
+
+/// What every group of a run shares.
+pub(crate) struct RunContext {
+    pub(crate) ports: Ports,
+    plan: Plan,
+    run: RunId,
+    split: String,
+    tasks: Tasks,
+    config: Digest,
+    state_id: clawhost_core::StateId,
+    cancel: Cancel,
+    places: Arc<Semaphore>,
+    /// Episodes that are handed back; none: nobody asked for them.
+    kept: Option<Mutex<BTreeMap<u64, Arc<Episode>>>>,
+}
+
+/// Plays a run to its end, to its failure budget, or until it is cancelled. An interrupted run (see [`RunRequest::recorded`])
+/// keeps its whole groups; groups that lack a member or were cut short are played anew. It reaches the same result as an
+/// uninterrupted run; its plan and ports must give the run's own [`run_digest`].
+///
+/// # Errors
+/// There is nothing to play, or nothing can be recorded.
+pub async fn play_run(request: RunRequest, cancel: &Cancel, observer: &dyn Observer) -> Result<PlayedRun, PlayError> {
+    let RunRequest { id, parent, kind, plan, ports, tasks, config, recorded, keeps_episodes } = request;
+    let mut context = prepare(id, plan, ports, tasks, cancel).await?;
+    context.kept = keeps_episodes.then(Mutex::default);
+    let context = Arc::new(context);
+    let earlier = match recorded {
+        None => {
+            begin(&context, parent, kind, config).await?;
+            Earlier::default()
+        }
+        Some(recorded) => {
+            context.ports.store.resume_run(&context.run).await?;
+            Earlier::of(&context.plan, recorded)
+        }
+    };
+    let (summaries, stopped) = conduct(&context, earlier, cancel, observer).await?;
+    let split = context.split.clone();
+    let report = RunReport::new(context.state_id, split, summaries, stopped, range(&context.ports.rewards));
+    context.ports.store.finish_run(&context.run, &report.summary(), context.ports.meter.spent()).await?;
+    let kept = context.kept.as_ref();
+    let kept = kept.map(|kept| std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner)));
+    Ok(PlayedRun { report, episodes: kept.unwrap_or_default().into_values().collect() })
+}
+
+/// Records that a run begins.
+async fn begin(
+    context: &RunContext,
+    parent: Option<RunId>,
+    kind: RunKind,
+    config: SpecDocument,
+) -> Result<(), PlayError> {
+    let ports = &context.ports;
+    let record = RunRecord {
+        id: context.run.clone(),
+        parent,
+        kind,
+        environment: ports.environment.identity().name.clone(),
+        state_id: context.state_id,
+        config,
+        digest: run_digest(&context.plan, ports)?,
+        planned: context.plan.episodes,
+        created_at: ports.clock.now_ms(),
+    };
+    Ok(ports.store.begin_run(&record).await?)
+}
+
+/// What an interrupted run has recorded.
+#[derive(Default)]
+struct Earlier {
+    /// Episodes of whole groups.
+    kept: BTreeMap<u64, EpisodeSummary>,
+    /// Positions of episodes that were cut short: they stay until others take their places.
+    replaced: BTreeMap<u64, EpisodeSummary>,
+}
+
+impl Earlier {
+    /// Groups are judged as a whole: one that lacks a member, or was cut short, is played anew.
+    fn of(plan: &Plan, recorded: Vec<EpisodeSummary>) -> Self {
+        let all: BTreeMap<u64, EpisodeSummary> = recorded.into_iter().map(|one| (one.index, one)).collect();
+        let whole = |group: u64| {
+            members(plan, group).all(|index| all.get(&index).is_some_and(|one| !one.cancelled && !one.out_of_budget))
+        };
+        let groups: BTreeSet<u64> = all.values().map(|summary| summary.group).collect();
+        let incomplete: BTreeSet<u64> = groups.into_iter().filter(|group| !whole(*group)).collect();
+        let (replaced, kept) = all.into_iter().partition(|(_, one)| incomplete.contains(&one.group));
+        Self { kept, replaced }
+    }
+}
+
+/// Names everything that decides what the episodes of a run are: an interrupted run is resumed by its digest.
+///
+/// # Errors
+/// The environment has no such split.
+pub fn run_digest(plan: &Plan, ports: &Ports) -> Result<Digest, PlayError> {
+    let split = tasks::split_of(ports.environment.as_ref(), plan.split.as_deref())?;
+    let config = config_digest(plan, ports, &split, &ports.policy.state_id());
+    // A run of more or fewer episodes is another run, though its episodes are named alike.
+    Ok(config.extended(&plan.episodes.to_be_bytes()))
+}
+
+/// Makes a run ready; without tasks it asks the environment for those of its split.
+async fn prepare(
+    run: RunId,
+    plan: Plan,
+    ports: Ports,
+    tasks: Option<Tasks>,
+    cancel: &Cancel,
+) -> Result<RunContext, PlayError> {
+    let split = tasks::split_of(ports.environment.as_ref(), plan.split.as_deref())?;
+    let tasks = match tasks {
+        Some(tasks) => tasks,
+        None => {
+            let context = Context { seed: plan.seed, options: plan.options.clone() };
+            let wanted = plan.tasks();
+            tokio::select! {
+                biased;
+                () = cancel.requested() => return Err(PlayError::Cancelled),
+                tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, wanted) => tasks::named(tasks?),
+            }
+        }
+    };
+    let state_id = ports.policy.state_id();
+    let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
+    Ok(RunContext {
+        config: config_digest(&plan, &ports, &split, &state_id),
+        ports,
+        plan,
+        run,
+        split,
+        tasks,
+        state_id,
+        // Its own, so that a failure budget can stop the run without the operator.
+        cancel: Cancel::default(),
+        places,
+        kept: None,
+    })
+}
+
+/// Positions of the episodes of a group.
+fn members(plan: &Plan, group: u64) -> std::ops::Range<u64> {
+    let size = u64::from(plan.group.max(1));
+    let first = group.saturating_mul(size);
+    first..first.saturating_add(size).min(plan.episodes)
+}
+
+/// Least and greatest value that a mean over these rewards can take.
+pub fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
+    let descriptions = || rewards.iter().map(|rule| rule.reward.description());
+    let least = descriptions().map(|description| description.minimum).reduce(f64::min)?;
+    let most = descriptions().map(|description| description.maximum).reduce(f64::max)?;
+    Some((least, most))
+}
+
+/// Names everything that decides what the episodes of a run are, so that equal runs name their episodes alike.
+fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_core::StateId) -> Digest {
+    let rewards: Vec<_> = ports
+        .rewards
+        .iter()
+        .map(|rule| {
+            let reward = &rule.reward;
+            (reward.identity().digest, rule.options.clone(), reward.grants(), rule.source, rule.weight)
+        })
+        .collect();
+    let config = Digest::of_json(&serde_json::json!({
+        "environment": ports.environment.identity().digest,
+        "grants": ports.environment.grants(),
+        "branch_at": plan.branch_at,
+        "options": plan.options,
+        "rewards": rewards,
+        "state_id": state_id,
+        "seed": plan.seed,
+        "split": split,
+        "group": plan.group,
+        "first_group": plan.first_group,
+        "paired": plan.paired,
+        "max_turns": plan.max_turns,
+    }));
+    let positions = plan.positions.iter().flatten();
+    positions.fold(config, |config, position| config.extended(&position.to_be_bytes()))
+}
+
+/// What has been recorded, and what follows from it.
+struct Progress {
+    summaries: BTreeMap<u64, EpisodeSummary>,
+    /// Episodes from the first on without a gap, and how many of them failed.
+    counted: u64,
+    failed: u64,
+    allowed: u64,
+    stopped: Option<StopReason>,
+}
+
+impl Progress {
+    /// Counts failures in the order of the plan, not of finishing: where a run stops must not depend on who was faster.
+    fn count(&mut self) {
+        while self.stopped.is_none() {
+            let Some(next) = self.summaries.get(&self.counted) else { return };
+            self.counted += 1;
+            self.failed += u64::from(next.failed());
+            if self.failed > self.allowed {
+                self.stopped = Some(StopReason::FailureBudget { failed: self.failed, allowed: self.allowed });
+            }
+        }
+    }
+
+    /// The episodes that the report is about. After a stop by the failure budget these are the ones up to the failure
+    /// that was one too many; others that were under way are recorded, but not reported.
+    fn reported(self) -> (Vec<EpisodeSummary>, Option<StopReason>) {
+        let end = match self.stopped {
+            Some(StopReason::FailureBudget { .. }) => self.counted,
+            _ => u64::MAX,
+        };
+        (self.summaries.into_iter().take_while(|(index, _)| *index < end).map(|(_, s)| s).collect(), self.stopped)
+    }
+}
+
+async fn conduct(
+    context: &Arc<RunContext>,
+    Earlier { kept, replaced }: Earlier,
+    operator: &Cancel,
+    observer: &dyn Observer,
+) -> Result<(Vec<EpisodeSummary>, Option<StopReason>), PlayError> {
+    let (sender, mut finished) = mpsc::channel::<Finished>(WAITING);
+    let total = context.plan.episodes;
+    let at_once = (context.plan.concurrency / context.plan.group.max(1) as usize).max(1);
+    let done: BTreeSet<u64> = kept.values().map(|summary| summary.group).collect();
+    let mut waiting = (0..context.plan.groups()).filter(|group| !done.contains(group));
+    let mut playing = JoinSet::new();
+    let mut sender = Some(sender);
+    let mut progress =
+        Progress { summaries: kept, counted: 0, failed: 0, allowed: context.plan.failures_allowed(), stopped: None };
+    progress.count();
+    // Played and counted, waiting for the transaction under way to end: one is written while others play.
+    let mut ready: Vec<Recorded> = Vec::new();
+    let mut writing = None;
+    let mut recorded = progress.summaries.len() as u64;
+    let mut open = true;
+    loop {
+        while playing.len() < at_once && progress.stopped.is_none() {
+            let Some(sender) = &sender else { break };
+            let Some(index) = waiting.next() else { break };
+            let (context, sender) = (context.clone(), sender.clone());
+            playing.spawn(async move {
+                let done = play_group(&context, index).await;
+                // The recorder outlives the players; if it failed, nobody wants the group.
+                let _ = sender.send(done).await;
+            });
+        }
+        if playing.is_empty() {
+            // The last sender: the recorder drains what is left, then sees the end.
+            sender = None;
+        }
+        if writing.is_none() && !ready.is_empty() {
+            let mut batch = std::mem::take(&mut ready);
+            batch
+                .iter_mut()
+                .for_each(|recorded| recorded.replaces_existing = replaced.contains_key(&recorded.episode.index));
+            let (run, spent) = (context.run.clone(), context.ports.meter.spent());
+            let indices: Vec<u64> = batch.iter().map(|recorded| recorded.episode.index).collect();
+            let store = context.ports.store.clone();
+            writing = Some(Box::pin(async move { store.append(&run, batch, spent).await.map(|()| indices) }));
+        }
+        if !open && writing.is_none() {
+            break;
+        }
+        tokio::select! {
+            biased;
+            () = operator.requested(), if progress.stopped.is_none() => {
+                progress.stopped = Some(StopReason::Cancelled);
+                context.cancel.request();
+            }
+            Some(written) = async { Some(writing.as_mut()?.await) } => {
+                writing = None;
+                for index in written? {
+                    recorded += 1;
+                    if let Some(summary) = progress.summaries.get(&index) {
+                        observer.recorded(summary, recorded, total);
+                    }
+                }
+            }
+            // Before players are joined: what a group came to is known before the next one begins.
+            first = finished.recv(), if open && ready.len() < BATCH => {
+                let mut next = first;
+                open = next.is_some();
+                while let Some(group) = next {
+                    let sums: Vec<EpisodeSummary> = group.iter().map(|one| EpisodeSummary::of(&one.episode)).collect();
+                    let cut_short = sums.iter().any(|one| one.cancelled || one.out_of_budget);
+                    // Cut short once more, it is no better than what stands: that stays.
+                    let stays = cut_short && sums.iter().all(|one| replaced.contains_key(&one.index));
+                    for summary in sums {
+                        if summary.out_of_budget && progress.stopped.is_none() {
+                            progress.stopped = Some(StopReason::ModelBudget);
+                        }
+                        let summary = replaced.get(&summary.index).filter(|_| stays).cloned().unwrap_or(summary);
+                        progress.summaries.insert(summary.index, summary);
+                    }
+                    if let Some(kept) = context.kept.as_ref().filter(|_| !stays) {
+                        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                        kept.extend(group.iter().map(|one| (one.episode.index, one.episode.clone())));
+                    }
+                    ready.extend(group.into_iter().filter(|_| !stays));
+                    next = if ready.len() < BATCH { finished.try_recv().ok() } else { None };
+                }
+                progress.count();
+                if progress.stopped.is_some() {
+                    context.cancel.request();
+                }
+            }
+            Some(joined) = playing.join_next() => {
+                joined.map_err(|error| PlayError::Host(error.to_string()))?;
+            }
+        }
+    }
+    Ok(progress.reported())
+}
+
+async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
+    let members = members(&context.plan, group);
+    let position = context.plan.position(group) % (context.tasks.len() as u64).max(1);
+    let Some(task) = context.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
+    let trunk = match context.plan.branch_at {
+        Some(at) => Some(grow(context, members.start, group, task, at).await.map(Arc::new)),
+        None => None,
+    };
+    let alone = members.end.saturating_sub(members.start) == 1;
+    let mut players = JoinSet::new();
+    let mut played = Vec::new();
+    for index in members.clone() {
+        // Groups wait for each other by the number of their episodes: at most `concurrency` are played at once.
+        let Ok(place) = context.places.clone().acquire_owned().await else { break };
+        let (context, trunk) = (context.clone(), trunk.clone());
+        let assignment = assignment(&context, index, group, task);
+        let first = index == members.start;
+        let member = async move {
+            let _place = place;
+            let player = context.player();
+            match trunk {
+                Some(Ok(trunk)) => branch::member(player, assignment, &trunk, first).await,
+                Some(Err(reason)) => branch::unshared(play(player, assignment).await, &reason),
+                None => play(player, assignment).await,
+            }
+        };
+        if alone {
+            played.push(member.await);
+        } else {
+            players.spawn(member);
+        }
+    }
+    while let Some(member) = players.join_next().await {
+        match member {
+            Ok(member) => played.push(member),
+            // A member that panicked is a bug of ours: it surfaces instead of vanishing.
+            Err(error) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+    played.sort_by_key(|member| member.episode.index);
+    let (episodes, notes): (Vec<_>, Vec<_>) =
+        played.into_iter().map(|Played { episode, notes }| (episode, notes)).unzip();
+    let episodes = score::score(&context.ports.rewards, episodes, &context.cancel).await;
+    episodes
+        .into_iter()
+        .zip(notes)
+        .map(|(episode, notes)| Recorded { episode, notes, replaces_existing: false })
+        .collect()
+}
+
+/// The context beginning of a group, or why there is none.
+async fn grow(
+    context: &RunContext,
+    first: u64,
+    group: u64,
+    task: &(Arc<Task>, Digest),
+    at: u32,
+) -> Result<Trunk, String> {
+    let _place = context.places.clone().acquire_owned().await.map_err(|error| error.to_string())?;
+    branch::trunk(context.player(), assignment(context, first, group, task), context.plan.seed, at).await
+}
+
+fn assignment(context: &RunContext, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
+    let plan = &context.plan;
+    let place = plan.position(group);
+    let members = plan.group.max(1);
+    let seat = GroupSlot { group: place, member: u32::try_from(index % u64::from(members)).unwrap_or(0), members };
+    Assignment {
+        seat,
+        run: context.run.clone(),
+        id: EpisodeId::new(&context.config, index),
+        index,
+        group,
+        task: task.clone(),
+        task_hash: *task_hash,
+        environment_seed: environment_seed(plan.seed, &context.split, place),
+        policy_seed: policy_seed(plan, &context.split, index, place),
+        options: plan.options.clone(),
+        max_turns: plan.max_turns,
+        episode_bytes: plan.episode_bytes,
+        state_id: context.ports.policy.state_at(seat),
+        answers: ModelCallSource::Live,
+    }
+}
+
+/// The seed of the environment at a position of a split. The split is part of the purpose: seeds of the test split are never
+/// seen in training.
+pub fn environment_seed(seed: u64, split: &str, position: u64) -> u64 {
+    derive_seed(seed, &format!("environment/{split}"), position)
+}
+
+/// The seed of a member's answers. Runs that begin at the first group keep the seeds that they always had.
+fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
+    let members = u64::from(plan.group.max(1));
+    match plan.paired {
+        true => derive_seed(plan.seed, &format!("policy/{split}"), place),
+        false => derive_seed(plan.seed, "policy", place.saturating_mul(members).saturating_add(index % members)),
+    }
+}
+
+impl RunContext {
+    fn player(&self) -> Player<'_> {
+        let ports = &self.ports;
+        Player {
+            environment: ports.environment.as_ref(),
+            policy: &ports.policy,
+            clock: ports.clock.as_ref(),
+            cancel: &self.cancel,
+        }
+    }
+}

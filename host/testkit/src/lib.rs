@@ -1,0 +1,1 @@
+//! Fakes behind the ports (no floor: tests alone use it).
