@@ -1,1 +1,51 @@
-//! x (floor 1)
+//! What a run is (floor 1): every option once, with its range and its default, for the command line and for `run.toml`.
+//!
+//! A front end fills a [`RunSpecPatch`]: the command line from flags, [`RunSpecPatch::from_toml`] from a file.
+//! [`RunSpecPatch::over`] lays one over another. [`RunSpecPatch::resolve`] is the one validator: it checks ranges and
+//! rules between keys, fills defaults, and returns a [`RunSpec`] or all [`Problems`] at once. The store keeps the
+//! resolved spec as a versioned document; [`RunSpec::diff`] names what differs between two of them.
+//!
+//! The table in `key.rs` states every option once. Help texts, the reader of files, the validator and the comparison read
+//! that table.
+//!
+//! Invariants: pure; the crate opens no file and reads no clock. Paths and the names of models stay text. Messages name
+//! keys and never flags: a front end renders its own names with [`Problem::render`].
+
+mod check;
+mod diff;
+mod document;
+mod entries;
+mod folder;
+mod grant;
+mod key;
+mod layer;
+mod patch;
+mod plugin;
+mod price;
+mod problem;
+mod published;
+mod read;
+mod resolve;
+mod sample;
+mod spec;
+mod spec_patch;
+mod unknown;
+mod value;
+mod write;
+
+pub use diff::Difference;
+pub use document::{SPEC_VERSION, SpecError};
+pub use grant::Grant;
+pub use key::{Key, Kind, Topic};
+pub use layer::{Layer, Scope, Verb};
+pub use patch::RunSpecPatch;
+pub use plugin::{PluginSpec, PluginTextError, RewardSpec};
+pub use price::Price;
+pub use problem::{Part, Problem, Problems};
+pub use sample::sample;
+pub use spec::{
+    AdapterSpec, BudgetSpec, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec, Optimizer, PlaySpec,
+    PlaybookSpec, PolicySpec, RunSpec, Truncated, WeightsSpec, Work,
+};
+pub use unknown::nearest;
+pub use value::{Source, Value};

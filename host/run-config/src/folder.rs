@@ -1,0 +1,97 @@
+//! Paths of a file, seen from where the program runs: they are relative to the file's folder.
+
+use crate::{Key, Value};
+use std::path::Path;
+
+/// A value of a file with its paths joined to the file's folder. Options behind a path stay.
+pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
+    if folder.is_empty() || folder == "." {
+        return value;
+    }
+    match (key, value) {
+        (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => Value::Text(plugin(folder, &text)),
+        (Key::Model | Key::SystemPromptFile | Key::Out, Value::Text(text)) => Value::Text(path(folder, &text)),
+        (Key::Policy, Value::Text(text)) => Value::Text(policy(folder, &text)),
+        (Key::Rewards | Key::Reflectors, Value::Texts(texts)) => {
+            Value::Texts(texts.iter().map(|text| plugin(folder, text)).collect())
+        }
+        (Key::Grants, Value::Texts(texts)) => Value::Texts(texts.iter().map(|text| grant(folder, text)).collect()),
+        (_, value) => value,
+    }
+}
+
+fn path(folder: &str, text: &str) -> String {
+    // An empty path is no path, and the validator refuses it.
+    if text.is_empty() { String::new() } else { Path::new(folder).join(text).display().to_string() }
+}
+
+fn plugin(folder: &str, text: &str) -> String {
+    let end = text.find(['?', '#']).unwrap_or(text.len());
+    let (file, rest) = text.split_at(end);
+    format!("{}{rest}", path(folder, file))
+}
+
+fn policy(folder: &str, text: &str) -> String {
+    match text.split_once(':') {
+        Some((kind @ ("local" | "script"), place)) => format!("{kind}:{}", path(folder, place)),
+        _ => text.to_owned(),
+    }
+}
+
+fn grant(folder: &str, text: &str) -> String {
+    match text.split_once('=') {
+        Some((alias, spec)) if alias.starts_with("llm:") => format!("{alias}={}", policy(folder, spec)),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_file_are_relative_to_its_folder_and_options_stay() {
+        let check = |key, text: &str, expected: &str| {
+            let got = from_here(key, Value::Text(text.to_owned()), "runs/a");
+            assert_eq!(got, Value::Text(expected.to_owned()), "{key:?}: {text}");
+        };
+        check(Key::Plugin, "env.wasm?size=1/2", "runs/a/env.wasm?size=1/2");
+        check(Key::Plugin, "/env.wasm?a=1", "/env.wasm?a=1");
+        check(Key::Plugin, "", "");
+        check(Key::EvolveReflector, "r.wasm", "runs/a/r.wasm");
+        check(Key::Model, "tiny", "runs/a/tiny");
+        check(Key::SystemPromptFile, "p.txt", "runs/a/p.txt");
+        check(Key::Out, "/out", "/out");
+        check(Key::Policy, "script:answers.txt", "script:runs/a/answers.txt");
+        check(Key::Policy, "local:tiny", "local:runs/a/tiny");
+        check(Key::Policy, "local:/tiny", "local:/tiny");
+        check(Key::Policy, "openai:m@http://h/v1", "openai:m@http://h/v1");
+        check(Key::Policy, "follower", "follower");
+        check(Key::SystemPrompt, "p.txt", "p.txt");
+        check(Key::Tasks, "train", "train");
+    }
+
+    #[test]
+    fn paths_in_lists_are_relative_too() {
+        let texts = |texts: &[&str]| Value::Texts(texts.iter().map(|text| (*text).to_owned()).collect());
+        let check = |key, given: &[&str], expected: &[&str]| {
+            assert_eq!(from_here(key, texts(given), "f"), texts(expected), "{key:?}");
+        };
+        check(
+            Key::Rewards,
+            &["r.wasm?a=1#weight=2", "r.wasm#weight=2"],
+            &["f/r.wasm?a=1#weight=2", "f/r.wasm#weight=2"],
+        );
+        check(Key::Reflectors, &["r.wasm"], &["f/r.wasm"]);
+        check(Key::Grants, &["kv", "llm:a=local:m", "llm:b=follower"], &["kv", "llm:a=local:f/m", "llm:b=follower"]);
+        check(Key::Forbid, &["r.wasm"], &["r.wasm"]);
+    }
+
+    #[test]
+    fn the_own_folder_leaves_paths_as_they_are_written() {
+        for folder in ["", "."] {
+            let value = Value::Text("env.wasm".to_owned());
+            assert_eq!(from_here(Key::Plugin, value.clone(), folder), value);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! The table of options: each option once, with its range, its default and its help.
+
+use crate::{Layer, Scope, Verb};
+use std::ops::RangeInclusive;
+
+/// What a value must be, so that a front end knows how to parse it. Ranges are checked by the validator alone.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// A whole number.
+    Whole {
+        /// What is allowed.
+        range: RangeInclusive<u64>,
+    },
+    /// A finite number. A range that begins at the smallest positive number excludes 0.
+    Number {
+        /// What is allowed.
+        range: RangeInclusive<f64>,
+    },
+    /// One text.
+    Text,
+    /// True or false.
+    Flag,
+    /// A list of texts.
+    Texts,
+}
+
+impl Kind {
+    /// What a message says is expected.
+    pub(crate) fn expected(&self) -> String {
+        match self {
+            Self::Whole { range } if *range.end() == u64::MAX => {
+                format!("a whole number of at least {}", range.start())
+            }
+            Self::Whole { range } => format!("a whole number from {} to {}", range.start(), range.end()),
+            Self::Number { range } if *range.end() == f64::MAX => "a number".to_owned(),
+            Self::Number { range } if *range.start() == f64::MIN_POSITIVE => {
+                format!("a number above 0 and at most {}", range.end())
+            }
+            Self::Number { range } => format!("a number from {} to {}", range.start(), range.end()),
+            Self::Text => "a text that is not empty".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Texts => "a list of texts, as in [\"one\", \"two\"]".to_owned(),
+        }
+    }
+}
+
+/// A heading of help, under which options stand together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Topic {
+    /// What is played, and how much of it.
+    Run,
+    /// What models may be asked, and how.
+    Model,
+    /// Options of every learning run.
+    Learning,
+    /// Options of the playbook that learns.
+    Harness,
+    /// Options of the weights that learn.
+    Weights,
+    /// Options of an evaluation.
+    Evaluation,
+}
+
+impl Topic {
+    /// The heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Run => "Run",
+            Self::Model => "Model",
+            Self::Learning => "Learning",
+            Self::Harness => "Harness",
+            Self::Weights => "Weights",
+            Self::Evaluation => "Evaluation",
+        }
+    }
+}
+
+/// A default that is stated in the table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Preset {
+    Whole(u64),
+    Number(f64),
+    Text(&'static str),
+    Flag(bool),
+}
+
+/// One row of the table.
+struct Row {
+    name: &'static str,
+    scope: Scope,
+    kind: Kind,
+    presets: &'static [Preset],
+    default_text: Option<&'static str>,
+    verbs: &'static [Verb],
+    decides: bool,
+    topic: Topic,
+    value_name: &'static str,
+    summary: &'static str,
+}
+
+const RUN: Scope = Scope::Run;
+const HARNESS: Scope = Scope::Layer(Layer::Harness);
+const WEIGHTS: Scope = Scope::Layer(Layer::Weights);
+const EVALUATE: Scope = Scope::Evaluate;
+
+const ANY: &[Verb] = &Verb::ALL;
+const PLAYS: &[Verb] = &[Verb::Play, Verb::Learn];
+const PLAY: &[Verb] = &[Verb::Play];
+const LEARN: &[Verb] = &[Verb::Learn];
+const EVAL: &[Verb] = &[Verb::Evaluate];
+
+/// What JSON numbers hold exactly.
+const LARGEST_SEED: u64 = (1 << 53) - 1;
+/// Whole numbers of TOML and of the database end there.
+const LARGEST_TOTAL: u64 = i64::MAX as u64;
+
+/// Makes [`Key`] and its rows. A row has: variant, name, table, kind with its range, default, verbs, whether it decides
+/// results, topic, the name of its value in help, and one line of help.
+///
+/// Defaults are `none`; `words("...")` where another part of the run decides; `fixed(value)`; or
+/// `cases(value, "words", value, "words")`, of which the validator picks one.
+macro_rules! keys {
+    ($($variant:ident, $name:literal, $scope:ident, $kind:ident $(($range:expr))?,
+        $default:ident $(($($given:literal),+))?, $verbs:ident, $weight:ident, $topic:ident, $unit:literal,
+        $summary:literal;)+) => {
+        /// An option of a run.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Key {
+            $(#[doc = $summary] $variant,)+
+        }
+
+        impl Key {
+            /// All options, in the order in which help and files show them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            fn row(self) -> Row {
+                match self {
+                    $(Self::$variant => Row {
+                        name: $name,
+                        scope: $scope,
+                        kind: keys!(@kind $kind $($range)?),
+                        presets: keys!(@presets $kind $default $($($given),+)?),
+                        default_text: keys!(@text $default $($($given),+)?),
+                        verbs: $verbs,
+                        decides: keys!(@decides $weight),
+                        topic: Topic::$topic,
+                        value_name: $unit,
+                        summary: $summary,
+                    },)+
+                }
+            }
+        }
+    };
+    (@kind whole $range:expr) => { Kind::Whole { range: $range } };
+    (@kind number $range:expr) => { Kind::Number { range: $range } };
+    (@kind text) => { Kind::Text };
+    (@kind flag) => { Kind::Flag };
+    (@kind texts) => { Kind::Texts };
+    (@preset whole $value:literal) => { Preset::Whole($value) };
+    (@preset number $value:literal) => { Preset::Number($value) };
+    (@preset text $value:literal) => { Preset::Text($value) };
+    (@preset flag $value:literal) => { Preset::Flag($value) };
+    (@presets $kind:ident none) => { &[] };
+    (@presets $kind:ident words $text:literal) => { &[] };
+    (@presets $kind:ident fixed $value:literal) => { &[keys!(@preset $kind $value)] };
+    (@presets $kind:ident cases $($value:literal, $words:literal),+) => { &[$(keys!(@preset $kind $value)),+] };
+    (@text none) => { None };
+    (@text words $text:literal) => { Some($text) };
+    (@text fixed $value:literal) => { Some(concat!($value)) };
+    (@text cases $($part:literal),+) => { Some(concat!($($part),+)) };
+    (@decides decides) => { true };
+    (@decides free) => { false };
+}
+
+keys! {
+    Plugin, "plugin", RUN, text, none, ANY, decides, Run, "PLUGIN.wasm",
+        "The environment, with options as in PLUGIN.wasm?size=10&guesses=5";
+    Rewards, "rewards", RUN, texts, none, ANY, decides, Run, "R.wasm[?OPTION=VALUE][#weight=W]",
+        "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) say how much one counts";
+    Policy, "policy", RUN, text, fixed("follower"), ANY, decides, Model, "SPEC",
+        "Who acts: follower, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder) or script:FILE";
+    Model, "model", RUN, text, none, ANY, decides, Model, "DIR",
+        "The folder of the local model that acts: short for the policy local:DIR";
+    Tasks, "tasks", RUN, text, words("train, or the environment's first split"), PLAYS, decides, Run, "SPLIT",
+        "The split of the environment whose tasks are played; learning never uses test or val";
+    Seed, "seed", RUN, whole(0..=LARGEST_SEED), fixed(0), ANY, decides, Run, "S",
+        "The seed of all random choices: equal seeds, equal runs";
+    Iterations, "iterations", RUN, whole(1..=100_000), fixed(20), LEARN, decides, Learning, "N",
+        "Batches of episodes that are played and learned from";
+    Episodes, "episodes", RUN, whole(1..=10_000_000), cases(20, "; learning ", 64, " an iteration"), PLAYS, decides, Run, "N",
+        "Episodes to play; where something learns, episodes of an iteration";
+    Group, "group", RUN, whole(1..=1024), cases(1, "; harness ", 4, "; weights ", 8, ""), PLAYS, decides, Run, "G",
+        "Episodes per task and seed, judged together";
+    BranchAt, "branch_at", RUN, whole(1..=9_999), none, PLAY, decides, Run, "K",
+        "The episodes of a group share their first K turns and branch from there";
+    MaxTurns, "max_turns", RUN, whole(1..=10_000), fixed(64), ANY, decides, Run, "N",
+        "Turns of an episode, after which it is truncated";
+    TestPairs, "test_pairs", RUN, whole(0..=1_000_000), fixed(200), LEARN, decides, Learning, "N",
+        "Pairs of test episodes, before and after, for the final report; 0: none";
+    Concurrency, "concurrency", RUN, whole(1..=4096), cases(16, "; weights: all of an iteration, at most ", 256, ""), ANY,
+        free, Run, "C",
+        "Episodes at once; never changes a result";
+    FailureBudget, "failure_budget", RUN, number(0.0..=1.0), fixed(0.1), ANY, free, Run, "SHARE",
+        "Share of the episodes that may fail before the run stops, rounded down: 0.1 of 9 is none";
+    Playbook, "playbook", RUN, text, words("learning the harness and evaluating: the environment's name"), ANY, decides, Run,
+        "NAME",
+        "The playbook that the policy reads, by name; the harness learns it";
+    TokenBudget, "token_budget", RUN, whole(1..=1_000_000), fixed(2000), ANY, decides, Run, "N",
+        "Most tokens of lessons in one prompt";
+    SystemPrompt, "system_prompt", RUN, text, words("the environment's own hint"), ANY, decides, Model, "TEXT",
+        "The system prompt of the model";
+    SystemPromptFile, "system_prompt_file", RUN, text, none, ANY, decides, Model, "FILE",
+        "The system prompt of the model, from a file";
+    Temperature, "temperature", RUN, number(0.0..=2.0), cases(1.0, " where weights learn; else the model's own"), ANY,
+        decides, Model, "T",
+        "Sampling temperature, 0 to 2";
+    MaxTokens, "max_tokens", RUN, whole(1..=u64::from(u32::MAX)), fixed(1024), ANY, decides, Model, "N",
+        "Most tokens per answer";
+    Grants, "grants", RUN, texts, none, ANY, decides, Model, "GRANT",
+        "What plugins may do beyond computing and logging: kv, or llm:ALIAS=SPEC with a SPEC as of a policy";
+    MaxTokensTotal, "max_tokens_total", RUN, whole(0..=LARGEST_TOTAL), words("no limit"), ANY, free, Model, "N",
+        "Stop asking models after this many tokens in all, read and written; answers in flight still count";
+    MaxCost, "max_cost", RUN, number(0.0..=1e9), words("no limit"), ANY, free, Model, "MONEY",
+        "Stop asking models after this much money; needs a price";
+    Price, "price", RUN, text, words("unknown"), ANY, free, Model, "IN,OUT",
+        "Price per million tokens, read and written, as 0.15,0.60";
+
+    Reflectors, "reflectors", HARNESS, texts, none, LEARN, decides, Harness, "R.wasm[?OPTION=VALUE]",
+        "Reflectors that propose lessons";
+    TrialSlots, "trial_slots", HARNESS, whole(1..=16), fixed(16), LEARN, decides, Harness, "N",
+        "Lessons on trial at once";
+    ReflectEvery, "reflect_every", HARNESS, whole(1..=100_000), fixed(1), LEARN, decides, Harness, "N",
+        "Ask reflectors at least after every N-th batch";
+    GateEvery, "gate_every", HARNESS, whole(1..=100_000), fixed(10), LEARN, decides, Harness, "N",
+        "Iterations between two candidates for the gate";
+    GatePairs, "gate_pairs", HARNESS, whole(8..=1_000_000), fixed(512), LEARN, decides, Harness, "N",
+        "Pairs of episodes that one session of the gate may use";
+    Alpha, "alpha", HARNESS, number(1e-6..=0.5), fixed(0.05), LEARN, decides, Harness, "SHARE",
+        "Chance of letting a candidate through that is no better, over all candidates of the run";
+    Forbid, "forbid", HARNESS, texts, none, LEARN, decides, Harness, "TEXT",
+        "Texts of 8 characters or more that no lesson may quote; the data folder keeps them";
+    Evolve, "evolve", HARNESS, whole(0..=1_000_000), fixed(0), LEARN, decides, Harness, "BUDGET",
+        "Evolve a section of the prompt first, with this many evaluations of a candidate on a task; 0: none";
+    EvolveSection, "evolve_section", HARNESS, text, fixed("rules"), LEARN, decides, Harness, "NAME",
+        "The section that evolves";
+    EvolveMinibatch, "evolve_minibatch", HARNESS, whole(1..=64), fixed(3), LEARN, decides, Harness, "N",
+        "Training tasks on which a new text is compared with its parent";
+    EvolveReflector, "evolve_reflector", HARNESS, text, words("the first reflector, with write=section"), LEARN, decides,
+        Harness, "R.wasm[?OPTION=VALUE]",
+        "The reflector that rewrites the section";
+
+    Objective, "objective", WEIGHTS, text, fixed("dapo"), LEARN, decides, Weights, "NAME",
+        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, ppo, is, cispo or gspo";
+    Rate, "rate", WEIGHTS, number(f64::MIN_POSITIVE..=1.0), cases(0.002, "; of an adapter ", 0.0002, ""), LEARN, decides,
+        Weights, "RATE",
+        "Highest learning rate: it rises during the warm-up, then falls to a tenth";
+    Warmup, "warmup", WEIGHTS, whole(0..=100_000), fixed(5), LEARN, decides, Weights, "N",
+        "Steps until the rate is at its highest";
+    Optimizer, "optimizer", WEIGHTS, text, cases("muon", "; of an adapter ", "adamw", ""), LEARN, decides, Weights, "RULE",
+        "muon for the matrices inside and AdamW for the rest, or adamw for all";
+    AdapterRank, "adapter_rank", WEIGHTS, whole(1..=1024), words("all weights learn"), LEARN, decides, Weights, "RANK",
+        "Train an adapter of this rank (LoRA) instead of all weights; an adapter in the model's folder goes on learning";
+    AdapterAlpha, "adapter_alpha", WEIGHTS, number(f64::MIN_POSITIVE..=1e6), words("twice the rank"), LEARN, decides, Weights,
+        "ALPHA",
+        "The adapter's output is scaled by ALPHA / RANK";
+    AdapterTargets, "adapter_targets", WEIGHTS, texts, words("all seven"), LEARN, decides, Weights, "NAMES",
+        "Projections that have an adapter: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj";
+    Truncated, "truncated", WEIGHTS, text, fixed("keep"), LEARN, decides, Weights, "RULE",
+        "Truncated episodes: keep them, mask them (they teach nothing), or penalty=P (P less reward, 0 to 2)";
+    Kl, "kl", WEIGHTS, number(0.0..=10.0), fixed(0.0), LEARN, decides, Weights, "BETA",
+        "Weight of the divergence from the model as it was opened, or of an adapter from the model without it; 0: none";
+    Refills, "refills", WEIGHTS, whole(0..=3), fixed(3), LEARN, decides, Weights, "N",
+        "Times in an iteration that groups whose members all earned the same are replaced";
+    DifficultyFilter, "difficulty_filter", WEIGHTS, flag, fixed(false), LEARN, decides, Weights, "BOOL",
+        "Skip tasks whose last two groups were all right or all wrong; each returns at every eighth turn";
+    EvaluateEvery, "evaluate_every", WEIGHTS, whole(0..=100_000), fixed(10), LEARN, decides, Weights, "N",
+        "Iterations between two evaluations on validation tasks, by which the best weights are kept; 0: none";
+    EvaluateEpisodes, "evaluate_episodes", WEIGHTS, whole(1..=1_000_000), fixed(100), LEARN, decides, Weights, "N",
+        "Validation episodes of an evaluation";
+    Demonstrations, "demonstrations", WEIGHTS, texts, words("none"), LEARN, decides, Weights, "OPTION=VALUE",
+        "Options under which the environment demonstrates: the weights learn from its demonstrations before rewards";
+    DemonstrationsUntil, "demonstrations_until", WEIGHTS, number(f64::MIN..=f64::MAX), fixed(0.4), LEARN, decides, Weights,
+        "REWARD",
+        "Mean reward of sampled episodes at which demonstrations end";
+    DemonstrationsSteps, "demonstrations_steps", WEIGHTS, whole(1..=1_000_000), fixed(400), LEARN, decides, Weights, "N",
+        "Most steps of demonstrations, of 128 each; every tenth step samples episodes";
+    Completions, "completions", WEIGHTS, whole(0..=1000), fixed(4), LEARN, free, Weights, "N",
+        "Episodes of an iteration that are written down as text";
+    Out, "out", WEIGHTS, text, words("`learned` in the data folder"), LEARN, free, Weights, "DIR",
+        "The folder for models, metrics and curves; each run has its own folder inside";
+
+    Pairs, "pairs", EVALUATE, whole(2..=1_000_000), fixed(200), EVAL, decides, Evaluation, "N",
+        "Pairs of test episodes: with and without, on the same tasks with the same seeds";
+    PlaybookVersion, "playbook_version", EVALUATE, whole(1..=u64::MAX), words("the newest"), EVAL, decides, Evaluation, "N",
+        "The version of the playbook that is judged";
+    Against, "against", EVALUATE, whole(1..=u64::MAX), words("no playbook"), EVAL, decides, Evaluation, "N",
+        "The version of the playbook that it is judged against";
+}
+
+impl Key {
+    /// Its name, as in `run.toml`. No two options share a name.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Which table it stands in.
+    pub fn scope(self) -> Scope {
+        self.row().scope
+    }
+
+    /// What its value must be.
+    pub fn kind(self) -> Kind {
+        self.row().kind
+    }
+
+    /// One line of help.
+    pub fn summary(self) -> &'static str {
+        self.row().summary
+    }
+
+    /// The default, as help shows it. None: it has none.
+    pub fn default_text(self) -> Option<&'static str> {
+        self.row().default_text
+    }
+
+    /// What help calls its value.
+    pub fn value_name(self) -> &'static str {
+        self.row().value_name
+    }
+
+    /// Its heading in help.
+    pub fn topic(self) -> Topic {
+        self.row().topic
+    }
+
+    /// Whether it can change a result. What cannot may differ where a run is resumed.
+    pub fn decides(self) -> bool {
+        self.row().decides
+    }
+
+    /// What a run must do to have this option.
+    pub fn verbs(self) -> &'static [Verb] {
+        self.row().verbs
+    }
+
+    /// Whether a run that does this has the option.
+    pub fn applies_to(self, verb: Verb) -> bool {
+        self.row().verbs.contains(&verb)
+    }
+
+    /// The words that are allowed, where there are only some.
+    pub fn choices(self) -> &'static [&'static str] {
+        match self {
+            // Objectives of rewards alone: the others need a teacher, or pairs.
+            Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo"],
+            Self::Optimizer => &["muon", "adamw"],
+            Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+            _ => &[],
+        }
+    }
+
+    /// The option of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|key| key.name() == name)
+    }
+
+    /// The options of a table, in order.
+    pub fn within(scope: Scope) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |key| key.scope() == scope)
+    }
+
+    /// The option that excludes this one: both say the same thing in different ways.
+    pub(crate) fn rival(self) -> Option<Self> {
+        match self {
+            Self::Policy => Some(Self::Model),
+            Self::Model => Some(Self::Policy),
+            Self::SystemPrompt => Some(Self::SystemPromptFile),
+            Self::SystemPromptFile => Some(Self::SystemPrompt),
+            _ => None,
+        }
+    }
+
+    /// The defaults that the table states: one, or one for each case.
+    pub(crate) fn presets(self) -> &'static [Preset] {
+        self.row().presets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_options_share_a_name_and_each_is_found_by_its_own() {
+        let names: BTreeSet<_> = Key::ALL.iter().map(|key| key.name()).collect();
+        assert_eq!(names.len(), Key::ALL.len());
+        assert!(Key::ALL.iter().all(|key| Key::named(key.name()) == Some(*key)));
+        assert_eq!(Key::named("layer"), None);
+    }
+
+    #[test]
+    fn every_option_has_help_that_names_no_flag() {
+        for key in Key::ALL {
+            let texts = [key.summary(), key.value_name(), key.default_text().unwrap_or("none")];
+            for text in texts {
+                assert!(!text.is_empty() && !text.contains("--") && !text.contains('\n'), "{key:?}: {text}");
+            }
+            assert!(!key.verbs().is_empty(), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn options_of_a_layer_belong_to_learning_and_only_the_host_s_choices_decide_nothing() {
+        for key in Key::ALL {
+            match key.scope() {
+                Scope::Layer(_) => assert_eq!(key.verbs(), LEARN, "{key:?}"),
+                Scope::Evaluate => assert_eq!(key.verbs(), EVAL, "{key:?}"),
+                Scope::Run => {}
+            }
+        }
+        let free: Vec<_> = Key::ALL.iter().filter(|key| !key.decides()).map(|key| key.name()).collect();
+        let expected = ["concurrency", "failure_budget", "max_tokens_total", "max_cost", "price", "completions", "out"];
+        assert_eq!(free, expected);
+    }
+
+    #[test]
+    fn help_shows_each_default_as_the_table_states_it() {
+        assert_eq!(Key::Episodes.default_text(), Some("20; learning 64 an iteration"));
+        assert_eq!(Key::Group.default_text(), Some("1; harness 4; weights 8"));
+        assert_eq!(Key::Rate.default_text(), Some("0.002; of an adapter 0.0002"));
+        assert_eq!(Key::Policy.default_text(), Some("follower"));
+        assert_eq!(Key::BranchAt.default_text(), None);
+        assert_eq!(Key::Rate.presets(), [Preset::Number(0.002), Preset::Number(0.0002)]);
+    }
+
+    #[test]
+    fn every_default_lies_in_its_range() {
+        for key in Key::ALL {
+            for preset in key.presets() {
+                match (preset, key.kind()) {
+                    (Preset::Whole(value), Kind::Whole { range }) => assert!(range.contains(value), "{key:?}"),
+                    (Preset::Number(value), Kind::Number { range }) => assert!(range.contains(value), "{key:?}"),
+                    (Preset::Text(value), Kind::Text) => {
+                        assert!(key.choices().is_empty() || key.choices().contains(value), "{key:?}");
+                    }
+                    (Preset::Flag(_), Kind::Flag) => {}
+                    other => panic!("{key:?}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_option_and_its_rival_exclude_each_other() {
+        for key in Key::ALL {
+            assert!(key.rival().is_none_or(|rival| rival.rival() == Some(*key)), "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The document of a run for reports: what depends on the machine, or changes no result, is left out.
+
+use crate::{Grant, RunSpec};
+use serde_json::Value;
+
+/// Fields that say where something lies, or how fast it runs. Names of options stand in lists, so no option is meant.
+const LEFT_OUT: [&str; 4] = ["path", "system_prompt_file", "out", "concurrency"];
+
+impl RunSpec {
+    /// The document without paths, without the text of the policy, and without concurrency: equal runs from different front
+    /// ends and folders have equal documents.
+    pub fn published(&self) -> Value {
+        let mut shared = self.clone();
+        shared.grants.iter_mut().for_each(without_place);
+        let mut document = shared.to_document();
+        strip(&mut document);
+        if let Some(policy) = document.get_mut("policy").and_then(Value::as_object_mut) {
+            policy.retain(|name, _| name != "model");
+        }
+        document
+    }
+}
+
+/// A model behind a grant may lie in a folder or a file: the kind alone remains.
+fn without_place(grant: &mut Grant) {
+    if let Grant::Model { spec, .. } = grant
+        && let Some((kind @ ("local" | "script"), _)) = spec.split_once(':')
+    {
+        *spec = kind.to_owned();
+    }
+}
+
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+            fields.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}

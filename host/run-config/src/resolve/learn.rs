@@ -1,0 +1,77 @@
+//! How a run learns, and how its harness does; with the rules between these options.
+
+use super::{Resolver, preset_text, small};
+use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec};
+
+impl Resolver<'_> {
+    pub(super) fn learn(&mut self) -> LearnSpec {
+        let layers = self.layers.clone().into_iter().map(|layer| match layer {
+            Layer::Harness => LayerSpec::Harness(self.harness()),
+            Layer::Weights => LayerSpec::Weights(self.weights()),
+        });
+        let layers = layers.collect();
+        LearnSpec {
+            iterations: self.whole_or(Key::Iterations, 0),
+            test_pairs: self.whole_or(Key::TestPairs, 0),
+            layers,
+        }
+    }
+
+    fn harness(&mut self) -> HarnessSpec {
+        if self.is_without_rewards() {
+            self.refuse(Key::Rewards, ["missing; no lesson is measured without a reward".into()]);
+        }
+        let exists = self.exists;
+        let parse = |text: &String| PluginSpec::parse(text, exists).ok();
+        let reflectors: Vec<PluginSpec> = self.texts(Key::Reflectors).iter().filter_map(parse).collect();
+        let evolve = self.evolve(reflectors.first());
+        // One mistake is reported once.
+        let is_reported = self.refused.contains(&Key::Reflectors) || self.refused.contains(&Key::EvolveReflector);
+        let is_evolving = evolve.as_ref().is_some_and(|evolve| !evolve.reflector.path.is_empty());
+        if reflectors.is_empty() && !is_evolving && !is_reported {
+            let why = "missing; name what proposes lessons, as in \"reflector_rules.wasm\"";
+            self.refuse(Key::Reflectors, [why.into()]);
+        }
+        HarnessSpec {
+            reflectors,
+            trial_slots: self.small_or(Key::TrialSlots, 0),
+            reflect_every: self.whole_or(Key::ReflectEvery, 0),
+            forbid: self.texts(Key::Forbid).to_vec(),
+            gate_every: self.whole_or(Key::GateEvery, 0),
+            gate_pairs: self.whole_or(Key::GatePairs, 0),
+            alpha: self.number_or(Key::Alpha, 0),
+            evolve,
+        }
+    }
+
+    /// How a section evolves: with the reflector that is named, or the first of the harness with `write=section`.
+    fn evolve(&mut self, first: Option<&PluginSpec>) -> Option<EvolveSpec> {
+        if self.has(Key::EvolveReflector) && !self.has(Key::Evolve) {
+            let why = ["needs ".into(), Key::Evolve.into(), "; without it nothing evolves".into()];
+            self.refuse(Key::EvolveReflector, why);
+        }
+        let budget = self.whole_or(Key::Evolve, 0);
+        if budget == 0 {
+            return None;
+        }
+        let exists = self.exists;
+        let named = self.text(Key::EvolveReflector).and_then(|text| PluginSpec::parse(text, exists).ok());
+        let section = self.text_or(Key::EvolveSection, 0).to_owned();
+        let writing = || {
+            let mut reflector = first.cloned()?;
+            reflector.set("write", "section");
+            if section != preset_text(Key::EvolveSection, 0) {
+                reflector.set("section", &section);
+            }
+            Some(reflector)
+        };
+        let reflector = named.or_else(writing);
+        Some(EvolveSpec {
+            budget,
+            minibatch: small(self.whole_or(Key::EvolveMinibatch, 0)),
+            // Without a reflector the harness has a problem, and the run is not handed out.
+            reflector: reflector.unwrap_or(PluginSpec { path: String::new(), options: Vec::new(), plugin: None }),
+            section,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! How weights learn; with the rules between these options.
+
+use super::{Resolver, preset_flag, preset_number, small};
+use crate::check::options;
+use crate::{AdapterSpec, Key, Layer, Optimizer, Truncated, Value, WeightsSpec};
+
+/// Below it a draw is hardly ever another than the likeliest, and what single precision loses of a log-prob is multiplied by
+/// more than twenty: rollout and trainer would differ by more than they may.
+const LEAST_TEMPERATURE: f64 = 0.05;
+/// An adapter's alpha for each of its ranks, unless chosen otherwise.
+const ALPHA_PER_RANK: f64 = 2.0;
+
+impl Resolver<'_> {
+    pub(super) fn weights(&mut self) -> WeightsSpec {
+        self.check_model();
+        self.check_adapter();
+        self.check_demonstrations();
+        let adapter = self.adapter();
+        let case = usize::from(adapter.is_some());
+        WeightsSpec {
+            objective: self.text_or(Key::Objective, 0).to_owned(),
+            rate: self.number_or(Key::Rate, case),
+            warmup: self.whole_or(Key::Warmup, 0),
+            optimizer: match self.text_or(Key::Optimizer, case) {
+                name if name == Optimizer::AdamW.name() => Optimizer::AdamW,
+                _ => Optimizer::Muon,
+            },
+            adapter,
+            truncated: self.text_or(Key::Truncated, 0).parse().unwrap_or(Truncated::Keep),
+            kl: self.number_or(Key::Kl, 0),
+            refills: self.small_or(Key::Refills, 0),
+            difficulty_filter: match self.value(Key::DifficultyFilter) {
+                Some(Value::Flag(flag)) => *flag,
+                _ => preset_flag(Key::DifficultyFilter),
+            },
+            evaluate_every: self.whole_or(Key::EvaluateEvery, 0),
+            evaluate_episodes: self.whole_or(Key::EvaluateEpisodes, 0),
+            demonstrations: options(self.texts(Key::Demonstrations)),
+            demonstrations_until: self.number_or(Key::DemonstrationsUntil, 0),
+            demonstrations_steps: self.whole_or(Key::DemonstrationsSteps, 0),
+            completions: self.small_or(Key::Completions, 0),
+            out: self.text(Key::Out).map(str::to_owned),
+            before: None,
+        }
+    }
+
+    /// Weights that learn are here: in a folder.
+    fn check_model(&mut self) {
+        let is_local = |text: &str| text.strip_prefix("local:").is_some_and(|folder| !folder.is_empty());
+        let is_reported = self.refused.contains(&Key::Policy) || self.refused.contains(&Key::Model);
+        if is_reported || self.has(Key::Model) || is_local(self.text_or(Key::Policy, 0)) {
+            return;
+        }
+        let at = if self.has(Key::Policy) { Key::Policy } else { Key::Model };
+        let begin = "layer weights needs a local model: name its folder with ".into();
+        self.refuse(at, [begin, Key::Model.into(), ", or write local:DIR for ".into(), Key::Policy.into()]);
+    }
+
+    fn check_adapter(&mut self) {
+        for key in [Key::AdapterAlpha, Key::AdapterTargets] {
+            if self.has(key) && !self.has(Key::AdapterRank) {
+                self.refuse(key, ["needs ".into(), Key::AdapterRank.into(), "; without it all weights learn".into()]);
+            }
+        }
+    }
+
+    fn adapter(&self) -> Option<AdapterSpec> {
+        let rank: u32 = small(self.whole(Key::AdapterRank)?);
+        let named = self.texts(Key::AdapterTargets);
+        // Their order means nothing: equal choices are equal.
+        let targets = Key::AdapterTargets.choices().iter().filter(|target| named.iter().any(|name| name == *target));
+        Some(AdapterSpec {
+            rank,
+            alpha: self.number(Key::AdapterAlpha).unwrap_or(ALPHA_PER_RANK * f64::from(rank)),
+            targets: targets.map(|target| (*target).to_owned()).collect(),
+        })
+    }
+
+    fn check_demonstrations(&mut self) {
+        let is_sure = !self.refused.contains(&Key::Demonstrations);
+        let has_some = !self.texts(Key::Demonstrations).is_empty();
+        for key in [Key::DemonstrationsUntil, Key::DemonstrationsSteps] {
+            if is_sure && !has_some && self.has(key) {
+                self.refuse(key, ["needs ".into(), Key::Demonstrations.into()]);
+            }
+        }
+        if has_some && self.number(Key::Kl).is_some_and(|kl| kl != 0.0) {
+            self.refuse(Key::Kl, ["not together with ".into(), Key::Demonstrations.into(), ", unless it is 0".into()]);
+        }
+    }
+
+    /// The temperature, which must leave something to learn from where weights learn.
+    pub(super) fn temperature(&mut self) -> Option<f32> {
+        let given = self.number(Key::Temperature);
+        if !self.learns(Layer::Weights) {
+            return given.map(single);
+        }
+        let usual = preset_number(Key::Temperature, 0);
+        if let Some(low) = given.filter(|temperature| *temperature < LEAST_TEMPERATURE) {
+            let why = "samples next to nothing, so there is nothing to learn from";
+            let why = format!("found {low}; expected at least {LEAST_TEMPERATURE}, as {usual}: a lower one {why}");
+            self.refuse(Key::Temperature, [why.into()]);
+        }
+        Some(single(given.unwrap_or(usual)))
+    }
+}
+
+/// Models take single precision.
+fn single(number: f64) -> f32 {
+    number as f32
+}

@@ -1,0 +1,71 @@
+//! A file to begin with.
+
+/// A run that learns as a file, with every key: what differs from the default, and the rest commented out.
+pub const fn sample() -> &'static str {
+    include_str!("sample.toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::check::wrong;
+    use crate::key::Preset;
+    use crate::{Key, Layer, RunSpecPatch, Scope, Source, Value, Verb};
+
+    const HERE: Source = Source::File { line: None };
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    /// The sample with everything that is commented out: `# key = value` and `# [[learn]]`.
+    fn uncommented() -> RunSpecPatch {
+        let is_code =
+            |rest: &str| rest.starts_with("[[") || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        let line = |line: &'static str| match line.strip_prefix("# ") {
+            Some(rest) if is_code(rest) => rest,
+            _ => line,
+        };
+        let text = super::sample().lines().map(line).collect::<Vec<_>>().join("\n");
+        RunSpecPatch::from_toml(&text, "").unwrap()
+    }
+
+    #[test]
+    fn the_sample_learns_the_harness_with_defaults() {
+        let sample = RunSpecPatch::from_toml(super::sample(), "").unwrap().resolve(Verb::Learn).unwrap();
+        let mut least = RunSpecPatch::new();
+        least.set(Key::Plugin, text("env_shop.wasm?house=3"), HERE);
+        least.set(Key::Rewards, Value::Texts(vec!["reward_state.wasm#weight=1".into()]), HERE);
+        least.set(Key::Reflectors, Value::Texts(vec!["reflector_rules.wasm?facts=2".into()]), HERE);
+        least.set(Key::Seed, Value::Whole(7), HERE);
+        least.set_layers(vec!["harness".into()], HERE);
+        assert_eq!(sample, least.resolve(Verb::Learn).unwrap());
+    }
+
+    #[test]
+    fn every_key_of_a_file_stands_in_the_sample_with_a_value_that_is_allowed() {
+        let full = uncommented();
+        assert_eq!(full.layers().unwrap().0, Layer::ALL.map(Layer::name));
+        for key in Key::ALL.iter().filter(|key| key.scope() != Scope::Evaluate) {
+            let (value, _) = full.get(*key).unwrap_or_else(|| panic!("{} is missing", key.name()));
+            assert_eq!(wrong(*key, value, &|_| false), [""; 0], "{}", key.name());
+        }
+    }
+
+    #[test]
+    fn what_is_commented_out_is_the_default_where_there_is_one() {
+        let (full, plain) = (uncommented(), RunSpecPatch::from_toml(super::sample(), "").unwrap());
+        let commented = full.keys().filter(|key| plain.get(*key).is_none());
+        // Switched off by default, so an example says more.
+        for key in commented.filter(|key| *key != Key::Evolve) {
+            let (value, _) = full.get(key).unwrap();
+            let is_default = key.presets().is_empty()
+                || key.presets().iter().any(|preset| match preset {
+                    Preset::Whole(number) => *value == Value::Whole(*number),
+                    Preset::Number(number) => *value == Value::Number(*number),
+                    Preset::Text(name) => *value == text(name),
+                    Preset::Flag(flag) => *value == Value::Flag(*flag),
+                });
+            assert!(is_default, "{}: {value:?} is not {:?}", key.name(), key.default_text());
+        }
+    }
+}

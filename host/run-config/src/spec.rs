@@ -1,0 +1,415 @@
+//! A run, fully resolved: every default is filled in, and every rule holds.
+
+use crate::{Grant, Layer, PluginSpec, Price, RewardSpec, Verb};
+use clawhost_core::{Attributes, Digest, LlmIdentity};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A run. The store keeps it as a document; equal runs have equal specs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// The version of the document: [`crate::SPEC_VERSION`].
+    pub version: u32,
+    /// The environment.
+    pub environment: PluginSpec,
+    /// What judges the episodes.
+    pub rewards: Vec<RewardSpec>,
+    /// Who acts.
+    pub policy: PolicySpec,
+    /// The playbook that the policy reads. None: no playbook, or the one with the environment's name where the harness
+    /// learns or is evaluated.
+    pub playbook: Option<PlaybookSpec>,
+    /// Most tokens of lessons in one prompt.
+    pub token_budget: u64,
+    /// What plugins may do beyond computing and logging, sorted.
+    pub grants: Vec<Grant>,
+    /// How much is played, and within which limits.
+    pub play: PlaySpec,
+    /// What models may cost.
+    pub budget: BudgetSpec,
+    /// What the run does.
+    pub work: Work,
+}
+
+impl RunSpec {
+    /// How the run learns, if it does.
+    pub fn learn(&self) -> Option<&LearnSpec> {
+        match &self.work {
+            Work::Learn(learn) => Some(learn),
+            Work::Play | Work::Evaluate(_) => None,
+        }
+    }
+
+    /// The harness that learns.
+    pub fn harness(&self) -> Option<&HarnessSpec> {
+        self.learn().and_then(LearnSpec::harness)
+    }
+
+    /// The harness that learns, for filling in which plugins it has.
+    pub fn harness_mut(&mut self) -> Option<&mut HarnessSpec> {
+        self.layers_mut().iter_mut().find_map(|layer| match layer {
+            LayerSpec::Harness(harness) => Some(harness),
+            LayerSpec::Weights(_) => None,
+        })
+    }
+
+    /// The weights that learn.
+    pub fn weights(&self) -> Option<&WeightsSpec> {
+        self.learn().and_then(LearnSpec::weights)
+    }
+
+    /// The weights that learn, for filling in which they were before.
+    pub fn weights_mut(&mut self) -> Option<&mut WeightsSpec> {
+        self.layers_mut().iter_mut().find_map(|layer| match layer {
+            LayerSpec::Weights(weights) => Some(weights),
+            LayerSpec::Harness(_) => None,
+        })
+    }
+
+    fn layers_mut(&mut self) -> &mut [LayerSpec] {
+        match &mut self.work {
+            Work::Learn(learn) => &mut learn.layers,
+            Work::Play | Work::Evaluate(_) => &mut [],
+        }
+    }
+}
+
+/// Who acts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySpec {
+    /// `follower`, `openai:MODEL@URL`, `anthropic:MODEL@URL`, `local:DIR` or `script:FILE`.
+    pub model: String,
+    /// Which model answers. The program fills it when it has opened the model.
+    #[serde(default)]
+    pub identity: Option<LlmIdentity>,
+    /// The system prompt; may be empty. None: the environment's own hint, or the text of the file.
+    pub system_prompt: Option<String>,
+    /// The file of the system prompt. The program fills `system_prompt` when it has read the file.
+    pub system_prompt_file: Option<String>,
+    /// Sampling temperature. None: the model's own.
+    pub temperature: Option<f32>,
+    /// Most tokens per answer.
+    pub max_tokens: u32,
+}
+
+impl PolicySpec {
+    /// The folder of a local model.
+    pub fn local_folder(&self) -> Option<&str> {
+        self.model.strip_prefix("local:").filter(|folder| !folder.is_empty())
+    }
+}
+
+/// A playbook, and which version of it once that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlaybookSpec {
+    /// Its name.
+    pub name: String,
+    /// The version that is read. The program fills it.
+    pub number: Option<u64>,
+    /// The digest of that version. The program fills it.
+    pub digest: Option<Digest>,
+}
+
+/// How much is played, and within which limits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlaySpec {
+    /// The split. None: `train`, or the environment's first; an evaluation plays the test split.
+    pub tasks: Option<String>,
+    /// The seed of all random choices.
+    pub seed: u64,
+    /// Episodes of the run, or of an iteration where something learns; of an evaluation twice its pairs.
+    pub episodes: u64,
+    /// Episodes per task and seed.
+    pub group: u32,
+    /// Turns that the episodes of a group share.
+    pub branch_at: Option<u32>,
+    /// Turns of an episode, after which it is truncated.
+    pub max_turns: u32,
+    /// Episodes at once; never changes a result.
+    pub concurrency: u16,
+    /// Share of the episodes that may fail before the run stops.
+    pub failure_budget: f64,
+}
+
+/// What models may cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetSpec {
+    /// Most tokens, read and written. None: no limit.
+    pub max_tokens_total: Option<u64>,
+    /// Most money. None: no limit.
+    pub max_cost: Option<f64>,
+    /// What tokens cost. None: unknown.
+    pub price: Option<Price>,
+}
+
+/// What a run does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Work {
+    /// Episodes are played, judged and recorded.
+    Play,
+    /// Layers learn from episodes.
+    Learn(LearnSpec),
+    /// A playbook is measured on the test split.
+    Evaluate(EvaluateSpec),
+}
+
+impl Work {
+    /// Its verb.
+    pub fn verb(&self) -> Verb {
+        match self {
+            Self::Play => Verb::Play,
+            Self::Learn(_) => Verb::Learn,
+            Self::Evaluate(_) => Verb::Evaluate,
+        }
+    }
+}
+
+/// How a run learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LearnSpec {
+    /// Batches of episodes that are played and learned from.
+    pub iterations: u64,
+    /// Pairs of test episodes for the final report; 0: none.
+    pub test_pairs: u64,
+    /// What learns: each layer once, the harness first; at least one.
+    pub layers: Vec<LayerSpec>,
+}
+
+impl LearnSpec {
+    /// The harness, if it learns.
+    pub fn harness(&self) -> Option<&HarnessSpec> {
+        self.layers.iter().find_map(|layer| match layer {
+            LayerSpec::Harness(harness) => Some(harness),
+            LayerSpec::Weights(_) => None,
+        })
+    }
+
+    /// The weights, if they learn.
+    pub fn weights(&self) -> Option<&WeightsSpec> {
+        self.layers.iter().find_map(|layer| match layer {
+            LayerSpec::Weights(weights) => Some(weights),
+            LayerSpec::Harness(_) => None,
+        })
+    }
+}
+
+/// A layer that learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "layer", rename_all = "snake_case", deny_unknown_fields)]
+pub enum LayerSpec {
+    /// A playbook of lessons.
+    Harness(HarnessSpec),
+    /// The weights of a local model.
+    Weights(WeightsSpec),
+}
+
+impl LayerSpec {
+    /// Which one.
+    pub fn layer(&self) -> Layer {
+        match self {
+            Self::Harness(_) => Layer::Harness,
+            Self::Weights(_) => Layer::Weights,
+        }
+    }
+}
+
+/// How the harness learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HarnessSpec {
+    /// What proposes lessons.
+    pub reflectors: Vec<PluginSpec>,
+    /// Lessons on trial at once.
+    pub trial_slots: u32,
+    /// Reflectors are asked at least after every n-th batch.
+    pub reflect_every: u64,
+    /// Texts that no lesson may quote.
+    pub forbid: Vec<String>,
+    /// Iterations between two candidates for the gate.
+    pub gate_every: u64,
+    /// Pairs of episodes that one session of the gate may use.
+    pub gate_pairs: u64,
+    /// Chance of letting a candidate through that is no better.
+    pub alpha: f64,
+    /// How a section of the prompt evolves. None: it does not.
+    pub evolve: Option<EvolveSpec>,
+}
+
+/// How a section of the prompt evolves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvolveSpec {
+    /// Evaluations; at least one.
+    pub budget: u64,
+    /// Tasks on which a new text is compared with its parent.
+    pub minibatch: u32,
+    /// The section.
+    pub section: String,
+    /// What rewrites it.
+    pub reflector: PluginSpec,
+}
+
+/// How the weights learn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsSpec {
+    /// The objective that is minimised.
+    pub objective: String,
+    /// Highest learning rate.
+    pub rate: f64,
+    /// Steps until the rate is at its highest.
+    pub warmup: u64,
+    /// The rule of a step.
+    pub optimizer: Optimizer,
+    /// The adapter that learns. None: all weights learn.
+    pub adapter: Option<AdapterSpec>,
+    /// What becomes of truncated episodes.
+    pub truncated: Truncated,
+    /// Weight of the divergence from the model as it was opened.
+    pub kl: f64,
+    /// Times in an iteration that groups without differences are replaced.
+    pub refills: u32,
+    /// Whether tasks are skipped that are always right or always wrong.
+    pub difficulty_filter: bool,
+    /// Iterations between two evaluations on validation tasks; 0: none.
+    pub evaluate_every: u64,
+    /// Episodes of such an evaluation.
+    pub evaluate_episodes: u64,
+    /// Options under which the environment demonstrates, sorted; empty: no demonstrations.
+    pub demonstrations: Attributes,
+    /// Mean reward at which demonstrations end.
+    pub demonstrations_until: f64,
+    /// Most steps of demonstrations.
+    pub demonstrations_steps: u64,
+    /// Episodes of an iteration that are written down as text.
+    pub completions: u32,
+    /// The folder for what is written. None: in the data folder.
+    pub out: Option<String>,
+    /// The digest of the weights before the run. The program fills it when it has opened the model.
+    #[serde(default)]
+    pub before: Option<Digest>,
+}
+
+/// The rule of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Optimizer {
+    /// Muon for the matrices inside, AdamW for the rest.
+    Muon,
+    /// AdamW for all.
+    AdamW,
+}
+
+impl Optimizer {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Muon => "muon",
+            Self::AdamW => "adamw",
+        }
+    }
+}
+
+/// An adapter (LoRA).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdapterSpec {
+    /// Its rank.
+    pub rank: u32,
+    /// Its output is scaled by alpha / rank.
+    pub alpha: f64,
+    /// Projections that have it, in the order of a block; empty: all seven.
+    pub targets: Vec<String>,
+}
+
+/// What becomes of truncated episodes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Truncated {
+    /// They teach like others.
+    Keep,
+    /// They teach nothing.
+    Mask,
+    /// They earn this much less, 0 to 2.
+    Penalty(f64),
+}
+
+impl Truncated {
+    /// What a message says is expected.
+    pub(crate) const EXPECTED: &str = "keep, mask, or penalty=P with P from 0 to 2";
+}
+
+impl fmt::Display for Truncated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep => f.write_str("keep"),
+            Self::Mask => f.write_str("mask"),
+            Self::Penalty(penalty) => write!(f, "penalty={penalty}"),
+        }
+    }
+}
+
+impl FromStr for Truncated {
+    /// What is expected instead.
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix("penalty=").map(str::parse::<f64>)) {
+            ("keep", _) => Ok(Self::Keep),
+            ("mask", _) => Ok(Self::Mask),
+            (_, Some(Ok(penalty))) if (0.0..=2.0).contains(&penalty) => Ok(Self::Penalty(penalty)),
+            _ => Err(Self::EXPECTED),
+        }
+    }
+}
+
+impl From<Truncated> for String {
+    fn from(truncated: Truncated) -> Self {
+        truncated.to_string()
+    }
+}
+
+impl TryFrom<String> for Truncated {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// What an evaluation measures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluateSpec {
+    /// Pairs of test episodes.
+    pub pairs: u64,
+    /// The version of the playbook. None: the newest.
+    pub version: Option<u64>,
+    /// The version that it is compared with. None: no playbook.
+    pub against: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncated_episodes_are_kept_masked_or_punished() {
+        let check = |text: &str, expect: Option<Truncated>| assert_eq!(text.parse().ok(), expect, "{text}");
+        check("keep", Some(Truncated::Keep));
+        check("mask", Some(Truncated::Mask));
+        check("penalty=0.5", Some(Truncated::Penalty(0.5)));
+        check("penalty=2", Some(Truncated::Penalty(2.0)));
+        for odd in ["penalty=-1", "penalty=2.1", "penalty=NaN", "penalty", "drop", ""] {
+            check(odd, None);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a command line does with this crate: it fills a patch from flags, lays it over a file, and renders problems its way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use clawhost_run_config::{Key, Kind, PluginSpec, RunSpec, RunSpecPatch, Source, Value, Verb, Work, sample};
+
+fn flags(options: &[(Key, &str)], layers: &[&str]) -> RunSpecPatch {
+    let mut patch = RunSpecPatch::new();
+    for (key, text) in options {
+        patch.set(*key, key.read(text).unwrap(), Source::Flag);
+    }
+    if !layers.is_empty() {
+        patch.set_layers(layers.iter().map(|layer| (*layer).to_owned()).collect(), Source::Flag);
+    }
+    patch
+}
+
+fn file() -> RunSpecPatch {
+    RunSpecPatch::from_toml(sample(), "runs").unwrap()
+}
+
+fn flag_name(key: Key) -> String {
+    format!("--{}", key.name().replace('_', "-"))
+}
+
+#[test]
+fn flags_win_over_the_file_and_defaults_fill_the_rest() {
+    let patch = flags(&[(Key::Seed, "9"), (Key::GateEvery, "5"), (Key::Alpha, "0.01")], &[]).over(file());
+    let spec = patch.resolve(Verb::Learn).unwrap();
+    let harness = spec.harness().unwrap();
+    assert_eq!((spec.play.seed, harness.gate_every, harness.alpha, harness.gate_pairs), (9, 5, 0.01, 512));
+    assert_eq!(spec.environment.path, "runs/env_shop.wasm");
+    assert_eq!(spec.weights(), None);
+}
+
+#[test]
+fn a_file_and_flags_that_describe_one_run_resolve_to_one_spec() {
+    let typed = [
+        (Key::Plugin, "runs/env_shop.wasm?house=3"),
+        (Key::Rewards, "runs/reward_state.wasm"),
+        (Key::Reflectors, "runs/reflector_rules.wasm?facts=2"),
+        (Key::Seed, "7"),
+    ];
+    let typed = flags(&typed, &["harness"]).resolve(Verb::Learn);
+    assert_eq!(typed, file().resolve(Verb::Learn));
+}
+
+#[test]
+fn a_layer_of_the_command_line_replaces_that_of_the_file() {
+    let patch = flags(&[(Key::Model, "tiny")], &["weights"]).over(file());
+    let spec = patch.resolve(Verb::Learn).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(spec.harness().is_none() && spec.weights().is_some());
+    assert_eq!(spec.policy.local_folder(), Some("tiny"));
+}
+
+#[test]
+fn a_problem_of_a_flag_is_rendered_by_the_names_of_flags_and_one_of_the_file_by_its_line() {
+    let patch = flags(&[(Key::AdapterAlpha, "8"), (Key::Group, "5")], &[]).over(file());
+    let problems = patch.resolve(Verb::Learn).unwrap_err();
+    let shown: Vec<String> = problems
+        .iter()
+        .map(|problem| match (problem.key, problem.source) {
+            (Some(key), Some(Source::Flag)) => format!("{}: {}", flag_name(key), problem.render(flag_name)),
+            _ => problem.to_string(),
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "--adapter-alpha: belongs to layer weights, which this run does not name",
+            "--group: found 5; expected an even number from 2 to 64: half of a group sees a lesson, half does not",
+        ]
+    );
+    let problems = flags(&[(Key::AdapterRank, "0"), (Key::MaxCost, "1")], &["weights", "weight"]);
+    let problems = problems.over(RunSpecPatch::from_toml("seed = 3\nmodel = \"m\"\ngroup = 1", "").unwrap());
+    let problems = problems.resolve(Verb::Learn).unwrap_err();
+    let shown: Vec<String> =
+        problems.iter().map(|problem| format!("{}: {}", problem.label, problem.render(flag_name))).collect();
+    let expected = [
+        "[[learn]]: found the text \"weight\"; expected a layer: harness, weights; did you mean `weights`?",
+        "[learn.weights] adapter_rank: found 0; expected a whole number from 1 to 1024",
+        "plugin: missing; name the environment, as in \"env_shop.wasm\"",
+        "max_cost: needs --price; without one no cost is known",
+        "group: found 1; expected at least 2: members of a group are compared with each other",
+    ];
+    let mut shown = shown;
+    let mut expected = expected.map(str::to_owned).to_vec();
+    shown.sort();
+    expected.sort();
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn the_text_of_a_flag_is_read_in_the_shape_of_its_option() {
+    assert_eq!(Key::Seed.read("7"), Ok(Value::Whole(7)));
+    assert_eq!(Key::Alpha.read("1e-3"), Ok(Value::Number(1e-3)));
+    assert_eq!(Key::Policy.read(""), Ok(Value::Text(String::new())));
+    assert_eq!(Key::Forbid.read("a, b"), Ok(Value::Texts(vec!["a, b".into()])));
+    assert_eq!(Key::DifficultyFilter.read("true"), Ok(Value::Flag(true)));
+    let check = |key: Key, text: &str, expected: &str| assert_eq!(key.read(text), Err(expected.to_owned()));
+    check(Key::Group, "-1", "found -1; expected a whole number from 1 to 1024");
+    check(Key::Group, "1.5", "found 1.5; expected a whole number from 1 to 1024");
+    check(Key::Rate, "fast", "found the text \"fast\"; expected a number above 0 and at most 1");
+    check(Key::DifficultyFilter, "", "found an empty text; expected true or false");
+    check(Key::Against, "\u{1b}", "found the text \"\\u{1b}\"; expected a whole number of at least 1");
+}
+
+#[test]
+fn files_whose_names_hold_marks_are_found_where_the_front_end_says_that_they_exist() {
+    let patch = flags(&[(Key::Plugin, "why?/env.wasm?size=3"), (Key::Rewards, "c#/r.wasm#weight=2")], &[]);
+    let files = ["why?/env.wasm", "c#/r.wasm"];
+    let spec = patch.clone().resolve_with(Verb::Play, &|name| files.contains(&name)).unwrap();
+    assert_eq!(spec.environment, PluginSpec::parse("why?/env.wasm?size=3", |name| files.contains(&name)).unwrap());
+    assert_eq!((spec.environment.path.as_str(), spec.rewards[0].weight), ("why?/env.wasm", 2.0));
+    assert!(patch.resolve(Verb::Play).is_err());
+}
+
+#[test]
+fn an_evaluation_plays_each_pair_as_a_group() {
+    let options = [
+        (Key::Plugin, "env.wasm"),
+        (Key::Rewards, "r.wasm"),
+        (Key::Pairs, "30"),
+        (Key::PlaybookVersion, "4"),
+        (Key::Against, "2"),
+    ];
+    let spec: RunSpec = flags(&options, &[]).resolve(Verb::Evaluate).unwrap();
+    assert_eq!((spec.play.episodes, spec.play.group), (60, 2));
+    let Work::Evaluate(evaluate) = &spec.work else { panic!("{spec:?}") };
+    assert_eq!((evaluate.pairs, evaluate.version, evaluate.against), (30, Some(4), Some(2)));
+}
+
+#[test]
+fn every_option_of_a_run_is_refused_where_the_run_does_something_else() {
+    for key in Key::ALL {
+        let value = match key.kind() {
+            Kind::Whole { range } => Value::Whole(*range.start()),
+            Kind::Number { range } => Value::Number(*range.start()),
+            Kind::Flag => Value::Flag(true),
+            Kind::Text => Value::Text("a".into()),
+            Kind::Texts => Value::Texts(Vec::new()),
+        };
+        for verb in Verb::ALL {
+            let mut patch = flags(&[(Key::Plugin, "env.wasm")], &[]);
+            patch.set(*key, value.clone(), Source::Flag);
+            let problems = patch.resolve(verb).err();
+            let all: Vec<_> = problems.iter().flatten().collect();
+            let is_refused =
+                all.iter().any(|one| one.key == Some(*key) && one.to_string().contains("; this run is for"));
+            assert_eq!(is_refused, !key.applies_to(verb), "{key:?} {verb:?}: {problems:?}");
+        }
+    }
+}
