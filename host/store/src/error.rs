@@ -1,22 +1,67 @@
-//! From SQLite's errors to ours.
+//! From the errors of SQLite, JSON and the file system to the store's own.
 
 use clawhost_core::StoreError;
 use rusqlite::ErrorCode;
+use std::io;
 use std::path::Path;
 
-/// What a SQLite error means to the person at the keyboard.
+/// What a SQLite error means for the user.
 pub(crate) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let name = path.display().to_string();
+    let path = path.display().to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full(name),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(name),
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreError::Corrupt(name, error.to_string()),
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => StoreError::ReadOnly(name),
-        _ => StoreError::Other(format!("{name}: {error}")),
+        Some(ErrorCode::DiskFull) => StoreError::Full { path },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Corrupt { path, why: error.to_string() }
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            StoreError::ReadOnly { path }
+        }
+        _ => StoreError::Other(format!("{path}: {error}")),
     }
 }
 
-/// A document that cannot be read back.
-pub(crate) fn document(path: &Path, what: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Damaged(path.display().to_string(), what.to_owned(), error.to_string())
+/// A record that cannot be read back.
+pub(crate) fn damaged(path: &Path, what: &str, why: &impl ToString) -> StoreError {
+    StoreError::Damaged { path: path.display().to_string(), what: what.to_owned(), why: why.to_string() }
+}
+
+/// What an error of the file system means for the user.
+pub(crate) fn file(path: &Path, error: &io::Error) -> StoreError {
+    let path = path.display().to_string();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            StoreError::Full { path }
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
+        _ => StoreError::Folder { path, why: error.to_string() },
+    }
+}
+
+/// Why a transaction was not committed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Fault {
+    pub(crate) fn explain(self, path: &Path) -> StoreError {
+        match self {
+            Self::Sql(error) => explain(path, &error),
+            Self::Store(error) => error,
+        }
+    }
 }

@@ -1,20 +1,38 @@
-//! Runs, episodes, verdicts and plugins in SQLite (floor 2): the only crate that sees rusqlite.
+//! Runs, episodes, verdicts, playbooks and plugins in SQLite (floor 2): the only crate that sees rusqlite.
 //!
 //! One database in one folder, in WAL mode. All writes go through one thread ([`Store`]), which puts everything that is
 //! waiting into one transaction: many small appends cost one flush to disk. An append that returned is on disk;
 //! one that failed left nothing. Readers ([`Reader`]) have connections of their own and never wait for the writer.
 //!
 //! An episode is kept as its versioned JSON document, with the columns that lists need beside it. Verdicts have a table
-//! of their own, because yesterday's episode can be judged again; [`Reader`] puts the two together. Plugins are kept by
-//! digest: what was played can be played again.
+//! of their own, because yesterday's episode can be judged again; [`Reader`] puts the two together.
+//!
+//! Large content lies beside the database, in files named by their digest: plugin components, large parts of checkpoints,
+//! large artefacts of episodes. A file is on disk before the record that refers to it is committed.
+//!
+//! [`FileLeases`] grants leases in the same folder. The caller holds a shared lease of the folder while it uses a [`Store`], and
+//! an exclusive one while it calls `Retention::remove`: a removal deletes unfinished files and files without a record.
 
+mod artefacts;
+mod blobs;
 mod error;
+#[cfg(feature = "failpoints")]
+mod failpoints;
+mod integers;
 mod learning;
+mod leases;
+mod playbooks;
+mod plugins;
 mod reader;
+mod records;
+mod retention;
 mod schema;
 mod writer;
 
-pub use reader::{EpisodeRow, Filter, Reader, RunRow, StoredPlugin};
+pub use artefacts::ARTEFACT_BLOB_BYTES;
+pub use blobs::LARGEST_BLOB;
+pub use leases::FileLeases;
+pub use reader::Reader;
 pub use schema::SCHEMA;
 pub use writer::{Store, StoreOptions};
 

@@ -1,31 +1,52 @@
 //! The schema and its migrations. Migrations only go forward; each runs in a transaction with its version number.
 
-use crate::error::explain;
+use crate::error::{explain, file};
 use clawhost_core::StoreError;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
 
-/// Schema version of this program.
-pub const SCHEMA: u32 = 5;
+/// The oldest schema that this program reads. Those before it belong to versions that were never released.
+const OLDEST: u32 = 6;
 
-/// How long to wait for another process before saying so.
+/// `MIGRATIONS[n]` leads from version `OLDEST + n` to the next one.
+const MIGRATIONS: &[&str] = &[];
+
+/// Schema version of this program.
+pub const SCHEMA: u32 = newest(MIGRATIONS);
+
+const fn newest(migrations: &[&str]) -> u32 {
+    OLDEST + migrations.len() as u32
+}
+
+/// How long SQLite waits for another process before it reports a locked database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pages of the log after which it is carried into the database (16 MiB). SQLite's 1,000 carried the upper pages of the
 /// indexes over every few hundred episodes.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// `MIGRATIONS[n]` leads from version n to n + 1.
-const MIGRATIONS: [&str; SCHEMA as usize] = [
-    "
+/// The tables of version `OLDEST`.
+const TABLES: &str = "
     CREATE TABLE runs (
-        id TEXT PRIMARY KEY NOT NULL,
+        -- In the order in which they began.
+        number INTEGER PRIMARY KEY,
+        id TEXT UNIQUE NOT NULL,
+        parent TEXT,
+        kind TEXT NOT NULL,
+        environment TEXT NOT NULL,
         state_id TEXT NOT NULL,
         config TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        planned INTEGER NOT NULL,
         created_at INTEGER NOT NULL,
-        summary TEXT
+        state TEXT NOT NULL,
+        summary TEXT,
+        spent TEXT,
+        -- 1: episodes or the checkpoint were removed, so that it can no longer be resumed.
+        pruned INTEGER NOT NULL DEFAULT 0
     );
+    CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
     CREATE TABLE episodes (
         run TEXT NOT NULL REFERENCES runs(id),
         id TEXT NOT NULL,
@@ -43,6 +64,15 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
         document TEXT NOT NULL
     );
     CREATE UNIQUE INDEX episodes_by_id ON episodes (run, id);
+    -- Blobs that the document of an episode refers to.
+    CREATE TABLE episode_blobs (
+        run TEXT NOT NULL,
+        episode TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        PRIMARY KEY (run, episode, digest)
+    ) WITHOUT ROWID;
+    CREATE INDEX episode_blobs_by_digest ON episode_blobs (digest);
     CREATE TABLE verdicts (
         run TEXT NOT NULL,
         episode TEXT NOT NULL,
@@ -54,24 +84,13 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
         document TEXT NOT NULL,
         PRIMARY KEY (run, episode, reward_digest, options_digest, judge, group_digest)
     ) WITHOUT ROWID;
+    -- The merged notes of runs that ended.
     CREATE TABLE notes (
         run TEXT NOT NULL REFERENCES runs(id),
         key TEXT NOT NULL,
         value BLOB NOT NULL,
         PRIMARY KEY (run, key)
     ) WITHOUT ROWID;
-    CREATE TABLE plugins (
-        digest TEXT PRIMARY KEY NOT NULL,
-        name TEXT NOT NULL,
-        version TEXT NOT NULL,
-        world TEXT NOT NULL,
-        bytes BLOB NOT NULL
-    );
-",
-    "
-    -- What a run can be taken up again by.
-    ALTER TABLE runs ADD COLUMN digest TEXT;
-    ALTER TABLE runs ADD COLUMN spent TEXT;
     -- Notes of episodes until their run ends and merges them.
     CREATE TABLE episode_notes (
         run TEXT NOT NULL,
@@ -80,17 +99,21 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
         value BLOB,
         PRIMARY KEY (run, key, position)
     ) WITHOUT ROWID;
-",
-    "
-    -- The run that a run is a phase of.
-    ALTER TABLE runs ADD COLUMN parent TEXT;
-    CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
-    -- Where a learning run stands: the last checkpoint, and what every iteration came to.
+    -- The last checkpoint of a learning run, and the report of every iteration.
     CREATE TABLE checkpoints (
         run TEXT PRIMARY KEY NOT NULL REFERENCES runs(id),
         iteration INTEGER NOT NULL,
         state TEXT NOT NULL
     ) WITHOUT ROWID;
+    -- Blobs that the last checkpoint refers to.
+    CREATE TABLE large_states (
+        run TEXT NOT NULL REFERENCES runs(id),
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        PRIMARY KEY (run, name)
+    ) WITHOUT ROWID;
+    CREATE INDEX large_states_by_digest ON large_states (digest);
     CREATE TABLE iterations (
         run TEXT NOT NULL REFERENCES runs(id),
         number INTEGER NOT NULL,
@@ -112,44 +135,36 @@ const MIGRATIONS: [&str; SCHEMA as usize] = [
         name TEXT PRIMARY KEY NOT NULL,
         document TEXT NOT NULL
     ) WITHOUT ROWID;
-",
-    "
-    -- Weights that learn, of the last checkpoint alone: they are large.
-    CREATE TABLE weights (
-        run TEXT PRIMARY KEY NOT NULL,
-        bytes BLOB NOT NULL
+    -- Kept plugins; their components are blobs.
+    CREATE TABLE plugins (
+        digest TEXT PRIMARY KEY NOT NULL,
+        name TEXT NOT NULL,
+        version TEXT NOT NULL,
+        world TEXT NOT NULL,
+        size INTEGER NOT NULL
     ) WITHOUT ROWID;
-",
-    "
-    -- In parts: SQLite takes no value above 1,000,000,000 bytes.
-    ALTER TABLE weights RENAME TO whole;
-    CREATE TABLE weights (
-        run TEXT NOT NULL,
-        part INTEGER NOT NULL,
-        bytes BLOB NOT NULL,
-        PRIMARY KEY (run, part)
-    );
-    INSERT INTO weights (run, part, bytes) SELECT run, 0, bytes FROM whole;
-    DROP TABLE whole;
-",
-];
+";
 
 /// Opens the database for writing, creating or migrating it as needed.
 pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
+    open_with(path, MIGRATIONS)
+}
+
+fn open_with(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            StoreError::Other(format!("{}: {error}; choose another --data folder", folder.display()))
-        })?;
+        std::fs::create_dir_all(folder).map_err(|error| file(folder, &error))?;
     }
     let mut connection = Connection::open(path).map_err(fail)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
+    // Before anything is written: a database of another program stays as it is.
+    version(path, &connection, migrations)?;
     // WAL: readers and the writer do not wait for each other. FULL: a commit that returned survives a power cut.
     connection.pragma_update(None, "journal_mode", "WAL").map_err(fail)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(fail)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
-    migrate(path, &mut connection)?;
+    migrate(path, &mut connection, migrations)?;
     Ok(connection)
 }
 
@@ -157,45 +172,97 @@ pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
 pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     if !path.exists() {
-        return Err(StoreError::Other(format!(
-            "{}: no episodes here yet; play some with `clawhost run`, or name another folder with --data",
-            path.display()
-        )));
+        return Err(StoreError::Empty { path: path.display().to_string() });
     }
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
+    match version(path, &connection, MIGRATIONS)? {
+        None => return Err(no_tables(path)),
+        Some(SCHEMA) => {}
+        // Readers know one schema: an older database is migrated first.
+        Some(_) => drop(open(path)?),
+    }
     connection.pragma_update(None, "query_only", true).map_err(fail)?;
-    let version = version(path, &connection)?;
-    match version {
-        0 => Err(StoreError::Corrupt(path.display().to_string(), "it holds no clawhost tables".into())),
-        SCHEMA => Ok(connection),
-        // Readers know one schema: an older database is led on first.
-        older if older < SCHEMA => {
-            drop(connection);
-            drop(open(path)?);
-            open_for_reading(path)
-        }
-        newer => Err(StoreError::Newer(path.display().to_string(), newer, SCHEMA)),
+    Ok(connection)
+}
+
+fn no_tables(path: &Path) -> StoreError {
+    StoreError::Corrupt { path: path.display().to_string(), why: "it holds no clawhost tables".into() }
+}
+
+/// The schema version of a database that this program can read. None: the database is empty.
+fn version(path: &Path, connection: &Connection, migrations: &[&str]) -> Result<Option<u32>, StoreError> {
+    let fail = |error: rusqlite::Error| explain(path, &error);
+    let name = || path.display().to_string();
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
+    let (tables, runs): (u32, u32) = connection
+        .query_row("SELECT count(*), count(CASE name WHEN 'runs' THEN 1 END) FROM sqlite_schema", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .map_err(fail)?;
+    let known = newest(migrations);
+    match found {
+        0 if tables == 0 => Ok(None),
+        0 => Err(no_tables(path)),
+        _ if found > known => Err(StoreError::Newer { path: name(), found, known }),
+        _ if runs == 0 => Err(no_tables(path)),
+        _ if found < OLDEST => Err(StoreError::Older { path: name(), found, known: OLDEST }),
+        _ => Ok(Some(found)),
     }
 }
 
-fn version(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(|error| explain(path, &error))
-}
-
-fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
+fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Result<(), StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     loop {
         // The version is read under the write lock: two processes may open a new folder at once.
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
-        let from = version(path, &transaction)?;
-        if from > SCHEMA {
-            return Err(StoreError::Newer(path.display().to_string(), from, SCHEMA));
-        }
-        let Some(migration) = MIGRATIONS.get(from as usize) else { return Ok(()) };
-        transaction.execute_batch(migration).map_err(fail)?;
-        transaction.pragma_update(None, "user_version", from + 1).map_err(fail)?;
+        let (step, reached) = match version(path, &transaction, migrations)? {
+            None => (TABLES, OLDEST),
+            Some(from) => match migrations.get((from - OLDEST) as usize) {
+                Some(migration) => (*migration, from + 1),
+                None => return Ok(()),
+            },
+        };
+        transaction.execute_batch(step).map_err(fail)?;
+        transaction.pragma_update(None, "user_version", reached).map_err(fail)?;
         transaction.commit().map_err(fail)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &Path) -> u32 {
+        Connection::open(path).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn migrations_run_in_order_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(crate::FILE);
+        drop(open_with(&path, &[]).unwrap());
+        assert_eq!(found(&path), OLDEST);
+        let migrations = ["ALTER TABLE runs ADD COLUMN first TEXT", "ALTER TABLE runs RENAME COLUMN first TO second"];
+        for _ in 0..2 {
+            let connection = open_with(&path, &migrations).unwrap();
+            connection.execute_batch("SELECT second FROM runs").unwrap();
+            assert_eq!(found(&path), OLDEST + 2);
+        }
+        let older = open_with(&path, &migrations[..1]).unwrap_err();
+        assert!(matches!(older, StoreError::Newer { found: 8, known: 7, .. }), "{older}");
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_version_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(crate::FILE);
+        let migrations = ["CREATE TABLE added (a TEXT)", "CREATE TABLE half (a TEXT); CREATE TABLE added (a TEXT)"];
+        open_with(&path, &migrations).unwrap_err();
+        assert_eq!(found(&path), OLDEST + 1);
+        let connection = open_with(&path, &migrations[..1]).unwrap();
+        connection.execute_batch("SELECT a FROM added").unwrap();
+        connection.execute_batch("SELECT a FROM half").unwrap_err();
     }
 }

@@ -1,22 +1,41 @@
 //! The one writer: a thread that puts everything waiting into one transaction.
 
-use crate::error::explain;
-use crate::schema;
-use async_trait::async_trait;
+use crate::blobs::Blobs;
+use crate::error::{Fault, explain};
+use crate::reader::Reader;
+use crate::records::{self, EpisodeRows};
+use crate::{learning, playbooks, plugins, retention, schema};
 use clawhost_core::{
-    Checkpoint, Digest, Episode, EpisodeId, EpisodeStore, Judged, PlaybookLedger, PlaybookVersion, Recorded,
-    RewardRecord, RunId, RunRecord, StoreError, Usage, effective_reward,
+    Digest, Episode, Judged, PlaybookLedger, PlaybookVersion, Removal, Removed, RunId, RunRecord, RunState, StoreError,
 };
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use tokio::sync::oneshot;
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StoreOptions {
-    /// The database never grows past this; reaching it reads as a full disk. None: no limit but the disk.
+    /// The database never grows past this; reaching it reads as a full disk. None: no limit but the disk. Blobs do not count.
     pub max_bytes: Option<u64>,
+    /// After the commit of this number, counted from 1, the writer ends as if the process had died: nobody gets an answer,
+    /// and later writes fail. None: it never does.
+    #[cfg(feature = "failpoints")]
+    pub fail_after_commit: Option<u64>,
+}
+
+impl StoreOptions {
+    /// A store whose database never grows past a size. It sets whatever other options there are to their defaults, so that a
+    /// caller builds with and without the feature `failpoints`.
+    pub fn bounded(max_bytes: Option<u64>) -> Self {
+        Self {
+            max_bytes,
+            #[cfg(feature = "failpoints")]
+            fail_after_commit: None,
+        }
+    }
 }
 
 /// Bytes of a database page: SQLite's default, used to turn a size into pages.
@@ -25,39 +44,73 @@ const PAGE_BYTES: u64 = 4096;
 /// Writes that may wait before senders do: enough to keep the thread busy, little enough to bound memory.
 const WAITING: usize = 1024;
 
-/// An episode made ready for its rows, so that the writer thread only writes.
-pub(crate) struct Row {
-    recorded: Recorded,
-    document: String,
-    verdicts: Vec<(RewardRecord, String)>,
-}
+/// Writes of one transaction. Failpoints count commits: each write is one then, in every run.
+const BATCH: usize = if cfg!(feature = "failpoints") { 1 } else { WAITING };
 
 pub(crate) enum Write {
-    Begin(Box<RunRecord>, String),
-    Append { run: RunId, rows: Vec<Row>, spent: String },
+    Begin(Box<RunRecord>),
+    Append { run: RunId, rows: Vec<EpisodeRows>, spent: String },
     Resume(RunId),
     Judge(Vec<Judged>),
-    Finish { run: RunId, summary: String, spent: String },
-    Checkpoint(Box<Checkpoint>),
+    Finish { run: RunId, state: RunState, summary: String, spent: String },
+    Checkpoint(Box<learning::CheckpointRows>),
     Version(Box<PlaybookVersion>, Option<PlaybookLedger>),
-    Plugin { digest: Digest, name: String, version: String, world: String, bytes: Vec<u8> },
+    Plugin(plugins::PluginRow),
 }
 
-type Waiting = (Write, oneshot::Sender<Result<(), StoreError>>);
+/// Content that a write refers to, with its digest.
+pub(crate) struct NewBlob {
+    pub(crate) digest: Digest,
+    pub(crate) content: Content,
+}
+
+pub(crate) enum Content {
+    Component(Vec<u8>),
+    State(Arc<[u8]>),
+    /// An artefact of an episode, by its position.
+    Artefact(Arc<Episode>, usize),
+}
+
+impl Content {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Component(bytes) => bytes,
+            Self::State(bytes) => bytes,
+            Self::Artefact(episode, position) => {
+                episode.artefacts.get(*position).map_or(&[], |artefact| artefact.bytes.as_slice())
+            }
+        }
+    }
+}
+
+struct Waiting {
+    write: Write,
+    blobs: Vec<NewBlob>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+enum Job {
+    Write(Waiting),
+    Remove(Removal, oneshot::Sender<Result<Removed, StoreError>>),
+}
 
 /// The writer's end of a database. Dropping it waits for writes under way.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    sender: Option<mpsc::SyncSender<Waiting>>,
+    sender: Option<mpsc::SyncSender<Job>>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// A reader that no read uses at present.
+    idle: Arc<Mutex<Option<Reader>>>,
+    #[cfg(feature = "failpoints")]
+    failpoint: crate::failpoints::Failpoint,
 }
 
 impl Store {
-    /// Opens or creates the database in a data folder.
+    /// Opens or creates the database in a data folder. The caller holds a shared lease of the folder.
     ///
     /// # Errors
-    /// The folder or file cannot be used; the error says what to do.
+    /// The folder or file cannot be used.
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let path = folder.join(crate::FILE);
         let connection = schema::open(&path)?;
@@ -65,13 +118,30 @@ impl Store {
             let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
             connection.pragma_update(None, "max_page_count", pages).map_err(|error| explain(&path, &error))?;
         }
+        #[cfg(feature = "failpoints")]
+        let failpoint = crate::failpoints::Failpoint::new(options.fail_after_commit);
+        let writer = Writer {
+            path: path.clone(),
+            connection,
+            blobs: Blobs::new(folder),
+            #[cfg(feature = "failpoints")]
+            failpoint: failpoint.clone(),
+        };
         let (sender, receiver) = mpsc::sync_channel(WAITING);
-        let name = path.clone();
         let thread = std::thread::Builder::new()
             .name("clawhost-store".into())
-            .spawn(move || run(&name, connection, &receiver))
+            .spawn(move || {
+                let _ = writer.run(&receiver);
+            })
             .map_err(|error| StoreError::Other(format!("no thread for the store: {error}")))?;
-        Ok(Self { path, sender: Some(sender), thread: Some(thread) })
+        Ok(Self {
+            path,
+            sender: Some(sender),
+            thread: Some(thread),
+            idle: Arc::default(),
+            #[cfg(feature = "failpoints")]
+            failpoint,
+        })
     }
 
     /// The database file.
@@ -79,28 +149,31 @@ impl Store {
         &self.path
     }
 
-    /// Keeps a plugin by its digest.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub async fn keep_plugin(
-        &self,
-        digest: Digest,
-        name: &str,
-        version: &str,
-        world: &str,
-        bytes: Vec<u8>,
-    ) -> Result<(), StoreError> {
-        let (name, version, world) = (name.to_owned(), version.to_owned(), world.to_owned());
-        self.write(Write::Plugin { digest, name, version, world, bytes }).await
+    /// Commits of this store since it was opened.
+    #[cfg(feature = "failpoints")]
+    pub fn commits(&self) -> u64 {
+        self.failpoint.commits()
     }
 
     pub(crate) async fn write(&self, write: Write) -> Result<(), StoreError> {
+        self.write_with(write, Vec::new()).await
+    }
+
+    /// Writes a record and the blobs that it refers to.
+    pub(crate) async fn write_with(&self, write: Write, blobs: Vec<NewBlob>) -> Result<(), StoreError> {
+        self.send(|reply| Job::Write(Waiting { write, blobs, reply })).await
+    }
+
+    pub(crate) async fn remove_records(&self, removal: Removal) -> Result<Removed, StoreError> {
+        self.send(|reply| Job::Remove(removal, reply)).await
+    }
+
+    async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
         let (reply, answer) = oneshot::channel();
         let sender = self.sender.as_ref().ok_or_else(stopped)?.clone();
         // The channel may be full: waiting for it must not hold up the executor.
-        match sender.try_send((write, reply)) {
+        match sender.try_send(job(reply)) {
             Ok(()) => {}
             Err(mpsc::TrySendError::Full(waiting)) => {
                 let sent = tokio::task::spawn_blocking(move || sender.send(waiting).is_ok()).await;
@@ -112,6 +185,31 @@ impl Store {
         }
         answer.await.map_err(|_| stopped())?
     }
+
+    /// Reads beside the writer, off the executor. One reader is kept open: opening one costs more than most reads.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let folder = self.path.parent().map(Path::to_owned).unwrap_or_default();
+        let idle = self.idle.clone();
+        off_executor(move || {
+            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let reader = kept.map_or_else(|| Reader::open(&folder), Ok)?;
+            let result = read(&reader);
+            *idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+            result
+        })
+        .await
+    }
+}
+
+/// Runs what takes long beside the executor.
+pub(crate) async fn off_executor<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| StoreError::Other(format!("the store was interrupted: {error}")))?
 }
 
 impl Drop for Store {
@@ -124,236 +222,139 @@ impl Drop for Store {
     }
 }
 
-#[async_trait]
-impl EpisodeStore for Store {
-    async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError> {
-        self.write(Write::Begin(Box::new(run.clone()), run.config.to_string())).await
-    }
-
-    async fn resume_run(&self, run: &RunId) -> Result<(), StoreError> {
-        self.write(Write::Resume(run.clone())).await
-    }
-
-    async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError> {
-        let mut rows = Vec::with_capacity(episodes.len());
-        for recorded in episodes {
-            let episode = &recorded.episode;
-            let text = |value: serde_json::Result<String>| {
-                value.map_err(|error| StoreError::Other(format!("episode {}: {error}", episode.id)))
-            };
-            let document = text(serde_json::to_string(&crate::reader::Stored(episode)))?;
-            let mut verdicts = Vec::with_capacity(episode.verdicts.len());
-            for record in &episode.verdicts {
-                verdicts.push((record.clone(), text(serde_json::to_string(record))?));
-            }
-            rows.push(Row { recorded, document, verdicts });
-        }
-        let spent = serde_json::json!(spent).to_string();
-        self.write(Write::Append { run: run.clone(), rows, spent }).await
-    }
-
-    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
-        self.write(Write::Judge(judged)).await
-    }
-
-    async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError> {
-        let (summary, spent) = (summary.to_string(), serde_json::json!(spent).to_string());
-        self.write(Write::Finish { run: run.clone(), summary, spent }).await
-    }
+/// The thread's own.
+struct Writer {
+    path: PathBuf,
+    connection: Connection,
+    blobs: Blobs,
+    #[cfg(feature = "failpoints")]
+    failpoint: crate::failpoints::Failpoint,
 }
 
-fn run(path: &Path, mut connection: Connection, receiver: &mpsc::Receiver<Waiting>) {
-    while let Ok(first) = receiver.recv() {
-        // Everything that is waiting goes into one transaction.
-        let batch: Vec<Waiting> = std::iter::once(first).chain(receiver.try_iter()).collect();
-        let together = commit(&mut connection, batch.iter().map(|(write, _)| write));
-        if together.is_ok() || batch.len() == 1 {
-            let result = together.map_err(|error| explain(path, &error));
-            batch.into_iter().for_each(|(_, reply)| drop(reply.send(result.clone())));
+impl Writer {
+    /// Writes until nobody can send any more. `Break`: a failpoint ended it.
+    fn run(mut self, receiver: &mpsc::Receiver<Job>) -> ControlFlow<()> {
+        while let Ok(first) = receiver.recv() {
+            let mut batch = Vec::new();
+            for job in std::iter::once(first).chain(receiver.try_iter().take(BATCH - 1)) {
+                match job {
+                    Job::Write(waiting) => batch.push(waiting),
+                    Job::Remove(removal, reply) => {
+                        self.write(std::mem::take(&mut batch))?;
+                        let removed = self.remove(&removal)?;
+                        drop(reply.send(removed));
+                    }
+                }
+            }
+            self.write(batch)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn write(&mut self, batch: Vec<Waiting>) -> ControlFlow<()> {
+        let mut ready = Vec::with_capacity(batch.len());
+        for waiting in batch {
+            // Before the transaction, so that it is short.
+            match waiting.blobs.iter().try_for_each(|blob| self.blobs.put(&blob.digest, blob.content.bytes())) {
+                Ok(()) => ready.push(waiting),
+                Err(error) => drop(waiting.reply.send(Err(error))),
+            }
+        }
+        if ready.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let together = self.commit(&ready)?;
+        if together.is_ok() || ready.len() == 1 {
+            ready.into_iter().for_each(|waiting| drop(waiting.reply.send(together.clone())));
         } else {
             // One bad write must not take its neighbours with it.
-            for (write, reply) in batch {
-                let alone = commit(&mut connection, std::iter::once(&write));
-                drop(reply.send(alone.map_err(|error| explain(path, &error))));
+            for waiting in ready {
+                let alone = self.commit(std::slice::from_ref(&waiting))?;
+                drop(waiting.reply.send(alone));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn commit(&mut self, batch: &[Waiting]) -> ControlFlow<(), Result<(), StoreError>> {
+        let blobs = self.blobs.clone();
+        let released = self.transact(|transaction| {
+            let mut released = BTreeSet::new();
+            for waiting in batch {
+                for NewBlob { digest, content } in &waiting.blobs {
+                    // Another process may have deleted it since, as the last one that referred to it.
+                    if !blobs.contains(digest, content.bytes().len() as u64) {
+                        blobs.put(digest, content.bytes())?;
+                    }
+                }
+                apply(transaction, &waiting.write, &mut released)?;
+            }
+            Ok(released)
+        })?;
+        ControlFlow::Continue(released.map(|released| self.release(released)))
+    }
+
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+    ) -> ControlFlow<(), Result<T, StoreError>> {
+        let all = || -> Result<T, Fault> {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        let done = all();
+        #[cfg(feature = "failpoints")]
+        if done.is_ok() {
+            self.failpoint.committed()?;
+        }
+        ControlFlow::Continue(done.map_err(|fault| fault.explain(&self.path)))
+    }
+
+    /// Deletes blobs that records referred to until now, where none does any more. What it cannot delete, `remove` will.
+    fn release(&mut self, digests: BTreeSet<Digest>) {
+        if digests.is_empty() {
+            return;
+        }
+        // Under the write lock: no process can commit a new reference between the question and the deletion.
+        let Ok(transaction) = self.connection.transaction_with_behavior(TransactionBehavior::Immediate) else { return };
+        for digest in digests {
+            if retention::is_referred_to(&transaction, &digest).is_ok_and(|referred| !referred) {
+                let _ = self.blobs.delete(&digest);
             }
         }
     }
-}
 
-fn commit<'a>(connection: &mut Connection, writes: impl Iterator<Item = &'a Write>) -> rusqlite::Result<()> {
-    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    for write in writes {
-        apply(&transaction, write)?;
+    fn remove(&mut self, removal: &Removal) -> ControlFlow<(), Result<Removed, StoreError>> {
+        let folder = self.path.parent().map(Path::to_owned).unwrap_or_default();
+        let before = retention::folder_bytes(&folder, &self.blobs);
+        let removed = self.transact(|transaction| retention::remove(transaction, removal))?;
+        let all = || -> Result<Removed, StoreError> {
+            let mut removed = removed?;
+            removed.blobs = retention::collect(&mut self.connection, &self.blobs).map_err(|f| f.explain(&self.path))?;
+            retention::shrink(&self.connection);
+            removed.bytes = before?.saturating_sub(retention::folder_bytes(&folder, &self.blobs)?);
+            Ok(removed)
+        };
+        ControlFlow::Continue(all())
     }
-    transaction.commit()
 }
 
-fn apply(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
+/// Applies a write; adds blobs that lost a reference to `released`.
+fn apply(transaction: &Transaction<'_>, write: &Write, released: &mut BTreeSet<Digest>) -> Result<(), Fault> {
     match write {
-        Write::Begin(run, config) => {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO runs (id, state_id, config, created_at, digest, parent) VALUES (?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![
-                    run.id.0,
-                    run.state_id.to_string(),
-                    config,
-                    signed(run.created_at),
-                    run.digest.to_string(),
-                    run.parent.as_ref().map(|parent| &parent.0)
-                ])?;
-        }
-        Write::Resume(run) => {
-            transaction.prepare_cached("UPDATE runs SET summary = NULL WHERE id = ?")?.execute(params![run.0])?;
-        }
-        Write::Append { run, rows, spent } => {
-            transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
-            for row in rows.iter().filter(|row| row.recorded.again) {
-                forget(transaction, &row.recorded.episode)?;
-            }
-            let mut episodes = transaction.prepare_cached(
-                "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
-                 reward, turns, format, created_at, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            )?;
-            for Row { recorded: Recorded { episode, notes, .. }, document, verdicts: records } in rows {
-                episodes.execute(params![
-                    episode.run.0,
-                    episode.id.0,
-                    signed(episode.index),
-                    episode.task.id,
-                    episode.task.split,
-                    episode.environment.name,
-                    episode.environment.digest.to_string(),
-                    episode.state_id.to_string(),
-                    episode.ending.label(),
-                    episode.reward,
-                    signed(episode.turns.len() as u64),
-                    episode.format,
-                    signed(episode.created_at),
-                    document,
-                ])?;
-                for (position, (record, document)) in records.iter().enumerate() {
-                    verdict(transaction, &episode.run, &episode.id, record, Some(position), document)?;
-                }
-                for (key, value) in notes {
-                    transaction
-                        .prepare_cached("INSERT INTO episode_notes (run, position, key, value) VALUES (?, ?, ?, ?)")?
-                        .execute(params![episode.run.0, signed(episode.index), key, value])?;
-                }
-            }
-        }
-        Write::Judge(rows) => {
-            for judged in rows {
-                judge(transaction, judged)?;
-            }
-        }
-        Write::Finish { run, summary, spent } => {
-            transaction
-                .prepare_cached("UPDATE runs SET summary = ?, spent = ? WHERE id = ?")?
-                .execute(params![summary, spent, run.0])?;
-            // The last writer of a key, in the order of the plan; one that deleted it leaves none. The notes of the episodes
-            // stay: a run that is taken up again merges anew.
-            transaction.prepare_cached("DELETE FROM notes WHERE run = ?")?.execute(params![run.0])?;
-            transaction
-                .prepare_cached(
-                    "INSERT INTO notes (run, key, value) SELECT run, key, value FROM episode_notes AS last
-                     WHERE run = ?1 AND value IS NOT NULL AND position =
-                     (SELECT max(position) FROM episode_notes WHERE run = ?1 AND key = last.key)",
-                )?
-                .execute(params![run.0])?;
-        }
-        Write::Checkpoint(checkpoint) => crate::learning::checkpoint(transaction, checkpoint)?,
+        Write::Begin(run) => records::begin(transaction, run)?,
+        Write::Resume(run) => records::resume(transaction, run)?,
+        Write::Append { run, rows, spent } => records::append(transaction, run, rows, spent, released)?,
+        Write::Judge(judged) => judged.iter().try_for_each(|judged| records::judge(transaction, judged))?,
+        Write::Finish { run, state, summary, spent } => records::finish(transaction, run, *state, summary, spent)?,
+        Write::Checkpoint(rows) => learning::checkpoint(transaction, rows, released)?,
         Write::Version(version, ledger) => {
-            crate::learning::version(transaction, version)?;
-            ledger.iter().try_for_each(|new| crate::learning::write_ledger(transaction, new))?;
+            playbooks::add_version(transaction, version)?;
+            ledger.iter().try_for_each(|new| playbooks::write_ledger(transaction, new))?;
         }
-        Write::Plugin { digest, name, version, world, bytes } => {
-            transaction
-                .prepare_cached(
-                    "INSERT OR IGNORE INTO plugins (digest, name, version, world, bytes) VALUES (?, ?, ?, ?, ?)",
-                )?
-                .execute(params![digest.to_string(), name, version, world, bytes])?;
-        }
+        Write::Plugin(row) => plugins::keep(transaction, row)?,
     }
     Ok(())
-}
-
-/// Takes out what stands at an episode's position.
-fn forget(transaction: &Transaction<'_>, episode: &Episode) -> rusqlite::Result<()> {
-    let id = params![episode.run.0, episode.id.0];
-    transaction.prepare_cached("DELETE FROM verdicts WHERE run = ? AND episode = ?")?.execute(id)?;
-    transaction.prepare_cached("DELETE FROM episodes WHERE run = ? AND id = ?")?.execute(id)?;
-    transaction
-        .prepare_cached("DELETE FROM episode_notes WHERE run = ? AND position = ?")?
-        .execute(params![episode.run.0, signed(episode.index)])?;
-    Ok(())
-}
-
-/// Takes a later verdict in, by what stands in the database now: another process may have judged meanwhile.
-fn judge(transaction: &Transaction<'_>, judged: &Judged) -> rusqlite::Result<()> {
-    let broken = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
-    let Judged { run, episode, record } = judged;
-    let known = transaction
-        .prepare_cached("SELECT 1 FROM episodes WHERE run = ? AND id = ?")?
-        .exists(params![run.0, episode.0])?;
-    if !known {
-        return Ok(());
-    }
-    let mut statement =
-        transaction.prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?;
-    let documents: Vec<String> =
-        statement.query_map(params![run.0, episode.0], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let mut records: Vec<RewardRecord> = Vec::with_capacity(documents.len());
-    for document in documents {
-        records.push(serde_json::from_str(&document).map_err(broken)?);
-    }
-    let question = record.question();
-    if !record.clone().admit(&mut records) {
-        return Ok(());
-    }
-    if let Some(admitted) = records.iter().find(|known| known.question() == question) {
-        let document = serde_json::to_string(admitted).map_err(broken)?;
-        verdict(transaction, run, episode, admitted, None, &document)?;
-    }
-    transaction.prepare_cached("UPDATE episodes SET reward = ? WHERE run = ? AND id = ?")?.execute(params![
-        effective_reward(&records),
-        run.0,
-        episode.0
-    ])?;
-    Ok(())
-}
-
-/// Writes a verdict at a position; without one, where a verdict of the same key stands, else behind all others.
-fn verdict(
-    transaction: &Transaction<'_>,
-    run: &RunId,
-    episode: &EpisodeId,
-    record: &RewardRecord,
-    position: Option<usize>,
-    document: &str,
-) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO verdicts (run, episode, reward_digest, options_digest, judge, group_digest, position, document)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, (SELECT coalesce(max(position) + 1, 0) FROM verdicts
-             WHERE run = ?1 AND episode = ?2)), ?8)
-             ON CONFLICT DO UPDATE SET document = excluded.document",
-        )?
-        .execute(params![
-            run.0,
-            episode.0,
-            record.reward.digest.to_string(),
-            record.options_digest.to_string(),
-            record.judge.as_deref().unwrap_or(""),
-            record.group_digest.map(|digest| digest.to_string()).unwrap_or_default(),
-            position.map(|position| signed(position as u64)),
-            document,
-        ])?;
-    Ok(())
-}
-
-/// SQLite's integers are signed; none of ours comes near the top bit.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

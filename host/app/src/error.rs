@@ -1,0 +1,347 @@
+//! Why an operation was not done: one type for every front end, with a code, a kind and structured hints.
+
+use clawhost_core::{Hint, StoreError, TrapReport, UnknownOption};
+use clawhost_engine::EngineError;
+use clawhost_learning::LearningError;
+use clawhost_model::LocalModelError;
+use clawhost_model::device::DeviceError;
+use clawhost_play::PlayError;
+use clawhost_providers::ProviderError;
+use clawhost_run_config::{Difference, Problems, SpecError};
+
+/// A request that makes no sense here.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// An option that a plugin does not read.
+    #[error("{unknown}{}", did_you_mean(nearest.as_deref()))]
+    UnknownOption {
+        /// What was asked for.
+        unknown: UnknownOption,
+        /// The nearest one that it reads.
+        nearest: Option<String>,
+    },
+    /// A text that names no model.
+    #[error(
+        "`{spec}` is no model; write follower, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, or script:FILE{}",
+        did_you_mean(nearest.as_deref())
+    )]
+    UnknownModel {
+        /// The text.
+        spec: String,
+        /// The nearest kind of model.
+        nearest: Option<String>,
+    },
+    /// An endpoint without a model's name.
+    #[error("`{spec}` names no model; write {kind}:MODEL@{address}")]
+    NoModelName {
+        /// The text.
+        spec: String,
+        /// The kind of endpoint.
+        kind: String,
+        /// Its address.
+        address: String,
+    },
+    /// A folder without a model.
+    #[error("{folder}: there is no config.json, so it is no model's folder")]
+    NoModelFolder {
+        /// The folder.
+        folder: String,
+    },
+    /// A model that cannot be used here.
+    #[error("{folder}: {error}")]
+    ModelFolder {
+        /// The folder.
+        folder: String,
+        /// Why not.
+        error: LocalModelError,
+    },
+    /// One key file for two kinds of endpoints.
+    #[error("one key file for two kinds of endpoints; write {one}=FILE and {other}=FILE")]
+    OneKeyFile {
+        /// A kind.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A key file without a key.
+    #[error("{path}: the key file is empty")]
+    EmptyKeyFile {
+        /// The file.
+        path: String,
+    },
+    /// Something would never reach the model.
+    #[error(
+        "{what} would never reach this model: its chat template leaves out what the system says, as those of `clawhost model init` do"
+    )]
+    SystemPromptUnsupported {
+        /// What would be lost.
+        what: String,
+    },
+    /// A reward that would count twice.
+    #[error("{reward} is given twice with equal options")]
+    RewardTwice {
+        /// The reward.
+        reward: String,
+    },
+    /// A file that cannot be read.
+    #[error("{path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// The system's words.
+        why: String,
+    },
+    /// A run that is not here.
+    #[error("no run `{name}` here; `clawhost episodes list --runs` shows all")]
+    NoRun {
+        /// Its name.
+        name: String,
+    },
+    /// No runs at all.
+    #[error("no runs here yet; play some episodes with `clawhost run`")]
+    NoRuns,
+    /// An episode that is not here.
+    #[error("no episode `{name}` here; `clawhost episodes list` shows the latest; a whole run is named with its run")]
+    NoEpisode {
+        /// Its name.
+        name: String,
+    },
+    /// A run without episodes.
+    #[error("{run} holds no episodes: nothing was recorded before it ended")]
+    NoEpisodes {
+        /// The run.
+        run: String,
+    },
+    /// A run that another process plays.
+    #[error("{run} is being played by another process; wait for it, or stop it")]
+    RunBusy {
+        /// The run.
+        run: String,
+    },
+    /// A playbook that another process learns or edits.
+    #[error("playbook {playbook} is being learned by another process; wait for it, or choose another playbook")]
+    PlaybookBusy {
+        /// The playbook.
+        playbook: String,
+    },
+    /// A data folder from which another process removes records, or which others use while records are removed.
+    #[error("{folder}: another process {what}; wait for it")]
+    FolderBusy {
+        /// The folder.
+        folder: String,
+        /// What it does.
+        what: &'static str,
+    },
+    /// An interrupted run that differs from what is asked for now.
+    #[error("{run} was interrupted, and is not continued: {}", differences(all))]
+    ResumeDiffers {
+        /// The run.
+        run: String,
+        /// What differs; what decides comes first.
+        all: Vec<Difference>,
+    },
+    /// A run to resume that is not there, is over, or was begun with something else.
+    #[error("{run} cannot be resumed: {why}")]
+    CannotResume {
+        /// The run.
+        run: String,
+        /// Why not.
+        why: String,
+    },
+    /// A name that no playbook may have.
+    #[error("`{name}` is no name for a playbook: letters, digits, `-`, `_` and `.`, at most 128")]
+    PlaybookName {
+        /// The name.
+        name: String,
+    },
+    /// A playbook that is not here.
+    #[error("there is no playbook `{name}`; there is {known}{}", did_you_mean(nearest.as_deref()))]
+    NoPlaybook {
+        /// Its name.
+        name: String,
+        /// What there is.
+        known: String,
+        /// The nearest name.
+        nearest: Option<String>,
+    },
+    /// No playbook at all.
+    #[error("there is no playbook yet; learn one with `clawhost learn PLUGIN.wasm`, or import one")]
+    NoPlaybooks,
+    /// More than one playbook, and none named.
+    #[error("which playbook? There are {known}")]
+    WhichPlaybook {
+        /// What there is.
+        known: String,
+    },
+    /// A version that is not there.
+    #[error("{why}")]
+    NoVersion {
+        /// Which, and what there is.
+        why: String,
+    },
+    /// Two versions with the same content.
+    #[error("version {one} says the same as version {other}; name another version, or compare with no playbook")]
+    SameVersion {
+        /// A version.
+        one: u64,
+        /// The other.
+        other: u64,
+    },
+    /// A file or folder that a result cannot be written to, or read from.
+    #[error("{0}")]
+    Target(String),
+    /// A run folder that was named before and is gone.
+    #[error(
+        "{out}: nothing of this run is here; name the folder that it was begun with. If that is gone, make an empty folder there: its best weights and what was written on the way are lost, what it learned is not"
+    )]
+    OutGone {
+        /// The folder.
+        out: String,
+    },
+    /// Removing what another record refers to.
+    #[error("{0}")]
+    Retention(String),
+    /// Anything else that the operator can mend.
+    #[error("{0}")]
+    Other(String),
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// Differences that are shown; others follow from the same mistake, mostly.
+const SHOWN: usize = 3;
+
+fn differences(all: &[Difference]) -> String {
+    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = match all.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more differ"),
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// What kind of trouble it is, by which programs choose an exit code or a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request makes no sense here.
+    Usage,
+    /// A plugin was refused.
+    Plugin,
+    /// The data folder cannot be used.
+    Store,
+    /// The operator stopped it before anything was done.
+    Cancelled,
+    /// Something else.
+    Other,
+}
+
+/// Why an operation was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The request makes no sense here.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The specification of a run has problems.
+    #[error(transparent)]
+    Spec(#[from] Problems),
+    /// A stored specification cannot be read.
+    #[error("{run}: {error}")]
+    Document {
+        /// The run.
+        run: String,
+        /// Why not.
+        error: SpecError,
+    },
+    /// A plugin was refused, or the engine cannot be set up.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An endpoint cannot be set up.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// A local model cannot be used.
+    #[error(transparent)]
+    Model(#[from] LocalModelError),
+    /// A device cannot be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Episodes cannot be played.
+    #[error(transparent)]
+    Play(#[from] PlayError),
+    /// A learning run cannot go on.
+    #[error(transparent)]
+    Learning(#[from] LearningError),
+    /// Lessons, objectives or playbooks that make no sense.
+    #[error(transparent)]
+    Learn(#[from] clawhost_learn::LearnError),
+    /// A file of the program's own cannot be written.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
+    /// A part of the host died.
+    #[error("a task of the host stopped unexpectedly: {0}")]
+    Host(String),
+}
+
+impl AppError {
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Request(_) | Self::Spec(_) | Self::Provider(_) | Self::Device(_) => ErrorKind::Usage,
+            Self::Engine(EngineError::Options { .. }) => ErrorKind::Usage,
+            Self::Engine(EngineError::Compiler(_) | EngineError::SetUp(_)) => ErrorKind::Other,
+            Self::Engine(_) => ErrorKind::Plugin,
+            Self::Store(_) | Self::Document { .. } => ErrorKind::Store,
+            Self::Play(error) | Self::Learning(LearningError::Play(error)) => match error {
+                PlayError::UnknownSplit { .. } | PlayError::NoTasks { .. } => ErrorKind::Usage,
+                PlayError::Tasks(_) => ErrorKind::Plugin,
+                PlayError::Store(_) => ErrorKind::Store,
+                PlayError::Cancelled => ErrorKind::Cancelled,
+                PlayError::Host(_) => ErrorKind::Other,
+            },
+            Self::Learning(
+                LearningError::HeldOutSplit { .. }
+                | LearningError::NothingHeldOut { .. }
+                | LearningError::PlaybookChanged { .. },
+            ) => ErrorKind::Usage,
+            Self::Learning(_) | Self::Model(_) | Self::Learn(_) | Self::Io { .. } | Self::Host(_) => ErrorKind::Other,
+        }
+    }
+
+    /// What may mend it.
+    pub fn hints(&self) -> Vec<Hint> {
+        match self {
+            Self::Store(error) => error.hints(),
+            Self::Play(error) => error.hints(),
+            Self::Learning(error) => error.hints(),
+            Self::Request(RequestError::ResumeDiffers { .. }) => vec![
+                Hint::command("the command and the files that it was begun with", "continue it"),
+                Hint::NewRun,
+            ],
+            Self::Request(RequestError::NoModelFolder { .. }) => {
+                vec![Hint::command("model init DIR", "makes a tiny one")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The state of the guest, where the error is one of a guest.
+    pub fn trap(&self) -> Option<&TrapReport> {
+        let failure = match self {
+            Self::Engine(EngineError::NoAnswer { failure, .. }) => Some(failure),
+            Self::Play(PlayError::Tasks(failure)) | Self::Learning(LearningError::Play(PlayError::Tasks(failure))) => {
+                Some(failure)
+            }
+            _ => None,
+        };
+        failure.and_then(|failure| failure.report.as_deref())
+    }
+}

@@ -1,0 +1,28 @@
+//! The application library (floor 4): what a program needs to run, learn, evaluate, score and replay. Every front end (command
+//! line, gateway, tests, somebody's program) goes through it.
+//!
+//! A [`Workspace`] is a data folder with its store, leases and compile cache. A [`RunSpec`](clawhost_run_config::RunSpec) says
+//! what is to be done; [`run`], [`learn`], [`evaluate`], [`score`] and [`replay`] do it, emit typed [`Event`]s while they work,
+//! and return typed reports. Nothing here prints, parses arguments or ends the process.
+//!
+//! Invariants: no command-line flag is named; errors carry a code, a kind and structured hints ([`AppError`]).
+
+mod error;
+mod events;
+mod host;
+mod models;
+mod outcome;
+mod plugins;
+mod workspace;
+
+pub use error::{AppError, ErrorKind, RequestError};
+pub use events::{Event, EventSink, Silent, Warning};
+pub use host::{CompilerProgram, HostSettings};
+pub use models::{
+    MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, ProbeProgram, RETRIES, folder_name, read_folder,
+};
+pub use outcome::{
+    EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing,
+};
+pub use plugins::keep_plugin;
+pub use workspace::{SystemClock, Workspace, WorkspaceSettings, default_folder, time};

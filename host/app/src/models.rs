@@ -1,0 +1,265 @@
+//! From words to models: `follower`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`, `script:FILE`. All models of a
+//! run share one budget.
+
+use crate::events::{Event, EventSink, Warning};
+use crate::{AppError, RequestError};
+use clawhost_core::{Llm, Usage};
+use clawhost_engine::ModelGrants;
+use clawhost_follower::Follower;
+use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
+use clawhost_model::{LocalModel, ModelFolder};
+use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
+use clawhost_run_config::{BudgetSpec, Grant, nearest};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Seconds that an endpoint has for an answer, unless chosen otherwise.
+pub const MODEL_TIMEOUT_SECONDS: u64 = 120;
+/// How often a call is repeated that failed for reasons that pass, unless chosen otherwise.
+pub const RETRIES: u32 = 5;
+
+/// A program that tries a compute device out and may die of it: it prints [`clawhost_model::device::answer_probe`] of its last
+/// argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeProgram {
+    /// The program; this one, as a rule.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// How models are asked and computed on this machine. No result depends on it.
+#[derive(Debug, Clone)]
+pub struct ModelSettings {
+    /// Where local models are computed.
+    pub device: DeviceChoice,
+    /// Who tries devices out. None: local models are computed on the processor.
+    pub probe: Option<ProbeProgram>,
+    /// Files with keys: `FILE` for every kind of endpoint, or `openai=FILE`, `anthropic=FILE`.
+    pub api_key_files: Vec<String>,
+    /// Seconds that an endpoint has for an answer.
+    pub timeout_seconds: u64,
+    /// How often a call is repeated that failed for reasons that pass.
+    pub retries: u32,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::Auto,
+            probe: None,
+            api_key_files: Vec::new(),
+            timeout_seconds: MODEL_TIMEOUT_SECONDS,
+            retries: RETRIES,
+        }
+    }
+}
+
+impl ModelSettings {
+    /// Chooses a device for a model of so many parameters, and opens it.
+    ///
+    /// # Errors
+    /// The device that is asked for is not here, or does not work.
+    pub fn open_device(&self, parameters: u64, events: &dyn EventSink) -> Result<ComputeDevice, AppError> {
+        let Some(ProbeProgram { program, arguments }) = &self.probe else {
+            return Ok(ComputeDevice::processor());
+        };
+        let prober = ChildProber::new(program.clone(), arguments.clone());
+        let built = Backend::built();
+        let Chosen { name, title, because, passed_over } = choose(self.device, parameters, &built, &prober)?;
+        let device = ComputeDevice::open(name)?;
+        // Where there was nothing to choose there is nothing to say.
+        if built != [Backend::Cpu] {
+            let chosen = format!("{name} ({title}): {because}");
+            events.event(Event::Warning(Warning::Device { chosen, passed_over }));
+        }
+        Ok(device)
+    }
+}
+
+/// A model that lies in a folder, read and not opened.
+///
+/// # Errors
+/// There is none that runs here.
+pub fn read_folder(folder: &Path, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
+    let shown = folder.display().to_string();
+    if !folder.join("config.json").exists() {
+        return Err(RequestError::NoModelFolder { folder: shown }.into());
+    }
+    let model =
+        ModelFolder::read(folder).map_err(|error| RequestError::ModelFolder { folder: shown.clone(), error })?;
+    if !model.ignored.is_empty() {
+        events.event(Event::Warning(Warning::SamplingIgnored { folder: shown, settings: model.ignored.clone() }));
+    }
+    Ok(model)
+}
+
+/// What a model is called by its folder.
+pub fn folder_name(folder: &Path) -> String {
+    let named = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    named.unwrap_or_else(|| "local".to_owned())
+}
+
+/// Makes models from words, all under one budget.
+pub struct ModelFactory {
+    settings: ModelSettings,
+    budget: Budget,
+    prices: Option<Prices>,
+    concurrency: usize,
+    /// The kind of endpoint that a key file without a kind is for: the first that asked.
+    plain_key_for: Mutex<Option<Dialect>>,
+    spent: Arc<Mutex<Spending>>,
+}
+
+/// A model that acts, and what it does with what the system says.
+pub(crate) struct Opened {
+    pub(crate) model: Arc<dyn Llm>,
+    /// Whether its chat template leaves the system prompt out.
+    pub(crate) ignores_system_prompt: bool,
+}
+
+impl ModelFactory {
+    /// Models under this budget, of which so many calls run at once.
+    pub fn new(settings: ModelSettings, budget: &BudgetSpec, concurrency: usize) -> Self {
+        Self {
+            settings,
+            budget: Budget { tokens: budget.max_tokens_total, cost: budget.max_cost },
+            prices: budget.price.map(|price| Prices { input: price.input, output: price.output }),
+            concurrency,
+            plain_key_for: Mutex::new(None),
+            spent: Arc::default(),
+        }
+    }
+
+    /// What all models together have used.
+    pub fn spent(&self) -> Spending {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn meter(&self) -> Arc<Mutex<Spending>> {
+        self.spent.clone()
+    }
+
+    /// Whether prices are known.
+    pub fn is_priced(&self) -> bool {
+        self.prices.is_some()
+    }
+
+    /// Counts tokens that were paid for before.
+    pub fn paid(&self, usage: Usage) {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(usage, self.prices);
+    }
+
+    /// The key of an endpoint: from the file for its kind, the file for all kinds, or its variable.
+    fn key(&self, dialect: Dialect) -> Result<Option<Secret>, AppError> {
+        let kind_of = |text: &'_ str| {
+            let kinds = Dialect::ALL.into_iter();
+            let found = kinds.filter_map(|kind| {
+                Some((kind, text.strip_prefix(kind.name())?.strip_prefix('=')?.to_owned()))
+            });
+            found.into_iter().next()
+        };
+        let files = &self.settings.api_key_files;
+        let own = files.iter().find_map(|text| kind_of(text).filter(|(kind, _)| *kind == dialect));
+        let plain = files.iter().find(|text| kind_of(text).is_none());
+        let path = match (own, plain) {
+            (Some((_, path)), _) => Some(path),
+            (None, Some(path)) => {
+                let mut first = self.plain_key_for.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(first) = first.filter(|first| *first != dialect) {
+                    let (one, other) = (first.name().to_owned(), dialect.name().to_owned());
+                    return Err(RequestError::OneKeyFile { one, other }.into());
+                }
+                *first = Some(dialect);
+                Some(path.clone())
+            }
+            (None, None) => None,
+        };
+        if let Some(path) = path {
+            return match Secret::from_file(Path::new(&path))? {
+                Some(key) => Ok(Some(key)),
+                None => Err(RequestError::EmptyKeyFile { path }.into()),
+            };
+        }
+        Ok(std::env::var(dialect.key_variable()).ok().and_then(|text| Secret::new(&text)))
+    }
+
+    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str) -> Result<Endpoint, AppError> {
+        let (name, address) = rest.split_once('@').unwrap_or((rest, dialect.home()));
+        if name.is_empty() {
+            let (spec, kind, address) = (spec.to_owned(), dialect.name().to_owned(), address.to_owned());
+            return Err(RequestError::NoModelName { spec, kind, address }.into());
+        }
+        Ok(Endpoint::new(EndpointConfig {
+            key: self.key(dialect)?,
+            timeout: Duration::from_secs(self.settings.timeout_seconds),
+            retries: self.settings.retries,
+            concurrency: self.concurrency,
+            ..EndpointConfig::new(dialect, name, address)
+        })?)
+    }
+
+    fn local(&self, folder: &str, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
+        let path = Path::new(folder);
+        let model = read_folder(path, events)?;
+        let device = self.settings.open_device(model.config.parameters(), events)?;
+        Ok(model.open(&folder_name(path), &device)?)
+    }
+
+    /// The model that acts.
+    pub(crate) fn policy(&self, spec: &str, events: &dyn EventSink) -> Result<Opened, AppError> {
+        let Some(folder) = spec.strip_prefix("local:").filter(|folder| !folder.is_empty()) else {
+            return Ok(Opened { model: self.model(spec, events)?, ignores_system_prompt: false });
+        };
+        Ok(self.opened(self.local(folder, events)?))
+    }
+
+    /// A local model that is open already.
+    pub(crate) fn opened(&self, model: Arc<LocalModel>) -> Opened {
+        Opened { ignores_system_prompt: model.ignores_system_prompt(), model: self.metered(model) }
+    }
+
+    /// The model for a text, with the budget around it.
+    ///
+    /// # Errors
+    /// The text names no model, or the model cannot be used.
+    pub fn model(&self, spec: &str, events: &dyn EventSink) -> Result<Arc<dyn Llm>, AppError> {
+        let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
+        let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
+        let model: Arc<dyn Llm> = match (dialect, kind) {
+            (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
+            (_, "follower") if rest.is_empty() => Arc::new(Follower),
+            (_, "local") if !rest.is_empty() => self.local(rest, events)?,
+            (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
+            _ => {
+                let known = ["follower", "openai", "anthropic", "local", "script"];
+                let nearest = nearest(kind, known.into_iter()).filter(|name| *name != kind).map(str::to_owned);
+                return Err(RequestError::UnknownModel { spec: spec.to_owned(), nearest }.into());
+            }
+        };
+        Ok(self.metered(model))
+    }
+
+    fn metered(&self, model: Arc<dyn Llm>) -> Arc<dyn Llm> {
+        Arc::new(Metered::new(model, self.budget, self.prices, self.spent.clone()))
+    }
+
+    /// What plugins are allowed to use.
+    ///
+    /// # Errors
+    /// A model that is granted cannot be used.
+    pub fn grants(&self, grants: &[Grant], events: &dyn EventSink) -> Result<ModelGrants, AppError> {
+        let mut all = ModelGrants::default();
+        for grant in grants {
+            match grant {
+                Grant::Kv => all.kv = true,
+                Grant::Model { alias, spec } => {
+                    all.models.insert(alias.clone(), self.model(spec, events)?);
+                }
+            }
+        }
+        Ok(all)
+    }
+}

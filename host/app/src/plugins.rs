@@ -1,0 +1,99 @@
+//! Loading plugins: read, checked against their options, kept by digest, and told what they ask for and do not get.
+
+use crate::events::{Event, EventSink, Warning};
+use crate::{AppError, RequestError};
+use clawhost_core::{About, Attributes, Digest, Environment as _, PluginIdentity, PluginStore, Reflector as _, Reward as _};
+use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants};
+use clawhost_learning::Reflecting;
+use clawhost_play::ScoringRule;
+use clawhost_run_config::{PluginSpec, RewardSpec, nearest};
+use clawhost_store::Store;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Loads plugins for one operation.
+pub(crate) struct Plugins<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) store: &'a Store,
+    pub(crate) grants: &'a ModelGrants,
+    pub(crate) events: &'a dyn EventSink,
+}
+
+impl Plugins<'_> {
+    /// Loads the environment.
+    pub(crate) async fn environment(&self, spec: &PluginSpec) -> Result<EnvironmentPlugin, AppError> {
+        let bytes = self.host.read(Path::new(&spec.path))?;
+        let environment = self.host.environment(&spec.path, &bytes, self.grants.clone()).await?;
+        check_options(&environment.description().about, &spec.options)?;
+        environment.check_options(&spec.options).await?;
+        self.warn(&environment.identity().name, environment.outline());
+        keep_plugin(self.store, environment.identity(), "environment", bytes).await?;
+        Ok(environment)
+    }
+
+    /// Loads rewards. Two with equal options would count twice in every mean, so they are refused.
+    pub(crate) async fn rewards(&self, specs: &[RewardSpec]) -> Result<Vec<ScoringRule>, AppError> {
+        let mut rewards: Vec<ScoringRule> = Vec::new();
+        let mut seen: Vec<(Digest, Attributes)> = Vec::new();
+        for RewardSpec { plugin, weight, source } in specs {
+            let bytes = self.host.read(Path::new(&plugin.path))?;
+            let reward = self.host.reward(&plugin.path, &bytes, self.grants.clone()).await?;
+            check_options(&reward.description().about, &plugin.options)?;
+            reward.check_options(&plugin.options).await?;
+            self.warn(&reward.identity().name, reward.outline());
+            keep_plugin(self.store, reward.identity(), "reward", bytes).await?;
+            let mut options = plugin.options.clone();
+            options.sort();
+            let key = (reward.identity().digest, options);
+            if seen.contains(&key) {
+                return Err(RequestError::RewardTwice { reward: reward.identity().name.clone() }.into());
+            }
+            seen.push(key);
+            let rule = ScoringRule::new(Arc::new(reward), plugin.options.clone());
+            rewards.push(ScoringRule { weight: *weight, source: source.unwrap_or(rule.source), ..rule });
+        }
+        Ok(rewards)
+    }
+
+    /// Loads a reflector.
+    pub(crate) async fn reflector(&self, spec: &PluginSpec) -> Result<Reflecting, AppError> {
+        let bytes = self.host.read(Path::new(&spec.path))?;
+        let reflector = self.host.reflector(&spec.path, &bytes, self.grants.clone()).await?;
+        check_options(reflector.about(), &spec.options)?;
+        reflector.check_options(&spec.options).await?;
+        self.warn(&reflector.identity().name, reflector.outline());
+        keep_plugin(self.store, reflector.identity(), "reflector", bytes).await?;
+        Ok(Reflecting { reflector: Arc::new(reflector), options: spec.options.clone() })
+    }
+
+    /// Tells what a plugin asks for and does not get. Its calls will be denied by name.
+    fn warn(&self, name: &str, outline: &ComponentOutline) {
+        if outline.wants("clawhost:kv/kv") && !self.grants.kv {
+            self.events.event(Event::Warning(Warning::KvNotGranted { plugin: name.to_owned() }));
+        }
+        if outline.wants("clawhost:llm/llm") && self.grants.models.is_empty() {
+            self.events.event(Event::Warning(Warning::NoModelGranted { plugin: name.to_owned() }));
+        }
+    }
+}
+
+/// Refuses options that a plugin does not read, with the nearest one that it does.
+pub(crate) fn check_options(about: &About, options: &Attributes) -> Result<(), AppError> {
+    clawhost_core::check_options(about, options).map_err(|unknown| {
+        let nearest = nearest(&unknown.option, unknown.known.iter().map(String::as_str)).map(str::to_owned);
+        RequestError::UnknownOption { unknown, nearest }.into()
+    })
+}
+
+/// Keeps a plugin by its digest, so that what was played can be played again.
+///
+/// # Errors
+/// It cannot be written.
+pub async fn keep_plugin(
+    store: &dyn PluginStore,
+    plugin: &PluginIdentity,
+    world: &str,
+    bytes: Vec<u8>,
+) -> Result<(), AppError> {
+    Ok(store.keep_plugin(plugin, world, bytes).await?)
+}

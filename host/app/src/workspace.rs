@@ -1,0 +1,276 @@
+//! The workspace: a data folder with its store, its leases, its compile cache and a clock.
+
+use crate::models::ModelSettings;
+use crate::{AppError, HostSettings, RequestError};
+use clawhost_core::{
+    Clock, Lease, LeaseMode, LeaseSubject, Leases, RunId, StoreError, StoreReader,
+};
+use clawhost_engine::{CacheKey, Host};
+use clawhost_store::{FileLeases, Reader, Store, StoreOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// Compiled code inside the data folder. Deleting it loses nothing.
+const CACHE: &str = "cache";
+/// The key that marks compiled code as written by this host.
+const KEY: &str = "host.key";
+
+/// The machine's clock.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        #[allow(clippy::disallowed_methods, reason = "this is the adapter behind the Clock port")]
+        let now = std::time::SystemTime::now();
+        // A clock before 1970 is as wrong as one at 1970.
+        now.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A time as people write it, in UTC.
+pub fn time(ms: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
+}
+
+/// The platform's data folder for this program; none: there is no home folder.
+pub fn default_folder() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "clawhost").map(|project| project.data_dir().to_owned())
+}
+
+/// How a workspace works on this machine. Nothing of it changes a result.
+#[derive(Clone)]
+pub struct WorkspaceSettings {
+    /// The data folder.
+    pub folder: PathBuf,
+    /// Largest size of the database, in bytes; reaching it reads as a full disk. None: the disk alone limits it.
+    pub store_bytes: Option<u64>,
+    /// How plugins are hosted.
+    pub host: HostSettings,
+    /// How models are asked and computed.
+    pub models: ModelSettings,
+    /// The clock for records; none: the machine's.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Ends the store after this commit, as if the process had died.
+    #[cfg(feature = "failpoints")]
+    pub fail_after_commit: Option<u64>,
+}
+
+impl WorkspaceSettings {
+    /// A data folder, with everything else as the program has it by default.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            store_bytes: None,
+            host: HostSettings::default(),
+            models: ModelSettings::default(),
+            clock: None,
+            #[cfg(feature = "failpoints")]
+            fail_after_commit: None,
+        }
+    }
+}
+
+/// A data folder that is open for playing, learning and recording.
+pub struct Workspace {
+    settings: WorkspaceSettings,
+    store: Arc<Store>,
+    leases: FileLeases,
+    clock: Arc<dyn Clock>,
+    /// While it is held no process removes records or blobs.
+    _folder: Box<dyn Lease>,
+}
+
+impl std::fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workspace").field("folder", &self.settings.folder).finish_non_exhaustive()
+    }
+}
+
+/// Makes a data folder that nobody else may read: prompts, answers and gold references lie in it.
+fn make(folder: &Path) -> Result<(), StoreError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| unusable(folder, &error))
+}
+
+fn unusable(folder: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Folder { path: folder.display().to_string(), why: error.to_string() }
+}
+
+impl Workspace {
+    /// Opens a data folder, which is made on first use.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn open(settings: WorkspaceSettings) -> Result<Self, AppError> {
+        let folder = settings.folder.clone();
+        make(&folder)?;
+        let leases = FileLeases::new(&folder);
+        let held = leases.acquire(&LeaseSubject::Folder, LeaseMode::Shared)?;
+        let held = held.ok_or_else(|| RequestError::FolderBusy {
+            folder: folder.display().to_string(),
+            what: "removes records from it",
+        })?;
+        let options = StoreOptions {
+            max_bytes: settings.store_bytes,
+            #[cfg(feature = "failpoints")]
+            fail_after_commit: settings.fail_after_commit,
+        };
+        let store = Arc::new(Store::open(&folder, options)?);
+        let clock = settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+        Ok(Self { settings, store, leases, clock, _folder: held })
+    }
+
+    /// Opens a data folder for reading alone: nothing is made.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn read(folder: &Path) -> Result<Box<dyn StoreReader>, AppError> {
+        Ok(Box::new(Reader::open(folder)?))
+    }
+
+    /// Whether a data folder holds a database.
+    pub fn is_used(folder: &Path) -> bool {
+        folder.join(clawhost_store::FILE).exists()
+    }
+
+    /// The data folder.
+    pub fn folder(&self) -> &Path {
+        &self.settings.folder
+    }
+
+    /// The database file.
+    pub fn database(&self) -> &Path {
+        self.store.path()
+    }
+
+    /// How it works on this machine.
+    pub fn settings(&self) -> &WorkspaceSettings {
+        &self.settings
+    }
+
+    /// The clock of records.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// Where everything is written.
+    pub fn store(&self) -> Arc<Store> {
+        self.store.clone()
+    }
+
+    /// A reader of what is stored.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn reader(&self) -> Result<Box<dyn StoreReader>, AppError> {
+        Self::read(&self.settings.folder)
+    }
+
+    /// Commits so far.
+    #[cfg(feature = "failpoints")]
+    pub fn commits(&self) -> u64 {
+        self.store.commits()
+    }
+
+    /// A host for plugins.
+    ///
+    /// # Errors
+    /// The engine cannot be set up, or the cache cannot be used.
+    pub fn host(&self) -> Result<Host, AppError> {
+        self.host_as(&self.settings.host)
+    }
+
+    /// A host for plugins, with other settings.
+    ///
+    /// # Errors
+    /// As [`Workspace::host`].
+    pub fn host_as(&self, settings: &HostSettings) -> Result<Host, AppError> {
+        crate::host::host(settings, Some(compile_cache(&self.settings.folder)?))
+    }
+
+    /// Takes a lease. None: another process holds it.
+    ///
+    /// # Errors
+    /// Leases cannot be kept here.
+    pub fn lease(&self, subject: &LeaseSubject, mode: LeaseMode) -> Result<Option<Box<dyn Lease>>, AppError> {
+        Ok(self.leases.acquire(subject, mode)?)
+    }
+
+    /// A new run, which this process plays.
+    ///
+    /// # Errors
+    /// There is no randomness for its name, or leases cannot be kept.
+    pub fn new_run(&self) -> Result<(RunId, Box<dyn Lease>), AppError> {
+        loop {
+            let run = run_id(self.clock.now_ms())?;
+            // Another process drew the same name at the same second: draw again.
+            if let Some(lease) = self.lease(&LeaseSubject::Run(run.clone()), LeaseMode::Exclusive)? {
+                return Ok((run, lease));
+            }
+        }
+    }
+
+    /// The playbook, for this process alone.
+    ///
+    /// # Errors
+    /// Another process learns or edits it.
+    pub fn hold_playbook(&self, name: &str) -> Result<Box<dyn Lease>, AppError> {
+        let lease = self.lease(&LeaseSubject::Playbook(name.to_owned()), LeaseMode::Exclusive)?;
+        Ok(lease.ok_or_else(|| RequestError::PlaybookBusy { playbook: name.to_owned() })?)
+    }
+}
+
+/// Whether a data folder has a compile cache.
+pub(crate) fn has_cache(folder: &Path) -> bool {
+    folder.join(KEY).exists()
+}
+
+/// The compile cache with the host's key, which is made on first use.
+pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppError> {
+    make(folder)?;
+    let path = folder.join(KEY);
+    if !path.exists() {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| AppError::Host(format!("no randomness for the host's key: {error}")))?;
+        // Readable by the owner alone; never overwrites the key of a process that was faster.
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(folder, &error))?;
+        file.write_all(&key).map_err(|error| unusable(folder, &error))?;
+        if let Err(error) = file.persist_noclobber(&path)
+            && error.error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(unusable(folder, &error.error).into());
+        }
+    }
+    let bytes = std::fs::read(&path).map_err(|error| unusable(folder, &error))?;
+    let key = bytes.try_into().map_err(|_| StoreError::Folder {
+        path: path.display().to_string(),
+        why: "not a key of 32 bytes; delete it, and compiled code is made again".to_owned(),
+    })?;
+    Ok((folder.join(CACHE), CacheKey(key)))
+}
+
+/// A new name for a run: when it began, and four digits against twins.
+fn run_id(now_ms: u64) -> Result<RunId, AppError> {
+    let mut twin = [0; 2];
+    getrandom::fill(&mut twin).map_err(|error| AppError::Host(format!("no randomness for the run's name: {error}")))?;
+    let digits: String = time(now_ms).chars().filter(char::is_ascii_digit).collect();
+    Ok(RunId(format!("run-{digits}-{:04x}", u16::from_be_bytes(twin))))
+}

@@ -1,0 +1,9 @@
+//! SQLite's integers are signed, ours are not; none of ours comes near the top bit.
+
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,273 @@
+//! Retention: what a data folder holds, and what is removed from it.
+//!
+//! A removal is one transaction. What follows it deletes files that no record refers to: a process that dies before that leaves
+//! them for the next removal.
+
+use crate::blobs::{self, Blobs};
+use crate::error::{Fault, file};
+use crate::integers::unsigned;
+use crate::reader::{self, Reader};
+use crate::writer::Store;
+use async_trait::async_trait;
+use clawhost_core::{Digest, Holdings, Removal, Removed, Retention, RunHoldings, RunId, StoreError};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, Rows, Transaction, TransactionBehavior};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Everything that refers to a blob.
+const REFERENCES: &str =
+    "SELECT digest FROM plugins UNION SELECT digest FROM large_states UNION SELECT digest FROM episode_blobs";
+
+/// Bytes and episodes by learning run or run, phases included. One pass over each table; `octet_length` of a stored text reads
+/// no more than the row's header.
+const BY_RUN: &str = "
+    SELECT coalesce(runs.parent, runs.id), sum(episodes), sum(bytes) FROM (
+        SELECT id AS run, 0 AS episodes, octet_length(config) + coalesce(octet_length(summary), 0) AS bytes FROM runs
+        UNION ALL SELECT run, count(*), sum(octet_length(document)) FROM episodes GROUP BY run
+        UNION ALL SELECT run, 0, sum(octet_length(document)) FROM verdicts GROUP BY run
+        UNION ALL SELECT run, 0, sum(octet_length(key) + octet_length(value)) FROM notes GROUP BY run
+        UNION ALL SELECT run, 0, sum(octet_length(key) + coalesce(octet_length(value), 0)) FROM episode_notes GROUP BY run
+        UNION ALL SELECT run, 0, octet_length(state) FROM checkpoints
+        UNION ALL SELECT run, 0, sum(octet_length(report)) FROM iterations GROUP BY run
+    ) AS part JOIN runs ON runs.id = part.run GROUP BY 1";
+
+/// Bytes of blobs by learning run or run; each blob counts once for each run that refers to it.
+const BLOBS_BY_RUN: &str = "
+    SELECT owner, 0, sum(size) FROM (
+        SELECT coalesce(runs.parent, runs.id) AS owner, digest, size FROM large_states JOIN runs ON runs.id = run
+        UNION SELECT coalesce(runs.parent, runs.id), digest, size FROM episode_blobs JOIN runs ON runs.id = run
+    ) GROUP BY owner";
+
+/// Removes plugins that nothing refers to. Runs name their plugins by digest in their configuration.
+const UNUSED_PLUGINS: &str = "
+    DELETE FROM plugins WHERE digest NOT IN (SELECT environment_digest FROM episodes)
+    AND digest NOT IN (SELECT reward_digest FROM verdicts)
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(config, plugins.digest) > 0)";
+
+#[async_trait]
+impl Retention for Store {
+    async fn holdings(&self) -> Result<Holdings, StoreError> {
+        self.read(holdings).await
+    }
+
+    async fn remove(&self, removal: Removal) -> Result<Removed, StoreError> {
+        self.remove_records(removal).await
+    }
+}
+
+/// The digests in the first column of some rows.
+pub(crate) fn digests(mut rows: Rows<'_>) -> rusqlite::Result<BTreeSet<Digest>> {
+    let mut all = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        let text: String = row.get(0)?;
+        let digest = text.parse();
+        all.insert(digest.map_err(|why| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(why)))?);
+    }
+    Ok(all)
+}
+
+fn referred_to(connection: &Connection) -> rusqlite::Result<BTreeSet<Digest>> {
+    digests(connection.prepare_cached(REFERENCES)?.query([])?)
+}
+
+/// Whether any record refers to a blob.
+pub(crate) fn is_referred_to(connection: &Connection, digest: &Digest) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT 1 FROM plugins WHERE digest = ?1 UNION ALL SELECT 1 FROM large_states WHERE digest = ?1
+             UNION ALL SELECT 1 FROM episode_blobs WHERE digest = ?1",
+        )?
+        .exists([digest.to_string()])
+}
+
+/// Removes records, without their blobs.
+pub(crate) fn remove(transaction: &Transaction<'_>, removal: &Removal) -> Result<Removed, Fault> {
+    let mut removed = Removed::default();
+    let kept = kept_episodes(transaction, removal)?;
+    for run in &removal.runs {
+        let phases: Vec<RunId> = transaction
+            .prepare_cached("SELECT id FROM runs WHERE parent = ?")?
+            .query_map([&run.0], |row| Ok(RunId(row.get(0)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let keep_record = removal.keep_records.contains(run);
+        let keeps_phase = phases.iter().any(|phase| kept.contains_key(phase));
+        for phase in &phases {
+            let episodes = kept.get(phase);
+            removed.episodes += remove_content(transaction, phase, episodes)?;
+            remove_record(transaction, phase, false, episodes.is_some())?;
+        }
+        let episodes = kept.get(run);
+        removed.episodes += remove_content(transaction, run, episodes)?;
+        let keep_row = keep_record || keeps_phase || episodes.is_some();
+        removed.runs += remove_record(transaction, run, keep_record, keep_row)?;
+    }
+    if removal.unused_plugins {
+        removed.plugins = transaction.execute(UNUSED_PLUGINS, [])? as u64;
+    }
+    Ok(removed)
+}
+
+/// The episodes that stay and are there, by run.
+fn kept_episodes(transaction: &Transaction<'_>, removal: &Removal) -> rusqlite::Result<BTreeMap<RunId, Vec<String>>> {
+    let mut kept: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
+    let mut known = transaction.prepare_cached("SELECT 1 FROM episodes WHERE run = ? AND id = ?")?;
+    for (run, id) in removal.keep_episodes.iter().filter_map(|name| name.split_once('/')) {
+        if known.exists([run, id])? {
+            kept.entry(RunId(run.to_owned())).or_default().push(id.to_owned());
+        }
+    }
+    Ok(kept)
+}
+
+/// Removes what a run or a phase holds beside its row and its reports; gives the number of episodes that are gone.
+fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<String>>) -> rusqlite::Result<u64> {
+    let kept = serde_json::json!(kept.map_or(&[][..], Vec::as_slice)).to_string();
+    for sql in [
+        "DELETE FROM verdicts WHERE run = ?1 AND episode NOT IN (SELECT value FROM json_each(?2))",
+        "DELETE FROM episode_blobs WHERE run = ?1 AND episode NOT IN (SELECT value FROM json_each(?2))",
+    ] {
+        transaction.prepare_cached(sql)?.execute([&run.0, &kept])?;
+    }
+    let episodes = transaction
+        .prepare_cached("DELETE FROM episodes WHERE run = ?1 AND id NOT IN (SELECT value FROM json_each(?2))")?
+        .execute([&run.0, &kept])?;
+    for table in ["notes", "episode_notes", "large_states", "checkpoints"] {
+        transaction.prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?.execute([&run.0])?;
+    }
+    Ok(episodes as u64)
+}
+
+/// Removes the reports and the row of a run or a phase, where they do not stay; gives the number of runs that are gone.
+fn remove_record(
+    transaction: &Transaction<'_>,
+    run: &RunId,
+    keep_reports: bool,
+    keep_row: bool,
+) -> rusqlite::Result<u64> {
+    if !keep_reports {
+        transaction.prepare_cached("DELETE FROM iterations WHERE run = ?")?.execute([&run.0])?;
+    }
+    if keep_row {
+        transaction.prepare_cached("UPDATE runs SET pruned = 1 WHERE id = ?")?.execute([&run.0])?;
+        return Ok(0);
+    }
+    let runs = transaction.prepare_cached("DELETE FROM runs WHERE id = ? AND parent IS NULL")?.execute([&run.0])?;
+    transaction.prepare_cached("DELETE FROM runs WHERE id = ?")?.execute([&run.0])?;
+    Ok(runs as u64)
+}
+
+/// Deletes blobs that no record refers to, and files that no process finished; gives the number of blobs. The caller holds the
+/// exclusive lease of the folder.
+pub(crate) fn collect(connection: &mut Connection, blobs: &Blobs) -> Result<u64, Fault> {
+    // Under the write lock: no process can commit a new reference meanwhile.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let referred = referred_to(&transaction)?;
+    let files = blobs.files()?;
+    let mut deleted = 0;
+    for (digest, _) in files.blobs.iter().filter(|(digest, _)| !referred.contains(digest)) {
+        deleted += u64::from(blobs.delete(digest)?);
+    }
+    for (path, _) in &files.temporary {
+        blobs::delete(path)?;
+    }
+    Ok(deleted)
+}
+
+/// Gives room back to the file system. It may fail, for example without room for a copy: later writes use the free pages then.
+pub(crate) fn shrink(connection: &Connection) {
+    let _ = connection.execute_batch("VACUUM");
+    let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+}
+
+/// Bytes of the database and of all blob files.
+pub(crate) fn folder_bytes(data: &Path, blobs: &Blobs) -> Result<u64, StoreError> {
+    let files = blobs.files()?;
+    let blobs: u64 = files.blobs.iter().map(|(_, size)| size).sum();
+    let temporary: u64 = files.temporary.iter().map(|(_, size)| size).sum();
+    Ok(database_bytes(data)? + blobs + temporary)
+}
+
+/// Bytes of the database with its log.
+fn database_bytes(data: &Path) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    for ending in ["", "-wal", "-shm"] {
+        let path = data.join(format!("{}{ending}", crate::FILE));
+        match std::fs::metadata(&path) {
+            Ok(found) => bytes += found.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(file(&path, &error)),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Owner, episodes, bytes.
+type Sums = BTreeMap<String, (u64, u64)>;
+
+fn sums(connection: &Connection, sql: &str) -> rusqlite::Result<Sums> {
+    let columns = |row: &Row<'_>| Ok((row.get(0)?, (unsigned(row.get(1)?), unsigned(row.get(2)?))));
+    connection.prepare_cached(sql)?.query_map([], columns)?.collect()
+}
+
+/// Two sums of one query.
+fn pair(connection: &Connection, sql: &str) -> rusqlite::Result<(u64, u64)> {
+    connection.query_row(sql, [], |row| Ok((unsigned(row.get(0)?), unsigned(row.get(1)?))))
+}
+
+/// A row of a run: id, kind, environment, time, state.
+type RunColumns = (String, String, String, i64, String);
+
+fn holdings(reader: &Reader) -> Result<Holdings, StoreError> {
+    // One transaction: all numbers are of the same moment.
+    let (rows, by_run, blobs_by_run, referred, plugins, playbooks) = reader.query(|connection| {
+        let snapshot = connection.unchecked_transaction()?;
+        let rows: Vec<RunColumns> = snapshot
+            .prepare_cached(
+                "SELECT id, kind, environment, created_at, state FROM runs WHERE parent IS NULL ORDER BY number DESC",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        Ok((
+            rows,
+            sums(&snapshot, BY_RUN)?,
+            sums(&snapshot, BLOBS_BY_RUN)?,
+            referred_to(&snapshot)?,
+            pair(&snapshot, "SELECT count(*), coalesce(sum(size), 0) FROM plugins")?,
+            pair(
+                &snapshot,
+                "SELECT (SELECT count(*) FROM (SELECT name FROM playbooks UNION SELECT name FROM ledgers)),
+                 (SELECT count(*) FROM playbooks)",
+            )?,
+        ))
+    })?;
+    let mut runs = Vec::with_capacity(rows.len());
+    for (id, kind, environment, created_at, state) in rows {
+        let what = format!("run {id}");
+        let (episodes, bytes) = by_run.get(&id).copied().unwrap_or_default();
+        runs.push(RunHoldings {
+            kind: reader::kind(reader.path(), &what, &kind)?,
+            environment,
+            created_at: unsigned(created_at),
+            state: reader::state(reader.path(), &what, &state)?,
+            episodes,
+            bytes,
+            blob_bytes: blobs_by_run.get(&id).map_or(0, |(_, bytes)| *bytes),
+            run: RunId(id),
+        });
+    }
+    let files = reader.blobs().files()?;
+    let sum = |only_unused: bool| {
+        let counted = files.blobs.iter().filter(|(digest, _)| !(only_unused && referred.contains(digest)));
+        counted.fold((0, 0), |(count, bytes), (_, size)| (count + 1, bytes + size))
+    };
+    let data = reader.path().parent().unwrap_or(Path::new(""));
+    Ok(Holdings {
+        runs,
+        database_bytes: database_bytes(data)?,
+        blobs: sum(false),
+        unused_blobs: sum(true),
+        plugins,
+        playbooks,
+    })
+}

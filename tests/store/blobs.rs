@@ -1,0 +1,164 @@
+//! Blobs: artefacts of episodes and components of plugins.
+
+use crate::records::{
+    blob_files, blob_names, blob_path, filled, opened, plugin, put, recorded, recorded_as, run, with_artefacts,
+};
+use clawhost_core::{
+    Digest, EpisodeReader as _, EpisodeStore as _, PluginReader as _, PluginStore as _, Recorded, StoreError,
+    StoredPlugin,
+};
+use clawhost_store::{ARTEFACT_BLOB_BYTES, FILE, Reader};
+use std::path::Path;
+
+fn stored_document(folder: &Path, id: &str) -> String {
+    let connection = rusqlite::Connection::open(folder.join(FILE)).unwrap();
+    connection.query_row("SELECT document FROM episodes WHERE id = ?", [id], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn artefacts_read_back_as_they_were_on_both_sides_of_the_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 0).await;
+    let below = vec![1; ARTEFACT_BLOB_BYTES - 1];
+    let at = vec![2; ARTEFACT_BLOB_BYTES];
+    let cases: [(&[&[u8]], &[&[u8]]); 4] =
+        [(&[&below], &[]), (&[&at], &[&at]), (&[b"", &at, &below, &at, b"sha256:"], &[&at]), (&[], &[])];
+    for (index, (artefacts, blobs)) in cases.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = filled(folder.path(), "run-a", 0).await;
+        let episode = with_artefacts("run-a", index as u64, artefacts);
+        put(&store, vec![recorded_as(episode.clone())]).await.unwrap();
+        let reader = Reader::open(folder.path()).unwrap();
+        assert!(reader.episode(&episode.id.0).unwrap().unwrap() == episode, "case {index}");
+        assert_eq!(blob_files(folder.path()), blob_names(blobs), "case {index}");
+        let document = stored_document(folder.path(), &episode.id.0);
+        assert_eq!(document.contains(&Digest::of(&at).to_string()), !blobs.is_empty(), "case {index}");
+        let inline: usize = artefacts.iter().filter(|bytes| bytes.len() < at.len()).map(|bytes| bytes.len()).sum();
+        assert!(document.len() < inline * 4 / 3 + 16_384, "case {index}: large bytes are not in the document");
+    }
+    // One blob for the equal artefacts of two episodes.
+    let both = [0, 1].map(|index| recorded_as(with_artefacts("run-a", index, &[&at])));
+    put(&store, both.to_vec()).await.unwrap();
+    assert_eq!(blob_files(folder.path()), blob_names(&[&at]));
+}
+
+#[tokio::test]
+async fn an_episode_without_its_blob_is_named_and_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 1).await;
+    let bytes = vec![9; ARTEFACT_BLOB_BYTES];
+    put(&store, vec![recorded_as(with_artefacts("run-a", 5, &[&bytes]))]).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    let path = blob_path(folder.path(), &bytes);
+    std::fs::write(&path, vec![8; ARTEFACT_BLOB_BYTES]).unwrap();
+    let error = reader.episode("run-a/ep-0005").unwrap_err();
+    assert!(matches!(&error, StoreError::BlobDamaged { what, .. } if what == "episode run-a/ep-0005"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    let error = reader.episode("run-a/ep-0005").unwrap_err();
+    assert!(matches!(&error, StoreError::BlobMissing { what, .. } if what == "episode run-a/ep-0005"), "{error}");
+    assert!(reader.episode("run-a/ep-0000").unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_episode_that_is_replaced_takes_its_blob_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 1).await;
+    let [first, second] = [[1_u8; ARTEFACT_BLOB_BYTES], [2; ARTEFACT_BLOB_BYTES]];
+    put(&store, vec![recorded_as(with_artefacts("run-a", 5, &[&first, &second]))]).await.unwrap();
+    let replacement = with_artefacts("run-a", 5, &[&second]);
+    let again = Recorded { replaces_existing: true, ..recorded_as(replacement.clone()) };
+    put(&store, vec![again]).await.unwrap();
+    assert_eq!(blob_files(folder.path()), blob_names(&[&second]));
+    assert!(Reader::open(folder.path()).unwrap().episode("run-a/ep-0005").unwrap().unwrap() == replacement);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_refused_takes_no_blob_from_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 1).await;
+    let bytes = [4; ARTEFACT_BLOB_BYTES];
+    let episode = with_artefacts("run-a", 5, &[&bytes]);
+    put(&store, vec![recorded_as(episode.clone())]).await.unwrap();
+    let again = Recorded { replaces_existing: true, ..recorded("run-a", 5) };
+    put(&store, vec![again, recorded("run-a", 0)]).await.unwrap_err();
+    assert!(Reader::open(folder.path()).unwrap().episode("run-a/ep-0005").unwrap().unwrap() == episode);
+}
+
+#[tokio::test]
+async fn plugins_are_kept_by_digest_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let identity = plugin(b"component");
+    for _ in 0..2 {
+        store.keep_plugin(&identity, "environment", b"component".to_vec()).await.unwrap();
+    }
+    let reader = Reader::open(folder.path()).unwrap();
+    let stored = reader.plugin(&identity.digest).unwrap().unwrap();
+    let (name, version, world) = ("guess".to_owned(), "1".to_owned(), "environment".to_owned());
+    assert_eq!(stored, StoredPlugin { name, version, world, bytes: b"component".to_vec() });
+    assert_eq!(reader.plugin(&Digest::of(b"other")).unwrap(), None);
+    assert_eq!(blob_files(folder.path()), blob_names(&[b"component"]));
+}
+
+#[tokio::test]
+async fn a_plugin_of_another_digest_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let error = store.keep_plugin(&plugin(b"component"), "reward", b"another".to_vec()).await.unwrap_err();
+    assert!(error.to_string().contains("another digest"), "{error}");
+    assert_eq!(Reader::open(folder.path()).unwrap().plugin(&Digest::of(b"component")).unwrap(), None);
+    assert!(blob_files(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn a_plugin_is_checked_when_it_is_read_and_mended_when_it_is_kept_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let identity = plugin(b"component");
+    let keep = async || store.keep_plugin(&identity, "environment", b"component".to_vec()).await.unwrap();
+    let read = || Reader::open(folder.path()).unwrap().plugin(&identity.digest);
+    let path = blob_path(folder.path(), b"component");
+    keep().await;
+    std::fs::write(&path, "componenT").unwrap();
+    let error = read().unwrap_err();
+    assert!(matches!(&error, StoreError::BlobDamaged { what, .. } if what == "plugin guess"), "{error}");
+    // Another size is seen without reading, and written again.
+    std::fs::write(&path, "comp").unwrap();
+    keep().await;
+    assert_eq!(read().unwrap().unwrap().bytes, b"component");
+    std::fs::remove_file(&path).unwrap();
+    let error = read().unwrap_err();
+    assert!(matches!(&error, StoreError::BlobMissing { what, .. } if what == "plugin guess"), "{error}");
+    keep().await;
+    assert_eq!(read().unwrap().unwrap().bytes, b"component");
+}
+
+#[tokio::test]
+async fn a_blob_that_cannot_be_written_refuses_its_record_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&run("run-a")).await.unwrap();
+    // A file in the place of the folder.
+    std::fs::write(folder.path().join("blobs"), "").unwrap();
+    let bytes = [4; ARTEFACT_BLOB_BYTES];
+    put(&store, vec![recorded_as(with_artefacts("run-a", 5, &[&bytes]))]).await.unwrap_err();
+    put(&store, vec![recorded("run-a", 6)]).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.episode("run-a/ep-0005").unwrap(), None);
+    assert!(reader.episode("run-a/ep-0006").unwrap().is_some());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn blobs_are_readable_by_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.keep_plugin(&plugin(b"component"), "environment", b"component".to_vec()).await.unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let path = blob_path(folder.path(), b"component");
+    assert_eq!(mode(&path), 0o600);
+    for above in path.ancestors().skip(1).take(3) {
+        assert_eq!(mode(above), 0o700, "{}", above.display());
+    }
+}

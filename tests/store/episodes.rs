@@ -1,0 +1,294 @@
+//! Runs, episodes, notes and verdicts: what was appended is there, all or nothing.
+
+use crate::records::{cost, cost_of, episode, filled, golden, names, opened, phase, put, recorded, recorded_as, run};
+use clawhost_core::{
+    Digest, EpisodeFilter, EpisodeReader as _, EpisodeStore as _, Judged, LearningStore as _, PhaseState, Recorded,
+    RewardRecord, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument, StoreError, Usage, Verdict,
+};
+use clawhost_store::{FILE, Reader};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An episode that wrote or deleted a note.
+fn noting(run: &str, index: u64, key: &str, value: Option<&str>) -> Recorded {
+    let value = value.map(|text| text.as_bytes().to_vec());
+    Recorded { notes: BTreeMap::from([(key.to_owned(), value)]), ..recorded(run, index) }
+}
+
+#[tokio::test]
+async fn what_was_appended_reads_back_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 4).await;
+    store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0}), cost()).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    for index in 0..4 {
+        let read = reader.episode(&format!("run-a/ep-{index:04}")).unwrap().unwrap();
+        assert_eq!(read, episode("run-a", index), "verdicts, failures, journal and all");
+    }
+    assert_eq!(reader.episode("ep-9999").unwrap(), None);
+    let rows = reader.episodes(&EpisodeFilter::default()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.reward).collect::<Vec<_>>(), [Some(1.0), None, Some(1.0), None]);
+    assert_eq!(rows[1].ending, "failed: limit(fuel)");
+    let runs = reader.runs(None).unwrap();
+    assert_eq!(runs[0].summary.as_ref().unwrap()["reward_mean"], 1.0);
+}
+
+#[tokio::test]
+async fn notes_are_merged_in_the_order_of_the_plan_whatever_ran_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 0).await;
+    let later = vec![noting("run-a", 3, "kept", Some("third")), noting("run-a", 4, "gone", None)];
+    put(&store, later).await.unwrap();
+    let earlier = vec![noting("run-a", 1, "kept", Some("first")), noting("run-a", 2, "gone", Some("second"))];
+    put(&store, earlier).await.unwrap();
+    let finish = async || store.finish_run(&RunId("run-a".into()), &serde_json::json!({}), cost()).await.unwrap();
+    finish().await;
+    let notes = || Reader::open(folder.path()).unwrap().notes(&RunId("run-a".into())).unwrap();
+    assert_eq!(notes(), [("kept".to_owned(), b"third".to_vec())]);
+    // Resumed, with others in the places of its last writers, it merges again.
+    store.resume_run(&RunId("run-a".into())).await.unwrap();
+    let again = |index| Recorded { replaces_existing: true, ..recorded("run-a", index) };
+    put(&store, vec![again(3), again(4)]).await.unwrap();
+    finish().await;
+    assert_eq!(notes(), [("gone".to_owned(), b"second".to_vec()), ("kept".to_owned(), b"first".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_run_that_did_not_end_is_found_by_its_digest_and_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 4).await;
+    store.begin_run(&run("run-b")).await.unwrap();
+    let resumable = |digest: &[u8]| {
+        let found = Reader::open(folder.path()).unwrap().resumable(&Digest::of(digest)).unwrap();
+        found.into_iter().map(|run| (run.id.0, run.spent.prompt_tokens)).collect::<Vec<_>>()
+    };
+    let [a, b] = [("run-a".to_owned(), 7), ("run-b".to_owned(), 0)];
+    assert_eq!(resumable(b"configuration"), [b, a.clone()], "newest first, with what they cost");
+    let b = ("run-b".to_owned(), 7);
+    assert!(resumable(b"another").is_empty());
+    let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary, cost()).await.unwrap();
+    finish("run-a", serde_json::json!({"stopped": null})).await;
+    finish("run-b", serde_json::json!({"stopped": "cancelled"})).await;
+    assert_eq!(resumable(b"configuration"), std::slice::from_ref(&b), "one that was stopped did not end");
+    store.resume_run(&RunId("run-a".into())).await.unwrap();
+    assert_eq!(resumable(b"configuration"), [b, a]);
+    // What was cut short stays until another takes its place, verdicts and all, in one transaction.
+    let names = || names(folder.path()).len();
+    assert_eq!(names(), 4);
+    let clash = vec![Recorded { replaces_existing: true, ..recorded("run-a", 2) }, recorded("run-a", 1)];
+    put(&store, clash).await.unwrap_err();
+    assert_eq!(names(), 4, "nothing was taken out for a batch that was not recorded");
+    put(&store, vec![Recorded { replaces_existing: true, ..recorded("run-a", 2) }]).await.unwrap();
+    let again = Reader::open(folder.path()).unwrap().episode("run-a/ep-0002").unwrap().unwrap();
+    assert_eq!((again, names()), (episode("run-a", 2), 4), "none twice");
+}
+
+#[tokio::test]
+async fn equal_ids_of_two_runs_are_told_apart_and_the_newest_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), "run-a", 2).await);
+    drop(filled(folder.path(), "run-b", 2).await);
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.episode("ep-0000").unwrap().unwrap().run.0, "run-b");
+    assert_eq!(reader.episode("run-a/ep-0000").unwrap().unwrap().run.0, "run-a");
+    let of_a = EpisodeFilter { limit: Some(1), ..EpisodeFilter::of(&RunId("run-a".into())) };
+    assert_eq!(reader.episodes(&of_a).unwrap().len(), 1);
+    let all = names(folder.path());
+    assert_eq!(all, ["run-b/ep-0000", "run-b/ep-0001", "run-a/ep-0000", "run-a/ep-0001"]);
+    for name in all {
+        let episode = reader.episode(&name).unwrap().unwrap();
+        assert_eq!(format!("{}/{}", episode.run, episode.id), name);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_recorded_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 2).await;
+    // The second of these is there already.
+    let batch = vec![recorded("run-a", 7), recorded("run-a", 1), recorded("run-a", 8)];
+    put(&store, batch).await.unwrap_err();
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.episodes(&EpisodeFilter::default()).unwrap().len(), 2);
+    put(&store, vec![recorded("run-a", 7)]).await.unwrap();
+    assert_eq!(reader.episodes(&EpisodeFilter::default()).unwrap().len(), 3, "the store goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_write_does_not_take_its_neighbours_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(filled(folder.path(), "run-a", 1).await);
+    let writes: Vec<_> = (0..200)
+        .map(|index| {
+            let store = store.clone();
+            tokio::spawn(async move { put(&store, vec![recorded("run-a", index % 100)]).await.is_ok() })
+        })
+        .collect();
+    let mut done = 0;
+    for write in writes {
+        done += u32::from(write.await.unwrap());
+    }
+    assert_eq!(done, 99, "each new id once, the one that was there never again");
+    assert_eq!(Reader::open(folder.path()).unwrap().episodes(&EpisodeFilter::default()).unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn two_writers_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = filled(folder.path(), "run-a", 1).await;
+    let two = filled(folder.path(), "run-b", 1).await;
+    for index in 1..20 {
+        put(&one, vec![recorded("run-a", index)]).await.unwrap();
+        put(&two, vec![recorded("run-b", index)]).await.unwrap();
+    }
+    assert_eq!(Reader::open(folder.path()).unwrap().episodes(&EpisodeFilter::default()).unwrap().len(), 40);
+}
+
+fn verdict_of(name: &str, verdict: Verdict) -> RewardRecord {
+    let mut record = golden("episode-2.json").verdicts.remove(0);
+    record.reward.digest = Digest::of(name.as_bytes());
+    record.verdict = verdict;
+    record
+}
+
+fn failed() -> Verdict {
+    Verdict::Failed(clawhost_core::Failure::new(clawhost_core::FailureKind::Llm, "unavailable", "down"))
+}
+
+fn scored(value: f64) -> Verdict {
+    let (parts, rationale, per_turn, extra) = (vec![], String::new(), vec![], vec![]);
+    Verdict::Scored(clawhost_core::ScoreCard { value, confidence: 1.0, parts, rationale, per_turn, extra })
+}
+
+#[tokio::test]
+async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&run("run-a")).await.unwrap();
+    let mut bare = episode("run-a", 0);
+    bare.verdicts = vec![verdict_of("first", failed()), verdict_of("second", scored(1.0))];
+    bare.reward = None;
+    let id = bare.id.clone();
+    put(&store, vec![recorded_as(bare)]).await.unwrap();
+    let judge = async |record: RewardRecord| {
+        let judged = Judged { run: RunId("run-a".into()), episode: id.clone(), record };
+        store.judge(vec![judged]).await.unwrap();
+    };
+    let now = || Reader::open(folder.path()).unwrap().episode(&format!("run-a/{id}")).unwrap().unwrap();
+
+    // Two processes judge at once: the one that began earlier and comes later must not undo the other.
+    judge(verdict_of("first", scored(0.5))).await;
+    assert_eq!(now().reward, Some(0.75), "made good, and the reward with it");
+    judge(verdict_of("third", scored(-1.0))).await;
+    let episode = now();
+    assert_eq!(episode.reward, Some(0.75), "a new verdict changes no reward");
+    let afterwards: Vec<bool> = episode.verdicts.iter().map(|record| record.afterwards).collect();
+    assert_eq!(afterwards, [false, false, true], "in order, the later one last");
+    judge(verdict_of("first", scored(0.0))).await;
+    judge(verdict_of("second", failed())).await;
+    assert_eq!(now(), episode, "what was given stays");
+    let runs = Reader::open(folder.path()).unwrap().runs(None).unwrap();
+    assert_eq!((runs[0].reward_mean, runs[0].scored), (Some(0.75), 1));
+}
+
+#[tokio::test]
+async fn a_run_reads_back_with_all_that_it_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let config = SpecDocument(serde_json::json!({"format": 1, "tasks": ["a", {"b": 0.5}]}));
+    let record = RunRecord {
+        kind: RunKind::Evaluate,
+        environment: "tic-tac-toe".into(),
+        config: config.clone(),
+        planned: 12,
+        created_at: 99,
+        ..run("run-a")
+    };
+    store.begin_run(&record).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    let id = RunId("run-a".into());
+    let row = reader.run(&id).unwrap().unwrap();
+    let expected = RunRow {
+        id: id.clone(),
+        kind: RunKind::Evaluate,
+        environment: "tic-tac-toe".into(),
+        state_id: record.state_id.to_string(),
+        config,
+        digest: record.digest,
+        created_at: 99,
+        state: RunState::Open,
+        summary: None,
+        planned: 12,
+        spent: Usage::default(),
+        reward_mean: None,
+        scored: 0,
+    };
+    assert_eq!(row, expected);
+    assert_eq!(reader.runs(None).unwrap(), [expected]);
+    assert_eq!(reader.run(&RunId("run-b".into())).unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_state_of_a_run_follows_its_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let id = RunId("run-a".into());
+    assert_eq!(store.phase(&id).await.unwrap(), PhaseState::Absent);
+    store.begin_run(&run("run-a")).await.unwrap();
+    let now = async || {
+        let row = Reader::open(folder.path()).unwrap().run(&id).unwrap().unwrap();
+        (row.state, row.summary.is_some(), store.phase(&id).await.unwrap())
+    };
+    let open = (RunState::Open, false, PhaseState::Open);
+    assert_eq!(now().await, open);
+    store.finish_run(&id, &serde_json::json!({"stopped": "cancelled"}), cost()).await.unwrap();
+    assert_eq!(now().await, (RunState::Stopped, true, PhaseState::Open));
+    store.resume_run(&id).await.unwrap();
+    assert_eq!(now().await, open);
+    store.finish_run(&id, &serde_json::json!({"stopped": null}), cost()).await.unwrap();
+    assert_eq!(now().await, (RunState::Finished, true, PhaseState::Finished));
+}
+
+#[tokio::test]
+async fn a_learning_run_counts_the_rewards_and_the_costs_of_its_phases() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&RunRecord { kind: RunKind::Learn, ..run("run-a") }).await.unwrap();
+    for (id, tokens) in [("run-a.1", 40), ("run-a.2", 30)] {
+        store.begin_run(&phase(id, "run-a")).await.unwrap();
+        let episodes = vec![recorded(id, 0), recorded(id, 1)];
+        store.append(&RunId(id.into()), episodes, cost_of(tokens)).await.unwrap();
+    }
+    let reader = Reader::open(folder.path()).unwrap();
+    let rows = reader.runs(None).unwrap();
+    assert_eq!(rows.len(), 1, "phases are no runs of their own");
+    assert_eq!((rows[0].scored, rows[0].reward_mean), (2, Some(1.0)));
+    assert_eq!(rows[0].spent.prompt_tokens, 40, "the largest, for each of them counts from the beginning");
+    let phase = reader.run(&RunId("run-a.2".into())).unwrap().unwrap();
+    assert_eq!((phase.kind, phase.spent.prompt_tokens, phase.scored), (RunKind::Phase, 30, 1));
+    let resumable = reader.resumable(&Digest::of(b"configuration")).unwrap();
+    assert_eq!(resumable, rows, "no phase among them");
+    let of_run = reader.episodes(&EpisodeFilter::of(&RunId("run-a".into()))).unwrap();
+    let names: Vec<String> = of_run.into_iter().map(|row| format!("{}/{}", row.run, row.id)).collect();
+    assert_eq!(names, ["run-a.1/ep-0000", "run-a.1/ep-0001", "run-a.2/ep-0000", "run-a.2/ep-0001"]);
+    let episodes = store.episodes(&RunId("run-a.1".into())).await.unwrap();
+    let indexes: Vec<(&str, u64)> = episodes.iter().map(|one| (one.run.0.as_str(), one.index)).collect();
+    assert_eq!(indexes, [("run-a.1", 0), ("run-a.1", 1)]);
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_named_and_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 2).await;
+    let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
+    other.execute_batch("UPDATE episodes SET document = '{' WHERE id = 'ep-0000'").unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    let error = reader.episode("run-a/ep-0000").unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "episode run-a/ep-0000"), "{error}");
+    assert_eq!(reader.episode("run-a/ep-0001").unwrap().unwrap(), episode("run-a", 1));
+    assert_eq!(reader.check().unwrap(), None, "the database itself is whole");
+    other.execute_batch("UPDATE runs SET state = 'asleep'").unwrap();
+    let error = reader.runs(None).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "run run-a"), "{error}");
+    drop(store);
+}
