@@ -8,16 +8,25 @@
 //! Invariants: no command-line flag is named; errors carry a code, a kind and structured hints ([`AppError`]).
 
 mod error;
+mod evaluate;
 mod events;
 mod host;
+pub mod learn;
 mod models;
 mod outcome;
+pub mod playbooks;
+pub mod plot;
 mod plugins;
+mod resume;
+mod run;
+mod session;
 mod workspace;
 
 pub use error::{AppError, ErrorKind, RequestError};
+pub use evaluate::evaluate;
 pub use events::{Event, EventSink, Silent, Warning};
 pub use host::{CompilerProgram, HostSettings};
+pub use learn::{learn, rehearse};
 pub use models::{
     MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, ProbeProgram, RETRIES, folder_name, read_folder,
 };
@@ -25,4 +34,6 @@ pub use outcome::{
     EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing,
 };
 pub use plugins::keep_plugin;
-pub use workspace::{SystemClock, Workspace, WorkspaceSettings, default_folder, time};
+pub use resume::Start;
+pub use run::run;
+pub use workspace::{SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

@@ -239,7 +239,7 @@ impl Workspace {
 }
 
 /// Whether a data folder has a compile cache.
-pub(crate) fn has_cache(folder: &Path) -> bool {
+pub fn has_cache(folder: &Path) -> bool {
     folder.join(KEY).exists()
 }
 

@@ -7,21 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. Imports only go down.
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 16] = [
     ("clawhost-core", 0),
     ("clawhost-wire", 1),
     ("clawhost-follower", 1),
     ("clawhost-learn", 1),
-    ("clawhost-package", 1),
+    ("clawhost-run-config", 1),
     ("clawhost-bindings", 1),
     ("clawhost-engine", 2),
     ("clawhost-store", 2),
     ("clawhost-providers", 2),
     ("clawhost-model", 2),
-    ("clawhost-runtime", 3),
+    ("clawhost-play", 3),
+    ("clawhost-learning", 3),
+    ("clawhost-app", 4),
     ("clawhost-devkit", 4),
     ("clawhost-cli", 5),
     ("xtask", 9),
+];
+
+/// Crates of one floor of which one stands on the other.
+const BESIDE: [(&str, &str); 1] = [("clawhost-learning", "clawhost-play")];
+
+/// For tests alone: it may see everything below the application library.
+const TESTKIT: &str = "clawhost-testkit";
+
+/// The loops: they see ports and pure arithmetic, never adapters.
+const LOOPS: [(&str, &[&str]); 2] = [
+    ("clawhost-play", &["clawhost-core"]),
+    ("clawhost-learning", &["clawhost-core", "clawhost-learn", "clawhost-play"]),
 ];
 
 /// "The only crate that sees ...".
@@ -45,7 +59,7 @@ const ONLY: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates without I/O: none of these may be reached from them, however indirectly.
-const PURE: [&str; 5] = ["clawhost-core", "clawhost-wire", "clawhost-follower", "clawhost-learn", "clawhost-package"];
+const PURE: [&str; 5] = ["clawhost-core", "clawhost-wire", "clawhost-follower", "clawhost-learn", "clawhost-run-config"];
 const IMPURE: [&str; 7] = ["tokio", "mio", "reqwest", "hyper", "rusqlite", "wasmtime", "socket2"];
 
 /// What the pure floor may not even name in its own code.
@@ -89,6 +103,8 @@ pub(crate) fn check() -> Result<Vec<String>> {
     architecture(&mut findings)?;
     promises(&mut findings)?;
     reasons(&mut findings)?;
+    front_ends(&mut findings)?;
+    failpoints(&metadata, &mut findings);
     crate::messages::check(&mut findings.0)?;
     Ok(findings.0)
 }
@@ -107,6 +123,9 @@ fn floors(metadata: &Metadata, findings: &mut Findings) {
         if name != format!("clawhost-{folder}") && name != "xtask" {
             findings.add(format!("host/{folder} holds {name}: crates are named clawhost-<folder>"));
         }
+        if name == TESTKIT {
+            continue;
+        }
         let Some(own) = floor(name) else {
             findings
                 .add(format!("{name} has no floor: add it to FLOORS in host/xtask/src/tidy.rs and to ARCHITECTURE.md"));
@@ -115,13 +134,19 @@ fn floors(metadata: &Metadata, findings: &mut Findings) {
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal) {
             if let Some(other) = floor(&dependency.name)
                 && other >= own
+                && !BESIDE.contains(&(name, dependency.name.as_str()))
             {
                 findings.add(format!("{name} (floor {own}) imports {} (floor {other})", dependency.name));
             }
-            // The arithmetic of learning is no adapter: it is pure.
-            let adapter = floor(&dependency.name).is_some_and(|floor| floor > 0) && dependency.name != "clawhost-learn";
-            if name == "clawhost-runtime" && adapter {
-                findings.add(format!("{name} sees ports, never adapters, but imports {}", dependency.name));
+            let of_a_loop = LOOPS.iter().find(|(known, _)| *known == name);
+            if let Some((_, allowed)) = of_a_loop
+                && dependency.name.starts_with("clawhost-")
+                && !allowed.contains(&dependency.name.as_str())
+            {
+                findings.add(format!("{name} sees {}, and no adapter, but imports {}", allowed.join(", "), dependency.name));
+            }
+            if dependency.name == TESTKIT {
+                findings.add(format!("{name} imports {TESTKIT}, which is for tests alone"));
             }
         }
     }
@@ -326,8 +351,81 @@ fn reasons(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
+/// Text of a source file without its tests and comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().enumerate().map(|(number, line)| (number + 1, line));
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// Whether a line holds a flag of a command line inside a string.
+fn names_a_flag(line: &str) -> bool {
+    line.match_indices("--").any(|(at, _)| {
+        let before = line.get(..at).unwrap_or_default();
+        let follows = line.get(at + 2..).and_then(|rest| rest.chars().next());
+        let leads = before.chars().next_back().is_none_or(|last| " `\"(".contains(last));
+        leads && before.contains('"') && follows.is_some_and(|next| next.is_ascii_lowercase())
+    })
+}
+
+/// Flags are named by the command line alone, and defaults by everything below it.
+fn front_ends(findings: &mut Findings) -> Result<()> {
+    let host = root().join("host");
+    for (path, text) in files(&host, "rs")? {
+        let Ok(inside) = path.strip_prefix(&host) else { continue };
+        let mut parts = inside.components().map(|part| part.as_os_str().to_string_lossy());
+        let (folder, kind) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if kind != "src" || folder == "xtask" {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            if folder == "cli" && line.contains("default_value") {
+                findings.add(format!("{}:{number}: a default of its own: it belongs below", shown(&path)));
+            }
+            if folder != "cli" && names_a_flag(line) {
+                findings.add(format!("{}:{number}: names a flag, which the command line alone does", shown(&path)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing that is distributed has failpoints: they are no default feature of any crate.
+fn failpoints(metadata: &Metadata, findings: &mut Findings) {
+    for package in metadata.workspace_packages() {
+        let mut waiting = vec!["default".to_owned()];
+        let mut seen = BTreeSet::new();
+        while let Some(feature) = waiting.pop() {
+            if feature.ends_with("failpoints") {
+                findings.add(format!("{} has failpoints by default", package.name));
+            }
+            if seen.insert(feature.clone()) {
+                waiting.extend(package.features.get(&feature).into_iter().flatten().cloned());
+            }
+        }
+        let turned_on = |dependency: &&cargo_metadata::Dependency| {
+            dependency.kind == DependencyKind::Normal && dependency.features.iter().any(|one| one == "failpoints")
+        };
+        for dependency in package.dependencies.iter().filter(turned_on) {
+            findings.add(format!("{} turns on failpoints of {}", package.name, dependency.name));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::names_a_flag;
+
+    #[test]
+    fn a_flag_is_found_in_a_message_and_nowhere_else() {
+        let check = |line: &str, expect| assert_eq!(names_a_flag(line), expect, "{line}");
+        check(r#"    format!("say --group 8")"#, true);
+        check(r#"    "--group""#, true);
+        check(r#"    "use `--data`""#, true);
+        check(r#"    "a -- b", "---", "x--y""#, false);
+        check("    let a = b - --c;", false);
+    }
+
     #[test]
     fn the_house_is_tidy() {
         let findings = super::check().unwrap();

@@ -1,0 +1,36 @@
+//! How many episodes a learning run plays at most, by what they are for.
+
+use super::weights::{DEMONSTRATIONS, LOOK_EPISODES, LOOK_EVERY};
+use crate::EpisodeBudget;
+use clawhost_learning::LearnPlan;
+use clawhost_run_config::RunSpec;
+
+/// At most so many.
+pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
+    let training = plan.iterations.saturating_mul(plan.play.episodes);
+    let mut budget = EpisodeBudget { training, test: test(spec, plan), ..EpisodeBudget::default() };
+    if let Some(harness) = spec.harness() {
+        budget.evolution = harness.evolve.as_ref().map_or(0, |evolve| evolve.budget);
+        budget.gate_sessions =
+            plan.iterations.div_ceil(harness.gate_every.max(1)) + u64::from(harness.evolve.is_some());
+        budget.gate = budget.gate_sessions.saturating_mul(harness.gate_pairs).saturating_mul(2);
+    }
+    if let Some(weights) = spec.weights() {
+        budget.refilled = training.saturating_mul(u64::from(weights.refills));
+        let looks = plan.iterations.checked_div(weights.evaluate_every).unwrap_or(0);
+        budget.validation = looks.saturating_mul(weights.evaluate_episodes);
+        if !weights.demonstrations.is_empty() {
+            let looks = weights.demonstrations_steps.div_ceil(LOOK_EVERY);
+            budget.demonstrations =
+                DEMONSTRATIONS.saturating_add(looks.saturating_mul(LOOK_EPISODES));
+        }
+    }
+    budget
+}
+
+/// No layer, each layer alone where there are several, and all layers, once a pair.
+fn test(spec: &RunSpec, plan: &LearnPlan) -> u64 {
+    let layers = spec.learn().map_or(0, |learn| learn.layers.len() as u64);
+    let arms = if layers > 1 { layers + 2 } else { 2 };
+    plan.test_pairs.saturating_mul(arms)
+}

@@ -1,0 +1,77 @@
+//! The harness layer from a specification.
+
+use crate::AppError;
+use crate::events::EventSink;
+use crate::session::Session;
+use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
+use clawhost_learn::playbook::Playbook;
+use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
+use clawhost_run_config::{EvolveSpec, HarnessSpec};
+
+/// Tasks of the fixed set: an evaluation on it takes a twentieth of the budget, so that there are several, but it is large enough
+/// to tell candidates apart a little, and no larger than what tells them apart well.
+fn fixed_set(budget: u64) -> u64 {
+    (budget / 20).clamp(4, 50)
+}
+
+/// What the specification says about the harness.
+pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
+    let evolve = |evolve: &EvolveSpec| EvolvePlan {
+        budget: evolve.budget,
+        minibatch: u64::from(evolve.minibatch),
+        pareto: fixed_set(evolve.budget),
+        section: evolve.section.clone(),
+    };
+    HarnessPlan {
+        settings: HarnessSettings {
+            trial_slots: harness.trial_slots as usize,
+            trial_crowd: TRIAL_CROWD,
+            token_budget,
+            admission: Admission::Measured,
+            forbidden: harness.forbid.clone(),
+        },
+        reflect_every: harness.reflect_every,
+        gate: GatePlan { every: harness.gate_every, pairs: harness.gate_pairs, alpha: harness.alpha },
+        evolve: harness.evolve.as_ref().map(evolve),
+        planted: Vec::new(),
+    }
+}
+
+/// Loads the reflectors, and writes into the specification which ones they are.
+pub(super) async fn stage(
+    session: &mut Session<'_>,
+    playbook: &str,
+    events: &dyn EventSink,
+) -> Result<Option<HarnessStage>, AppError> {
+    let Some(mut harness) = session.spec.harness().cloned() else { return Ok(None) };
+    let store = session.workspace.store();
+    let mut reflectors = Vec::new();
+    for spec in &mut harness.reflectors {
+        let reflecting = session.plugins(&store, events).reflector(spec).await?;
+        spec.plugin = Some(reflecting.reflector.identity().clone());
+        reflectors.push(reflecting);
+    }
+    let evolver = match &mut harness.evolve {
+        None => None,
+        Some(evolve) => {
+            let evolver = session.plugins(&store, events).reflector(&evolve.reflector).await?;
+            evolve.reflector.plugin = Some(evolver.reflector.identity().clone());
+            Some(evolver)
+        }
+    };
+    let plan = plan(&harness, session.spec.token_budget);
+    if let Some(named) = session.spec.harness_mut() {
+        *named = harness;
+    }
+    Ok(Some(HarnessStage::new(
+        plan,
+        HarnessPorts {
+            reflectors,
+            evolver,
+            // This host brings no model of that kind.
+            embedder: None,
+            playbook: playbook.to_owned(),
+            beginning: Playbook::default(),
+        },
+    )))
+}

@@ -1,0 +1,208 @@
+//! Learning runs: layers learn from episodes, or rehearse what that would take.
+
+mod budget;
+mod completions;
+mod curve;
+mod harness;
+mod journal;
+mod pace;
+mod recorder;
+mod tensorboard;
+mod weights;
+
+pub use curve::training as training_curve;
+pub use pace::{Known, Pace};
+
+use crate::events::{Event, EventSink, Warning, Watch};
+use crate::resume::{self, Begun, Start};
+use crate::run::{Clocked, serve_playbook};
+use crate::session::Session;
+use crate::{AppError, Learned, LearnedWeights, Rehearsal, RequestError, Workspace, playbooks};
+use clawhost_core::RunId;
+use clawhost_learn::CheckpointKind;
+use clawhost_learning::{LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest};
+use clawhost_model::CheckpointWriter;
+use clawhost_play::{Cancel, ScoringRule, finished_reward};
+use clawhost_run_config::{LearnSpec, RunSpec};
+use recorder::{COMPLETIONS, METRICS, Recorder};
+use std::path::{Path, PathBuf};
+use weights::LearningModel;
+
+/// The folder inside a data folder for what weights learned, unless another is chosen.
+const LEARNED: &str = "learned";
+
+/// A learning run that is ready to begin.
+struct Prepared<'a> {
+    session: Session<'a>,
+    plan: LearnPlan,
+    ports: LearnPorts,
+    model: Option<LearningModel>,
+    /// The playbook that is learned.
+    playbook: Option<String>,
+}
+
+/// Loads everything that a learning run needs. Layers that act in one state at a time come first.
+async fn prepare<'a>(
+    workspace: &'a Workspace,
+    spec: RunSpec,
+    events: &dyn EventSink,
+) -> Result<Prepared<'a>, AppError> {
+    let Some(LearnSpec { iterations, test_pairs, .. }) = spec.learn().cloned() else {
+        return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
+    };
+    let model = LearningModel::open(&spec, &workspace.settings().models, events)?;
+    let mut session = Session::open(workspace, spec, model.as_ref().map(|model| model.model.clone()), events).await?;
+    let mut play = session.ports();
+    let mut stages: Vec<Box<dyn LearningStage>> = Vec::new();
+    if let (Some(model), Some(weights)) = (&model, session.spec.weights().cloned()) {
+        stages.push(Box::new(model.stage(&session, &weights).await?));
+        if let Some(named) = session.spec.weights_mut() {
+            named.before = Some(model.before);
+        }
+        if play.rewards.is_empty() {
+            events.event(Event::Warning(Warning::FinishedReward));
+            play.rewards = vec![ScoringRule::new(finished_reward(), Vec::new())];
+        }
+    }
+    let playbook = match session.spec.harness() {
+        Some(_) => {
+            let name = session.playbook_name();
+            playbooks::check_name(&name)?;
+            session.needs_system_prompt("a playbook")?;
+            Some(name)
+        }
+        None => {
+            if let Some((policy, _)) = serve_playbook(&mut session, &play.policy, events)? {
+                play.policy = policy;
+            }
+            None
+        }
+    };
+    if let Some(name) = &playbook {
+        let stage = harness::stage(&mut session, name, events).await?;
+        stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn LearningStage>));
+    }
+    let plan = LearnPlan { iterations, play: session.plan(), test_pairs };
+    let ports = LearnPorts { play, learning: workspace.store(), stages, source: None };
+    Ok(Prepared { session, plan, ports, model, playbook })
+}
+
+/// What a learning run would do, without playing anything.
+///
+/// # Errors
+/// As [`learn`], for what is loaded.
+pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSink) -> Result<Rehearsal, AppError> {
+    let Prepared { session, plan, ports, model, playbook: _ } = prepare(workspace, spec, events).await?;
+    let digest = learn_digest(&plan, &ports)?;
+    let judges = ports.play.rewards.iter().map(|rule| rule.reward.identity().name.clone()).collect();
+    let episodes = budget::episodes(&session.spec, &plan);
+    Ok(Rehearsal { spec: session.spec, plan, digest, judges, model: model.map(|model| model.size()), episodes })
+}
+
+/// Learns, or resumes a run that learned. A run that stops early is a result, not an error: `report.stopped` says why.
+///
+/// # Errors
+/// Something cannot be loaded, the playbook is learned by another process, a run cannot be resumed, or the store cannot be
+/// written.
+pub async fn learn(
+    workspace: &Workspace,
+    spec: RunSpec,
+    start: Start,
+    cancel: &Cancel,
+    events: &dyn EventSink,
+) -> Result<Learned, AppError> {
+    let Prepared { session, plan, ports, model, playbook } = prepare(workspace, spec, events).await?;
+    let digest = learn_digest(&plan, &ports)?;
+    // Two runs that learn one playbook would overwrite each other's evidence.
+    let _playbook_lease = playbook.as_ref().map(|name| workspace.hold_playbook(name)).transpose()?;
+    let Begun { run, lease, is_resumed } =
+        resume::begin(workspace, &session.spec, &digest, &start, &session.models, events)?;
+    let playbook_before = match &playbook {
+        Some(name) => version_before(workspace, name, is_resumed.then_some(&run))?,
+        None => None,
+    };
+    let out = match (&model, session.spec.weights()) {
+        (Some(model), Some(weights)) => {
+            let out = folder(workspace, weights.out.as_deref(), &run, is_resumed)?;
+            model.write_into(&out);
+            Some(out)
+        }
+        _ => None,
+    };
+    let title = title(&session, &plan, playbook.as_deref().map(|name| (name, playbook_before)));
+    events.event(Event::Begun { run: run.clone(), resumed: is_resumed, title, out: out.clone() });
+    let clocked = Clocked::start(workspace);
+    let beginning = if is_resumed { LearnStart::Resumed } else { LearnStart::New(session.document()) };
+    let completions = session.spec.weights().map_or(0, |weights| weights.completions);
+    let (report, weights) = match (out, model) {
+        (Some(out), Some(model)) => {
+            let recorder = Recorder::new(events, &out, completions);
+            let report = clawhost_learning::learn(run.clone(), plan, ports, beginning, cancel, &recorder).await?;
+            recorder.complete(&report.iterations);
+            if let Err(error) = curve::draw(&out, &report) {
+                events.event(Event::Warning(Warning::NotWritten { why: error.to_string() }));
+            }
+            let weights = learned_weights(&model, out, &recorder);
+            (report, Some(weights))
+        }
+        _ => {
+            let watch = Watch(events);
+            (clawhost_learning::learn(run.clone(), plan, ports, beginning, cancel, &watch).await?, None)
+        }
+    };
+    finish(&report, lease);
+    let timing = clocked.timing(&session);
+    Ok(Learned { run, is_resumed, spec: session.spec, report, playbook_before, weights, timing })
+}
+
+/// A run that came to its end is never resumed.
+fn finish(report: &LearnReport, lease: Box<dyn clawhost_core::Lease>) {
+    if report.stopped.is_none() {
+        lease.complete();
+    }
+}
+
+fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>) -> LearnedWeights {
+    let best = CheckpointWriter::place(&out, CheckpointKind::Best);
+    LearnedWeights {
+        before: model.before,
+        after: model.digest(),
+        is_adapter: model.is_adapter(),
+        last: CheckpointWriter::place(&out, CheckpointKind::Last),
+        // Whoever made an empty folder for a run that was resumed has lost it.
+        best: best.exists().then_some(best),
+        samples: recorder.samples(),
+        files: [METRICS, COMPLETIONS, curve::CURVE].into_iter().filter(|name| out.join(name).exists()).collect(),
+        out,
+    }
+}
+
+/// The version of the playbook that a run begins with: the newest that is not its own.
+fn version_before(workspace: &Workspace, name: &str, resumed: Option<&RunId>) -> Result<Option<u64>, AppError> {
+    let versions = workspace.reader()?.versions(name)?;
+    let is_older = |run: Option<&RunId>| resumed.is_none() || run != resumed;
+    Ok(versions.into_iter().find(|version| is_older(version.run.as_ref())).map(|version| version.number))
+}
+
+/// The run's own folder: it must be there where the run is resumed.
+fn folder(workspace: &Workspace, out: Option<&str>, run: &RunId, is_resumed: bool) -> Result<PathBuf, AppError> {
+    let folder = out.map_or_else(|| workspace.folder().join(LEARNED), |out| Path::new(out).to_owned()).join(&run.0);
+    if is_resumed && !folder.exists() {
+        return Err(RequestError::OutGone { out: folder.display().to_string() }.into());
+    }
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| RequestError::File { path: folder.display().to_string(), why: error.to_string() })?;
+    Ok(folder)
+}
+
+/// What is learned, in one line.
+fn title(session: &Session<'_>, plan: &LearnPlan, playbook: Option<(&str, Option<u64>)>) -> String {
+    let playbook = match playbook {
+        None => String::new(),
+        Some((name, Some(number))) => format!("; playbook {name} goes on from version {number}"),
+        Some((name, None)) => format!("; playbook {name} begins empty"),
+    };
+    let LearnPlan { iterations, play, .. } = plan;
+    let title = session.title();
+    format!("{title}{playbook}; {iterations} iterations of {} episodes in groups of {}", play.episodes, play.group)
+}

@@ -1,0 +1,163 @@
+//! The weights layer from a specification: the model that learns, how it learns, and where it is written.
+
+use crate::events::{Event, EventSink, Warning};
+use crate::models::{folder_name, read_folder};
+use crate::plugins::check_options;
+use crate::session::Session;
+use crate::{AppError, ModelSettings, ModelSize, RequestError};
+use clawhost_core::Digest;
+use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient, Truncation};
+use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
+use clawhost_model::generate::Sampling;
+use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
+use clawhost_model::{
+    AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
+    WeightsLayer,
+};
+use clawhost_run_config::{Optimizer, RunSpec, Truncated, WeightsSpec};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Demonstrations that are played.
+pub(super) const DEMONSTRATIONS: u64 = 4096;
+/// Demonstrations of a step.
+const DEMONSTRATION_BATCH: u64 = 128;
+/// Steps between two looks at what the model samples.
+pub(super) const LOOK_EVERY: u64 = 10;
+/// Episodes of such a look.
+pub(super) const LOOK_EPISODES: u64 = 256;
+/// Share of the highest rate that is left at the end.
+const FLOOR: f64 = 0.1;
+
+/// The local model that learns.
+pub(super) struct LearningModel {
+    found: ModelFolder,
+    settings: LearningSettings,
+    pub(super) model: Arc<LocalModel>,
+    pub(super) before: Digest,
+    weights: Arc<Mutex<WeightsLayer>>,
+}
+
+/// What is minimised.
+fn objective(weights: &WeightsSpec, max_tokens: u32, max_turns: u32) -> Result<PolicyGradient, AppError> {
+    let most = NonZeroU32::new(max_tokens.saturating_mul(max_turns)).unwrap_or(NonZeroU32::MAX);
+    let Objective::Policy(mut gradient) = Objective::named(&weights.objective, most)? else {
+        let why = format!("objective {} does not follow rewards alone", weights.objective);
+        return Err(RequestError::Other(why).into());
+    };
+    if let Some(reward) = &mut gradient.reward {
+        reward.truncation = match weights.truncated {
+            Truncated::Keep => Truncation::Keep,
+            Truncated::Mask => Truncation::Mask,
+            Truncated::Penalty(penalty) => Truncation::Penalty(penalty),
+        };
+    }
+    gradient.kl = weights.kl;
+    Ok(gradient)
+}
+
+fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<LearningSettings, AppError> {
+    let learned = match &weights.adapter {
+        None => Learned::Full,
+        Some(adapter) => Learned::Adapter(AdapterSettings {
+            rank: adapter.rank as usize,
+            alpha: adapter.alpha,
+            targets: match adapter.targets.as_slice() {
+                [] => Targets::ALL,
+                names => Targets::named(names.iter().map(String::as_str))
+                    .map_err(|error| RequestError::Other(error.to_string()))?,
+            },
+            seed: spec.play.seed,
+        }),
+    };
+    let rule = match weights.optimizer {
+        Optimizer::Muon => Rule::Muon,
+        Optimizer::AdamW => Rule::AdamW,
+    };
+    Ok(LearningSettings {
+        learned,
+        objective: objective(weights, spec.policy.max_tokens, spec.play.max_turns)?,
+        optimizer: OptimizerSettings { rule, ..OptimizerSettings::default() },
+        schedule: Schedule { peak: weights.rate, warmup: weights.warmup, total: iterations, floor: FLOOR },
+    })
+}
+
+impl LearningModel {
+    /// Opens the model of a specification whose weights learn. None: they do not.
+    pub(super) fn open(
+        spec: &RunSpec,
+        machine: &ModelSettings,
+        events: &dyn EventSink,
+    ) -> Result<Option<Self>, AppError> {
+        let (Some(weights), Some(learn)) = (spec.weights(), spec.learn()) else { return Ok(None) };
+        let Some(folder) = spec.policy.local_folder().map(Path::new) else {
+            let why = "weights learn where they are: the policy must be the folder of a local model";
+            return Err(RequestError::Other(why.to_owned()).into());
+        };
+        let settings = settings(spec, weights, learn.iterations)?;
+        let mut found = read_folder(folder, events)?;
+        if found.sampling.restricts() {
+            events.event(Event::Warning(Warning::SamplingWhileLearning));
+        }
+        if found.weights.has_adapter() && settings.learned == Learned::Full {
+            events.event(Event::Warning(Warning::AdapterMerged));
+        }
+        let device = machine.open_device(found.config.parameters(), events)?;
+        // Learning samples from all tokens; the folder keeps its own way to sample.
+        let wanted = std::mem::replace(&mut found.sampling, Sampling::default());
+        let (model, layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
+        found.sampling = wanted;
+        let before = model.engine().current().digest;
+        Ok(Some(Self { found, settings, model, before, weights: Arc::new(Mutex::new(layer)) }))
+    }
+
+    pub(super) fn size(&self) -> ModelSize {
+        ModelSize { parameters: self.found.config.parameters(), context: self.found.config.context }
+    }
+
+    pub(super) fn is_adapter(&self) -> bool {
+        self.settings.learned != Learned::Full
+    }
+
+    /// The digest of the weights as they are now.
+    pub(super) fn digest(&self) -> Digest {
+        self.model.engine().current().digest
+    }
+
+    /// Writes checkpoints into the run's folder from now on.
+    pub(super) fn write_into(&self, out: &Path) {
+        let writer = CheckpointWriter::new(out, self.found.clone());
+        self.weights.lock().unwrap_or_else(PoisonError::into_inner).keep_in(writer);
+    }
+
+    /// The stage, where the environment takes the options of demonstrations.
+    pub(super) async fn stage(&self, session: &Session<'_>, weights: &WeightsSpec) -> Result<WeightsStage, AppError> {
+        let is_warm = !weights.demonstrations.is_empty();
+        if is_warm {
+            let mut options = session.spec.environment.options.clone();
+            options.extend(weights.demonstrations.iter().cloned());
+            check_options(&clawhost_core::Environment::description(session.environment.as_ref()).about, &options)?;
+            session.environment.check_options(&options).await?;
+        }
+        let plan = WeightsPlan {
+            settings: serde_json::json!(self.settings),
+            warm_start: is_warm.then(|| WarmStart {
+                demonstrations: DEMONSTRATIONS,
+                options: weights.demonstrations.clone(),
+                batch: DEMONSTRATION_BATCH,
+                rate: weights.rate,
+                target: weights.demonstrations_until,
+                every: LOOK_EVERY,
+                episodes: LOOK_EPISODES,
+                steps: weights.demonstrations_steps,
+            }),
+            refills: weights.refills,
+            difficulty: weights.difficulty_filter.then(Difficulty::default),
+            evaluate_every: weights.evaluate_every,
+            evaluate_episodes: weights.evaluate_episodes,
+        };
+        let demonstrator = Arc::new(Demonstrator::new(self.model.clone()));
+        Ok(WeightsStage::new(plan, WeightsPorts { weights: self.weights.clone(), demonstrator: Some(demonstrator) }))
+    }
+}

@@ -1,0 +1,131 @@
+//! What is served of a playbook, and what is known of every entry.
+
+use super::served::{document, ledger};
+use crate::AppError;
+use clawhost_core::{Digest, StoreReader};
+use clawhost_learn::Status;
+use clawhost_learn::harness::EntryRow;
+use clawhost_learn::playbook::Playbook;
+use serde::Serialize;
+
+/// The order of entries, by status.
+const ORDER: [&str; 7] = ["deployed", "admitted", "on trial", "queued", "harmful", "expired", "superseded"];
+
+/// A playbook as it is now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ShownPlaybook {
+    /// The playbook.
+    pub name: String,
+    /// The version that is served; none: nothing is deployed yet.
+    pub version: Option<u64>,
+    /// Its digest.
+    pub digest: Option<Digest>,
+    /// How it came about.
+    #[serde(skip)]
+    pub why: Option<String>,
+    /// What it says.
+    pub deployed: Option<Playbook>,
+    /// Every entry that is known, deployed ones first.
+    pub entries: Vec<EntryRow>,
+}
+
+/// Shows a playbook: what is served of it, and every entry that is known.
+///
+/// # Errors
+/// The newest version, the ledger or the store cannot be read.
+pub fn show(reader: &dyn StoreReader, name: &str) -> Result<ShownPlaybook, AppError> {
+    let newest = reader.newest_version(name)?;
+    let deployed = newest.as_ref().map(document).transpose()?;
+    let known = ledger(reader, name)?.map(|ledger| ledger.entries).unwrap_or_default();
+    Ok(ShownPlaybook {
+        name: name.to_owned(),
+        version: newest.as_ref().map(|newest| newest.number),
+        digest: newest.as_ref().map(|newest| newest.digest),
+        why: newest.map(|newest| newest.why),
+        entries: rows(known, deployed.as_ref()),
+        deployed,
+    })
+}
+
+/// A line about every entry: what the last learning run left, brought up to what is served now. Somebody may have imported or
+/// rolled back since.
+fn rows(known: Vec<EntryRow>, served: Option<&Playbook>) -> Vec<EntryRow> {
+    let mut rows = known;
+    for entry in served.iter().flat_map(|served| &served.entries) {
+        if !rows.iter().any(|row| row.id == entry.id) {
+            rows.push(EntryRow::unmeasured(entry));
+        }
+    }
+    let (deployed, queued, harmful) = (Status::Deployed.name(), Status::Queued.name(), Status::Harmful.name());
+    for row in &mut rows {
+        let is_served = served.is_some_and(|served| served.entries.iter().any(|entry| entry.id == row.id));
+        // What is known to harm is served until the gate has let it go: that is what people must know of it.
+        if is_served && row.status != harmful {
+            deployed.clone_into(&mut row.status);
+        } else if !is_served && row.status == deployed {
+            // What the next run makes of it.
+            queued.clone_into(&mut row.status);
+        }
+    }
+    rows.sort_by_key(|row| ORDER.iter().position(|status| *status == row.status));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::{Entry, Lesson};
+
+    fn entry(text: &str) -> Entry {
+        Entry::new(Lesson::read(text), "import")
+    }
+
+    #[test]
+    fn whatever_is_served_is_deployed_and_nothing_else_is() {
+        let known = |text: &str, status: &str| EntryRow {
+            status: status.into(),
+            created_by: "rules".into(),
+            ..EntryRow::unmeasured(&entry(text))
+        };
+        let known = vec![
+            known("a", "expired"),
+            known("b", "queued"),
+            known("c", "queued"),
+            known("d", "deployed"),
+            known("e", "harmful"),
+            known("f", "superseded"),
+        ];
+        let served = Playbook { entries: ["c", "e", "f", "g"].map(entry).to_vec(), ..Playbook::default() };
+        let told = |rows: Vec<EntryRow>| -> Vec<String> {
+            rows.iter().map(|row| format!("{} {} by {}", row.lesson, row.status, row.created_by)).collect()
+        };
+        let expect = [
+            "c deployed by rules",
+            "f deployed by rules",
+            "g deployed by import",
+            "b queued by rules",
+            "d queued by rules",
+            "e harmful by rules",
+            "a expired by rules",
+        ];
+        assert_eq!(told(rows(known.clone(), Some(&served))), expect);
+        assert_eq!(told(rows(known, None)).len(), 6);
+    }
+
+    #[test]
+    fn every_status_has_its_place() {
+        let superseded = Status::Superseded(entry("x").id);
+        let all =
+            [Status::Queued, Status::OnTrial, Status::Admitted, Status::Deployed, Status::Harmful, Status::Expired];
+        assert!(all.iter().chain([&superseded]).all(|status| ORDER.contains(&status.name())));
+    }
+
+    #[test]
+    fn sections_stand_under_their_names_and_nothing_hides_in_them() {
+        let sections_of = [("house".to_owned(), "Be kind.\nAlways\u{1b}[31m.".to_owned())];
+        let playbook = Playbook { sections: sections_of.into(), entries: Vec::new() };
+        let mut out = Vec::new();
+        sections(&mut out, &playbook).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "[house]\nBe kind.\nAlways\\u{1b}[31m.\n\n");
+    }
+}

@@ -1,0 +1,127 @@
+//! Beginning a run, or resuming the one that was interrupted: it must be what is asked for now, and what differs is named.
+
+use crate::events::{Event, EventSink, Warning};
+use crate::models::ModelFactory;
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{
+    Digest, Episode, EpisodeFilter, Lease, LeaseMode, LeaseSubject, RunId, RunKind, RunRow, RunState, StoreReader,
+};
+use clawhost_play::EpisodeSummary;
+use clawhost_run_config::{Difference, RunSpec, Work};
+
+/// How a run begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Start {
+    /// As a new run.
+    #[default]
+    New,
+    /// As the run that was interrupted: the one with this name, or the newest of this specification.
+    Resume(Option<String>),
+}
+
+/// A run that this process plays.
+pub(crate) struct Begun {
+    pub(crate) run: RunId,
+    pub(crate) lease: Box<dyn Lease>,
+    pub(crate) is_resumed: bool,
+}
+
+fn kind(spec: &RunSpec) -> RunKind {
+    match spec.work {
+        Work::Play => RunKind::Play,
+        Work::Learn(_) => RunKind::Learn,
+        Work::Evaluate(_) => RunKind::Evaluate,
+    }
+}
+
+/// What of a stored run is another than it is now, by what decides a result.
+fn differences(row: &RunRow, now: &RunSpec) -> Result<Vec<Difference>, AppError> {
+    let then = RunSpec::from_document(row.config.0.clone())
+        .map_err(|error| AppError::Document { run: row.id.to_string(), error })?;
+    Ok(then.decisive_diff(now))
+}
+
+/// Begins a run, or takes the one up that was interrupted. What was paid for then counts to the budget of now.
+///
+/// # Errors
+/// A run by that name cannot be resumed, the newest like it was interrupted and differs, or another process plays it.
+pub(crate) fn begin(
+    workspace: &Workspace,
+    spec: &RunSpec,
+    digest: &Digest,
+    start: &Start,
+    models: &ModelFactory,
+    events: &dyn EventSink,
+) -> Result<Begun, AppError> {
+    let begin_new = || {
+        let (run, lease) = workspace.new_run()?;
+        Ok(Begun { run, lease, is_resumed: false })
+    };
+    let Start::Resume(wanted) = start else { return begin_new() };
+    let reader = workspace.reader()?;
+    let is_wanted = |row: &RunRow| wanted.as_ref().is_none_or(|wanted| row.id.0 == *wanted);
+    if let Some(row) = reader.resumable(digest)?.into_iter().find(is_wanted) {
+        let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Exclusive)?;
+        let lease = lease.ok_or_else(|| RequestError::RunBusy { run: row.id.to_string() })?;
+        models.paid(row.spent);
+        return Ok(Begun { run: row.id, lease, is_resumed: true });
+    }
+    match wanted {
+        Some(wanted) => Err(refusal(workspace, reader.as_ref(), wanted, spec)?),
+        None => {
+            let environment = spec.environment.plugin.as_ref().map(|plugin| plugin.name.clone()).unwrap_or_default();
+            let is_like = |row: &RunRow| row.kind == kind(spec) && row.environment == environment;
+            let newest = reader.runs(None)?.into_iter().find(is_like);
+            if let Some(row) = newest.filter(|row| row.state != RunState::Finished)
+                && is_idle(workspace, &row.id)?
+            {
+                let all = differences(&row, spec)?;
+                if !all.is_empty() {
+                    return Err(RequestError::ResumeDiffers { run: row.id.to_string(), all }.into());
+                }
+            }
+            events.event(Event::Warning(Warning::NothingToResume));
+            begin_new()
+        }
+    }
+}
+
+/// Whether no process plays a run.
+fn is_idle(workspace: &Workspace, run: &RunId) -> Result<bool, AppError> {
+    Ok(workspace.lease(&LeaseSubject::Run(run.clone()), LeaseMode::Shared)?.is_some())
+}
+
+/// Why a run that was named is not resumed.
+fn refusal(
+    workspace: &Workspace,
+    reader: &dyn StoreReader,
+    wanted: &str,
+    spec: &RunSpec,
+) -> Result<AppError, AppError> {
+    let run = RunId(wanted.to_owned());
+    let Some(row) = reader.run(&run)? else {
+        return Ok(RequestError::NoRun { name: wanted.to_owned() }.into());
+    };
+    let cannot = |why: &str| RequestError::CannotResume { run: wanted.to_owned(), why: why.to_owned() }.into();
+    if row.state == RunState::Finished {
+        return Ok(cannot("it has come to its end"));
+    }
+    if !is_idle(workspace, &run)? {
+        return Ok(RequestError::RunBusy { run: wanted.to_owned() }.into());
+    }
+    let all = differences(&row, spec)?;
+    if all.is_empty() {
+        return Ok(cannot("the playbook or the model that it was begun with has changed since"));
+    }
+    Ok(RequestError::ResumeDiffers { run: wanted.to_owned(), all }.into())
+}
+
+/// What a run has recorded, in order.
+pub(crate) fn recorded(reader: &dyn StoreReader, run: &RunId) -> Result<Vec<EpisodeSummary>, AppError> {
+    let mut recorded = Vec::new();
+    for row in reader.episodes(&EpisodeFilter::of(run))? {
+        let episode: Option<Episode> = reader.episode(&format!("{}/{}", row.run, row.id))?;
+        recorded.extend(episode.as_ref().map(EpisodeSummary::of));
+    }
+    Ok(recorded)
+}

@@ -1,0 +1,134 @@
+//! A session: everything that a run needs, loaded and checked. It fills in what a specification cannot know: the identity of
+//! plugins and models, and the text of the system prompt.
+
+use crate::events::EventSink;
+use crate::models::{ModelFactory, Opened};
+use crate::plugins::Plugins;
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{Environment as _, Llm, Sampling, SpecDocument};
+use clawhost_engine::{EnvironmentPlugin, Host, ModelGrants};
+use clawhost_model::LocalModel;
+use clawhost_play::{ChatPolicy, Plan, Ports, ScoringRule};
+use clawhost_providers::Ledger;
+use clawhost_run_config::RunSpec;
+use std::sync::Arc;
+
+/// Everything that plays, ready.
+pub(crate) struct Session<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) host: Host,
+    pub(crate) models: ModelFactory,
+    pub(crate) model: Arc<dyn Llm>,
+    ignores_system_prompt: bool,
+    pub(crate) grants: ModelGrants,
+    pub(crate) environment: Arc<EnvironmentPlugin>,
+    pub(crate) rewards: Vec<ScoringRule>,
+    /// What is played, with the identity of everything that was loaded.
+    pub(crate) spec: RunSpec,
+}
+
+impl<'a> Session<'a> {
+    /// Loads what a specification names. `learning`: the local model that acts, where it is open already because it learns.
+    pub(crate) async fn open(
+        workspace: &'a Workspace,
+        mut spec: RunSpec,
+        learning: Option<Arc<LocalModel>>,
+        events: &dyn EventSink,
+    ) -> Result<Self, AppError> {
+        let concurrency = usize::from(spec.play.concurrency);
+        let models = ModelFactory::new(workspace.settings().models.clone(), &spec.budget, concurrency);
+        let Opened { model, ignores_system_prompt } = match learning {
+            Some(model) => models.opened(model),
+            None => models.policy(&spec.policy.model, events)?,
+        };
+        let grants = models.grants(&spec.grants, events)?;
+        if let Some(path) = &spec.policy.system_prompt_file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| RequestError::File { path: path.clone(), why: error.to_string() })?;
+            spec.policy.system_prompt = Some(text);
+        }
+        if ignores_system_prompt && spec.policy.system_prompt.is_some() {
+            return Err(unheard("a system prompt").into());
+        }
+        let host = workspace.host()?;
+        let store = workspace.store();
+        let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
+        let environment = plugins.environment(&spec.environment).await?;
+        let rewards = plugins.rewards(&spec.rewards).await?;
+        spec.policy.identity = Some(model.identity());
+        spec.environment.plugin = Some(environment.identity().clone());
+        for (named, rule) in spec.rewards.iter_mut().zip(&rewards) {
+            named.plugin.plugin = Some(rule.reward.identity().clone());
+        }
+        let environment = Arc::new(environment);
+        Ok(Self { workspace, host, models, model, ignores_system_prompt, grants, environment, rewards, spec })
+    }
+
+    /// Refuses what would never reach the model.
+    pub(crate) fn needs_system_prompt(&self, what: &str) -> Result<(), RequestError> {
+        if self.ignores_system_prompt { Err(unheard(what)) } else { Ok(()) }
+    }
+
+    /// Loads plugins with this run's grants.
+    pub(crate) fn plugins<'b>(&'b self, store: &'b clawhost_store::Store, events: &'b dyn EventSink) -> Plugins<'b> {
+        Plugins { host: &self.host, store, grants: &self.grants, events }
+    }
+
+    /// The name of the playbook: its own, or that of the environment.
+    pub(crate) fn playbook_name(&self) -> String {
+        let named = self.spec.playbook.as_ref().map(|playbook| playbook.name.clone());
+        named.unwrap_or_else(|| self.environment.identity().name.clone())
+    }
+
+    /// How much is played, within which limits.
+    pub(crate) fn plan(&self) -> Plan {
+        let play = &self.spec.play;
+        Plan {
+            episodes: play.episodes,
+            group: play.group,
+            concurrency: usize::from(play.concurrency),
+            seed: play.seed,
+            split: play.tasks.clone(),
+            options: self.spec.environment.options.clone(),
+            max_turns: play.max_turns,
+            branch_at: play.branch_at,
+            first_group: 0,
+            positions: None,
+            paired: false,
+            episode_bytes: self.host.limits().episode_bytes,
+            failure_budget: play.failure_budget,
+        }
+    }
+
+    /// Who plays, judges and records.
+    pub(crate) fn ports(&self) -> Ports {
+        let policy = &self.spec.policy;
+        let sampling = Sampling { temperature: policy.temperature, max_tokens: policy.max_tokens };
+        Ports {
+            environment: self.environment.clone(),
+            rewards: self.rewards.clone(),
+            policy: ChatPolicy::new(self.model.clone(), policy.system_prompt.clone(), sampling),
+            store: self.workspace.store(),
+            clock: self.workspace.clock(),
+            meter: Arc::new(Ledger(self.models.meter())),
+        }
+    }
+
+    /// What the store keeps of the specification.
+    pub(crate) fn document(&self) -> SpecDocument {
+        SpecDocument(self.spec.to_document())
+    }
+
+    /// What is played, in a few words.
+    pub(crate) fn title(&self) -> String {
+        let (environment, model) = (self.environment.identity(), self.model.identity());
+        format!(
+            "{} {} with {}:{}, seed {}",
+            environment.name, environment.version, model.provider, model.model, self.spec.play.seed
+        )
+    }
+}
+
+fn unheard(what: &str) -> RequestError {
+    RequestError::SystemPromptUnsupported { what: what.to_owned() }
+}
