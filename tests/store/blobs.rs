@@ -122,6 +122,8 @@ async fn a_plugin_is_checked_when_it_is_read_and_mended_when_it_is_kept_again() 
     std::fs::write(&path, "componenT").unwrap();
     let error = read().unwrap_err();
     assert!(matches!(&error, StoreError::BlobDamaged { what, .. } if what == "plugin guess"), "{error}");
+    keep().await;
+    assert!(read().is_err(), "a file of the same size is not written again");
     // Another size is seen without reading, and written again.
     std::fs::write(&path, "comp").unwrap();
     keep().await;
@@ -146,6 +148,30 @@ async fn a_blob_that_cannot_be_written_refuses_its_record_alone() {
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episode("run-a/ep-0005").unwrap(), None);
     assert!(reader.episode("run-a/ep-0006").unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_that_is_deleted_before_its_record_is_committed_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(filled(folder.path(), "run-a", 1).await);
+    let bytes = vec![9; ARTEFACT_BLOB_BYTES];
+    let episode = with_artefacts("run-a", 5, &[&bytes]);
+    // Another process holds the write lock: the blob is written, and its record waits.
+    let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let write = tokio::spawn({
+        let (store, episode) = (store.clone(), episode.clone());
+        async move { put(&store, vec![recorded_as(episode)]).await }
+    });
+    let path = blob_path(folder.path(), &bytes);
+    while !path.exists() && !write.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    // It deletes the blob as the last one that referred to it.
+    std::fs::remove_file(&path).unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
+    write.await.unwrap().unwrap();
+    assert!(Reader::open(folder.path()).unwrap().episode("run-a/ep-0005").unwrap().unwrap() == episode);
 }
 
 #[cfg(unix)]

@@ -178,7 +178,7 @@ async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
 
     // Two processes judge at once: the one that began earlier and comes later must not undo the other.
     judge(verdict_of("first", scored(0.5))).await;
-    assert_eq!(now().reward, Some(0.75), "made good, and the reward with it");
+    assert_eq!(now().reward, Some(0.75), "the failed verdict is replaced, and the reward changes");
     judge(verdict_of("third", scored(-1.0))).await;
     let episode = now();
     assert_eq!(episode.reward, Some(0.75), "a new verdict changes no reward");
@@ -287,7 +287,7 @@ async fn a_damaged_record_is_named_and_others_are_read() {
     assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "episode run-a/ep-0000"), "{error}");
     assert_eq!(reader.episode("run-a/ep-0001").unwrap().unwrap(), episode("run-a", 1));
     assert_eq!(reader.check().unwrap(), None, "the database itself is whole");
-    other.execute_batch("UPDATE runs SET state = 'asleep'").unwrap();
+    other.execute_batch("UPDATE runs SET state = 'unknown'").unwrap();
     let error = reader.runs(None).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "run run-a"), "{error}");
     drop(store);

@@ -1,1 +1,168 @@
+//! Interrupted writes: whatever commit a store ends after, all before it is whole, and nothing after it is there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
 
+mod records;
+
+use clawhost_core::{
+    EpisodeReader as _, EpisodeStore as _, LearningStore as _, PhaseState, PluginReader as _, PluginStore as _,
+    Recorded, Removal, Retention as _, RunId, StoreError,
+};
+use clawhost_store::{ARTEFACT_BLOB_BYTES, Reader, Store, StoreOptions};
+use records::{
+    blob_files, blob_names, checkpoint, cost, names, opened, plugin, put, recorded_as, run, with_artefacts, written,
+};
+use std::path::Path;
+use std::process::Command;
+
+/// Commits of the history below.
+const COMMITS: u64 = 8;
+
+fn id() -> RunId {
+    RunId("run-a".into())
+}
+
+fn artefact(number: u8) -> Vec<u8> {
+    vec![number; ARTEFACT_BLOB_BYTES]
+}
+
+/// One write of each kind, each of them one commit.
+async fn history(store: &Store) -> Result<(), StoreError> {
+    store.keep_plugin(&plugin(b"component"), "environment", b"component".to_vec()).await?;
+    store.begin_run(&run("run-a")).await?;
+    put(store, [0, 1].map(|index| recorded_as(with_artefacts("run-a", index, &[&artefact(1)]))).to_vec()).await?;
+    store.checkpoint(checkpoint("run-a", 1, &[("weights", written(b"one"))])).await?;
+    store.checkpoint(checkpoint("run-a", 2, &[("weights", written(b"two"))])).await?;
+    let replacement = recorded_as(with_artefacts("run-a", 1, &[&artefact(2)]));
+    put(store, vec![Recorded { replaces_existing: true, ..replacement }]).await?;
+    store.finish_run(&id(), &serde_json::json!({}), cost()).await?;
+    let removal = Removal { runs: [id()].into(), unused_plugins: true, ..Removal::default() };
+    store.remove(removal).await.map(|_| ())
+}
+
+/// Checks that the folder holds what the first commits of the history wrote, all of it and no more.
+async fn check(folder: &Path, commits: u64) {
+    let store = opened(folder);
+    let reader = Reader::open(folder).unwrap();
+    let removed = commits >= COMMITS;
+    let at_least = |number| commits >= number && !removed;
+    let kept = reader.plugin(&plugin(b"component").digest).unwrap();
+    assert_eq!(kept.is_some(), at_least(1), "{commits}");
+    let phase = match commits {
+        0 | 1 => PhaseState::Absent,
+        7 => PhaseState::Finished,
+        _ if removed => PhaseState::Absent,
+        _ => PhaseState::Open,
+    };
+    assert_eq!(store.phase(&id()).await.unwrap(), phase, "{commits}");
+    let episodes: Vec<u8> =
+        names(folder).iter().map(|name| reader.episode(name).unwrap().unwrap().artefacts[0].bytes[0]).collect();
+    let expected: &[u8] = if at_least(6) {
+        &[1, 2]
+    } else if at_least(3) {
+        &[1, 1]
+    } else {
+        &[]
+    };
+    assert_eq!(episodes, expected, "{commits}");
+    let last = store.last_checkpoint(&id()).await.unwrap().map(|(iteration, _)| iteration);
+    let state = store.large_state(&id(), "weights").await.unwrap();
+    let expected = if at_least(5) { Some((2, &b"two"[..])) } else { at_least(4).then_some((1, &b"one"[..])) };
+    assert_eq!(last.zip(state.as_deref()), expected, "{commits}");
+    assert_eq!(store.iterations(&id()).await.unwrap().len() as u64, last.unwrap_or(0), "{commits}");
+}
+
+/// What a later process collects is what no record refers to.
+async fn collected(folder: &Path, commits: u64) {
+    let store = opened(folder);
+    store.remove(Removal::default()).await.unwrap();
+    check(folder, commits).await;
+    let [one, two] = [artefact(1), artefact(2)];
+    let expected: &[&[u8]] = match commits {
+        1 | 2 => &[b"component"],
+        3 => &[b"component", &one],
+        4 => &[b"component", &one, b"one"],
+        5 => &[b"component", &one, b"two"],
+        6 | 7 => &[b"component", &one, &two, b"two"],
+        _ => &[],
+    };
+    assert_eq!(blob_files(folder), blob_names(expected), "{commits}");
+}
+
+#[tokio::test]
+async fn an_undisturbed_history_has_as_many_commits_each_time() {
+    for _ in 0..2 {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(folder.path());
+        assert_eq!(store.commits(), 0);
+        history(&store).await.unwrap();
+        assert_eq!(store.commits(), COMMITS);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_ends_after_any_commit_holds_what_was_committed() {
+    for commits in 1..=COMMITS {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions { fail_after_commit: Some(commits), ..StoreOptions::default() };
+        let store = Store::open(folder.path(), options).unwrap();
+        let error = history(&store).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Other(why) if why.ends_with("the store has stopped")), "{error}");
+        assert_eq!(store.commits(), commits, "nothing is committed afterwards");
+        let later = store.resume_run(&id()).await.unwrap_err();
+        assert!(later.to_string().ends_with("the store has stopped"), "{later}");
+        check(folder.path(), commits).await;
+        drop(store);
+        check(folder.path(), commits).await;
+        collected(folder.path(), commits).await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_is_no_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&run("run-a")).await.unwrap();
+    store.begin_run(&run("run-a")).await.unwrap_err();
+    assert_eq!(store.commits(), 1);
+}
+
+#[tokio::test]
+async fn writes_that_wait_together_are_committed_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&run("run-a")).await.unwrap();
+    let one = |index| put(&store, vec![recorded_as(with_artefacts("run-a", index, &[]))]);
+    let (first, second, third) = tokio::join!(one(0), one(1), one(2));
+    assert_eq!([first, second, third], [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(store.commits(), 4);
+}
+
+/// Names the data folder of the process that the test below starts.
+const CHILD: &str = "CLAWHOST_TEST_STORE_FOLDER";
+
+#[tokio::test]
+async fn a_process_that_aborts_after_any_commit_leaves_what_was_committed() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        history(&opened(Path::new(&folder))).await.unwrap();
+        return;
+    }
+    for commits in 1..=COMMITS + 1 {
+        let folder = tempfile::tempdir().unwrap();
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_process_that_aborts_after_any_commit_leaves_what_was_committed"])
+            .env(CHILD, folder.path())
+            .env("CLAWHOST_ABORT_AFTER_COMMIT", commits.to_string())
+            .output()
+            .unwrap()
+            .status;
+        assert_eq!(status.success(), commits > COMMITS, "{commits}");
+        check(folder.path(), commits).await;
+        collected(folder.path(), commits).await;
+    }
+}

@@ -1,10 +1,10 @@
-//! The learning loop inside a Rust program: no command line, no plugin, no database. Lights whose meaning nobody tells.
+//! The learning loop inside a Rust program: no command line, no plugin, no database. Nobody tells what the lights mean.
 #![allow(clippy::print_stdout, reason = "a program of its own")]
 
 use async_trait::async_trait;
 use clawhost_core::*;
-use clawhost_runtime::learn::{LearnPlan, LearnPorts, ReflectorFunction, RewardFunction, learn_run};
-use clawhost_runtime::{Cancel, ChatPolicy, RuntimeError};
+use clawhost_learning::{LearnPlan, LearnPorts, LearnStart, LearningError, ReflectorFunction, learn};
+use clawhost_play::{Cancel, ChatPolicy, RewardFunction};
 
 const MEANING: [(&str, &str); 3] = [("red", "stop"), ("green", "go"), ("amber", "wait")];
 
@@ -37,7 +37,7 @@ impl LiveEpisode for Light {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), RuntimeError> {
+async fn main() -> Result<(), LearningError> {
     let about = EnvironmentDescription::new("crossing", &[("train", 300), ("val", 300), ("test", 300)]);
     let crossing = Crossing(PluginIdentity::native("crossing"), about);
     let safe = RewardFunction::new("safe", |episode| {
@@ -45,15 +45,16 @@ async fn main() -> Result<(), RuntimeError> {
     });
     // It knows nothing: it suggests everything, and the loop finds out what helps.
     let guesses = ReflectorFunction::new("guesses", |_| {
-        let deeds = |light| MEANING.map(|(_, deed)| format!("when light is {light}: answer {deed}"));
-        MEANING.iter().flat_map(|(light, _)| deeds(light)).collect()
+        let actions = |light| MEANING.map(|(_, action)| format!("when light is {light}: answer {action}"));
+        MEANING.iter().flat_map(|(light, _)| actions(light)).collect()
     });
     let policy = ChatPolicy::new(std::sync::Arc::new(clawhost_follower::Follower), None, Sampling::default());
     let ports = LearnPorts::in_memory(crossing, safe, policy, guesses);
     let (run, plan) = (RunId("crossing".into()), LearnPlan::new(20, 1));
-    let report = learn_run(run, plan, ports, Default::default(), &Cancel::default(), &()).await?;
-    println!("{}: {:?}", report.outcome.words(), report.evaluation.and_then(|evaluation| evaluation.lift));
-    let kept = report.entries.iter().filter(|entry| entry.status == "deployed");
+    let report = learn(run, plan, ports, LearnStart::New(SpecDocument::none()), &Cancel::default(), &()).await?;
+    println!("{}: {:?}", report.outcome.words(), report.evaluation.as_ref().and_then(|evaluation| evaluation.lift));
+    let entries = report.harness().map(|harness| harness.entries.as_slice()).unwrap_or_default();
+    let kept = entries.iter().filter(|entry| entry.status == "deployed");
     kept.for_each(|entry| println!("  {}", entry.lesson));
     Ok(())
 }

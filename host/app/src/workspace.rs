@@ -128,11 +128,12 @@ impl Workspace {
             folder: folder.display().to_string(),
             what: "removes records from it",
         })?;
-        let options = StoreOptions {
-            max_bytes: settings.store_bytes,
-            #[cfg(feature = "failpoints")]
-            fail_after_commit: settings.fail_after_commit,
-        };
+        #[cfg_attr(not(feature = "failpoints"), allow(unused_mut))]
+        let mut options = StoreOptions::bounded(settings.store_bytes);
+        #[cfg(feature = "failpoints")]
+        {
+            options.fail_after_commit = settings.fail_after_commit;
+        }
         let store = Arc::new(Store::open(&folder, options)?);
         let clock = settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         Ok(Self { settings, store, leases, clock, _folder: held })

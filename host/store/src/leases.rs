@@ -41,23 +41,38 @@ impl FileLeases {
             options.read(true).write(true).create(true).truncate(false);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let file = options.open(path)?;
-            let locked = match mode {
-                LeaseMode::Exclusive => file.try_lock(),
-                LeaseMode::Shared => file.try_lock_shared(),
-            };
-            match locked {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-            // Another process may have removed the file between the two calls: then this lock excludes nobody.
-            if is_at(&file, path)? {
-                return Ok(Some(FileLease { path: path.to_owned(), file, mode }));
+            match attempt(options.open(path)?, path, mode)? {
+                Attempt::Locked(file) => return Ok(Some(FileLease { path: path.to_owned(), file, mode })),
+                Attempt::Held => return Ok(None),
+                Attempt::Removed => {}
             }
         }
         Ok(None)
     }
+}
+
+/// What came of one attempt to lock an open file.
+#[derive(Debug)]
+enum Attempt {
+    Locked(File),
+    /// Another process holds it.
+    Held,
+    /// It is no longer at its path: a lock on it excludes no other process.
+    Removed,
+}
+
+fn attempt(file: File, path: &Path, mode: LeaseMode) -> io::Result<Attempt> {
+    let locked = match mode {
+        LeaseMode::Exclusive => file.try_lock(),
+        LeaseMode::Shared => file.try_lock_shared(),
+    };
+    match locked {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Attempt::Held),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Another process may have removed it after it was opened here.
+    Ok(if is_at(&file, path)? { Attempt::Locked(file) } else { Attempt::Removed })
 }
 
 impl Leases for FileLeases {
@@ -112,4 +127,25 @@ fn escaped(name: &str) -> String {
     }
     // `=` occurs in no escaped name.
     if text.len() > LONGEST_NAME { format!("={}", Digest::of(name.as_bytes()).hex()) } else { text }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_on_a_file_that_was_removed_is_no_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = |file| attempt(file, &path, LeaseMode::Exclusive).unwrap();
+        let opened = [(); 2].map(|()| File::create(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let [first, second] = opened;
+        assert!(matches!(lock(first), Attempt::Removed));
+        let later = File::create(&path).unwrap();
+        assert!(matches!(lock(second), Attempt::Removed));
+        let held = lock(later);
+        assert!(matches!(held, Attempt::Locked(_)));
+        assert!(matches!(lock(File::open(&path).unwrap()), Attempt::Held));
+    }
 }

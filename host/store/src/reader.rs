@@ -326,3 +326,29 @@ fn sql_limit(limit: Option<u64>) -> i64 {
     // A negative limit means none.
     limit.map_or(-1, signed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn missing() -> StoreError {
+        StoreError::BlobMissing { what: "x".into(), digest: Digest::of(b"x"), folder: "y".into() }
+    }
+
+    #[test]
+    fn a_row_that_changed_under_a_missing_blob_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(schema::open(&folder.path().join(crate::FILE)).unwrap());
+        let reader = Reader::open(folder.path()).unwrap();
+        let read = |rows: &[Option<u32>], present: u32| {
+            let rows = RefCell::new(rows.iter().copied());
+            let row = || Ok(rows.borrow_mut().next().flatten());
+            reader.with_blobs(row, |found| if *found == present { Ok(*found) } else { Err(missing()) })
+        };
+        assert_eq!(read(&[Some(1), Some(2)], 2), Ok(Some(2)));
+        assert_eq!(read(&[Some(1), Some(2), Some(3)], 3), Ok(Some(3)));
+        assert_eq!(read(&[Some(1), None], 2), Ok(None), "the record was removed");
+        assert_eq!(read(&[Some(1), Some(1)], 2), Err(missing()));
+    }
+}

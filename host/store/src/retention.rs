@@ -35,8 +35,10 @@ const BY_RUN: &str = "
 /// Bytes of blobs by learning run or run; each blob counts once for each run that refers to it.
 const BLOBS_BY_RUN: &str = "
     SELECT owner, 0, sum(size) FROM (
-        SELECT coalesce(runs.parent, runs.id) AS owner, digest, size FROM large_states JOIN runs ON runs.id = run
-        UNION SELECT coalesce(runs.parent, runs.id), digest, size FROM episode_blobs JOIN runs ON runs.id = run
+        SELECT coalesce(runs.parent, runs.id) AS owner, blob.digest, size
+        FROM large_states AS blob JOIN runs ON runs.id = run
+        UNION SELECT coalesce(runs.parent, runs.id), blob.digest, size
+        FROM episode_blobs AS blob JOIN runs ON runs.id = run
     ) GROUP BY owner";
 
 /// Removes plugins that nothing refers to. Runs name their plugins by digest in their configuration.

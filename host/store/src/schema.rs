@@ -22,6 +22,9 @@ const fn newest(migrations: &[&str]) -> u32 {
 /// How long SQLite waits for another process before it reports a locked database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time between two attempts where SQLite does not wait by itself: as short as a switch takes, long enough to let others run.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
 /// Pages of the log after which it is carried into the database (16 MiB). SQLite's 1,000 carried the upper pages of the
 /// indexes over every few hundred episodes.
 const CHECKPOINT_PAGES: u32 = 4_000;
@@ -160,12 +163,25 @@ fn open_with(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError>
     // Before anything is written: a database of another program stays as it is.
     version(path, &connection, migrations)?;
     // WAL: readers and the writer do not wait for each other. FULL: a commit that returned survives a power cut.
-    connection.pragma_update(None, "journal_mode", "WAL").map_err(fail)?;
+    write_ahead(&connection).map_err(fail)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(fail)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     migrate(path, &mut connection, migrations)?;
     Ok(connection)
+}
+
+/// Switches to the write-ahead log. SQLite does not wait for another process that does the same at this moment.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    for _ in 0..BUSY_TIMEOUT.as_millis() / BUSY_PAUSE.as_millis() {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")
 }
 
 /// Opens an existing database for reading.
@@ -194,11 +210,14 @@ fn no_tables(path: &Path) -> StoreError {
 fn version(path: &Path, connection: &Connection, migrations: &[&str]) -> Result<Option<u32>, StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     let name = || path.display().to_string();
-    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
-    let (tables, runs): (u32, u32) = connection
-        .query_row("SELECT count(*), count(CASE name WHEN 'runs' THEN 1 END) FROM sqlite_schema", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+    // One statement, one moment: another process may be creating the tables.
+    let (found, tables, runs): (u32, u32, u32) = connection
+        .query_row(
+            "SELECT (SELECT user_version FROM pragma_user_version), count(*), count(CASE name WHEN 'runs' THEN 1 END)
+             FROM sqlite_schema",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
         .map_err(fail)?;
     let known = newest(migrations);
     match found {

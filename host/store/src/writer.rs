@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 pub struct StoreOptions {
     /// The database never grows past this; reaching it reads as a full disk. None: no limit but the disk. Blobs do not count.
     pub max_bytes: Option<u64>,
-    /// After the commit of this number, counted from 1, the writer ends as if the process had died: nobody gets an answer,
+    /// After the commit of this number, counted from 1, the writer ends as if the process had died: the write gets no answer,
     /// and later writes fail. None: it never does.
     #[cfg(feature = "failpoints")]
     pub fail_after_commit: Option<u64>,
@@ -204,7 +204,7 @@ impl Store {
     }
 }
 
-/// Runs what takes long beside the executor.
+/// Runs long work beside the executor.
 pub(crate) async fn off_executor<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -216,7 +216,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A writer that panicked has answered nobody, so nobody believes that it wrote.
+            // A writer that panicked has sent no answer, so no caller believes that it wrote.
             let _ = thread.join();
         }
     }
@@ -232,7 +232,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes until nobody can send any more. `Break`: a failpoint ended it.
+    /// Writes until the last sender is dropped. `Break`: a failpoint ended it.
     fn run(mut self, receiver: &mpsc::Receiver<Job>) -> ControlFlow<()> {
         while let Ok(first) = receiver.recv() {
             let mut batch = Vec::new();

@@ -32,7 +32,7 @@ pub fn episode(bytes: &[u8]) {
     let written = serde_json::to_string(&episode).unwrap_or_else(|error| panic!("{error}"));
     let again: Episode = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
     assert_eq!(again, episode);
-    let summary = clawhost_runtime::EpisodeSummary::of(&episode);
+    let summary = clawhost_play::EpisodeSummary::of(&episode);
     assert!(!summary.failed() || summary.failure.is_some());
     if !episode.ending.is_complete() {
         assert!(summary.failed() || summary.cancelled || summary.out_of_budget);

@@ -5,7 +5,7 @@ use crate::plugins::{environment, guest, host, target};
 use clawhost_core::{Clock, Environment, EpisodeStore, Reward, RunId, Sampling};
 use clawhost_engine::{Allocation, Host, ModelGrants};
 use clawhost_follower::Follower;
-use clawhost_runtime::{Cancel, ChatPolicy, EpisodeSummary, Observer, Plan, Ports, ScoringRule, play_run};
+use clawhost_play::{Cancel, ChatPolicy, EpisodeSummary, Observer, Plan, Ports, RunRequest, ScoringRule, play_run};
 use clawhost_store::{Store, StoreOptions};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -78,12 +78,10 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
         };
         let began = Instant::now();
         let id = RunId(format!("bench-{round}"));
+        let request = RunRequest::new(id, plan, ports);
         // On a worker, not on the thread that waits for the runtime: that one would be a third.
-        let played =
-            tokio::spawn(
-                async move { play_run(id, plan, ports, serde_json::json!({}), &Cancel::default(), &Silent).await },
-            );
-        let report = played.await.unwrap().unwrap();
+        let played = tokio::spawn(async move { play_run(request, &Cancel::default(), &Silent).await });
+        let report = played.await.unwrap().unwrap().report;
         rounds.push(began.elapsed());
         assert_eq!(report.failed, 0);
     }

@@ -8,7 +8,7 @@ use clawhost_core::{
 };
 use clawhost_engine::{Allocation, ModelGrants, RewardPlugin};
 use clawhost_follower::Follower;
-use clawhost_runtime::ChatPolicy;
+use clawhost_play::ChatPolicy;
 use std::sync::Arc;
 use std::time::Instant;
 

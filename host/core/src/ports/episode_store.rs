@@ -103,11 +103,11 @@ pub trait EpisodeStore: Send + Sync {
     /// it, or nothing.
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError>;
     /// Adds verdicts to stored episodes, all of them or none. One whose question was answered already is left out; one that
-    /// takes the place of a failed verdict is counted as that was, and the episode's reward is worked out anew, whoever
-    /// else has written meanwhile.
+    /// takes the place of a failed verdict is counted as that was, and the episode's reward is computed anew from what is
+    /// stored then.
     async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError>;
     /// Ends a run with its summary and what its models have cost. The notes of its episodes are merged in the order of the plan: the last writer wins,
-    /// whoever ran first.
+    /// in whatever order they ran.
     async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError>;
 }
 

@@ -31,7 +31,7 @@ pub struct PlaybookVersion {
 pub struct PlaybookLedger {
     /// The playbook.
     pub name: String,
-    /// In the words of whoever keeps it.
+    /// Its content; opaque to the store.
     pub document: serde_json::Value,
 }
 
@@ -44,7 +44,7 @@ pub struct Checkpoint {
     pub iteration: u64,
     /// All that the next iteration needs.
     pub state: serde_json::Value,
-    /// What the iteration came to.
+    /// The report of the iteration; null: there is none.
     pub report: serde_json::Value,
     /// New versions; their numbers are given by the store.
     pub versions: Vec<PlaybookVersion>,
@@ -85,7 +85,7 @@ pub trait LearningStore: EpisodeStore {
     async fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError>;
     /// A large part of the last checkpoint, by its name.
     async fn large_state(&self, run: &RunId, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
-    /// What every iteration of a run came to, in order.
+    /// The reports of all iterations of a run, in order.
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError>;
     /// How far a phase has come.
     async fn phase(&self, phase: &RunId) -> Result<PhaseState, StoreError>;
@@ -95,6 +95,6 @@ pub trait LearningStore: EpisodeStore {
     async fn playbook(&self, name: &str) -> Result<Option<PlaybookVersion>, StoreError>;
     /// Its ledger.
     async fn ledger(&self, name: &str) -> Result<Option<PlaybookLedger>, StoreError>;
-    /// Adds a version, outside of any run; gives its number.
+    /// Adds a version, outside of any run. A version of the newest version's digest adds nothing.
     async fn add_version(&self, version: PlaybookVersion, ledger: Option<PlaybookLedger>) -> Result<(), StoreError>;
 }

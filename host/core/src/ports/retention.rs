@@ -48,9 +48,11 @@ pub struct Holdings {
 pub struct Removal {
     /// Runs, with their phases: episodes, verdicts, notes, reports, checkpoints.
     pub runs: BTreeSet<RunId>,
-    /// Of these runs the specification and the reports stay, because something else refers to them.
+    /// Of these runs the specification and the reports stay, because something else refers to them. They can no longer be
+    /// resumed.
     pub keep_records: BTreeSet<RunId>,
     /// Episodes of these runs that stay, because something else refers to them: `RUN/ID`, where RUN may be a phase.
+    /// The rows of their runs stay, which can no longer be resumed.
     pub keep_episodes: BTreeSet<String>,
     /// Removes plugins that no remaining episode or run refers to.
     pub unused_plugins: bool,
