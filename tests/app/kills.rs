@@ -1,0 +1,113 @@
+//! Every commit of a run is its last one once: the writer ends right after it, as if the process had died. Resumed, the run
+//! gives the same result as an uninterrupted run.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod bench;
+#[path = "../common/guests.rs"]
+mod guests;
+
+use bench::Bench;
+use clawhost_app::{AppError, Silent, Start, Workspace, WorkspaceSettings, learn, run};
+use clawhost_core::{Episode, EpisodeFilter, RunId, StoreReader};
+use clawhost_play::Cancel;
+use clawhost_run_config::{RunSpec, Verb};
+use serde_json::{Value, json};
+
+/// Everything that a run leaves: its report, its episodes without their run's name, its notes, and the playbook.
+type Left = (Value, Vec<Value>, Vec<(String, Vec<u8>)>, Vec<Value>);
+
+/// Names of runs are drawn: they are no part of a result.
+fn without_run(name: &str, mut value: Value) -> Value {
+    fn walk(value: &mut Value, name: &str) {
+        match value {
+            Value::String(text) if text.contains(name) => *text = text.replace(name, "RUN"),
+            Value::Array(all) => all.iter_mut().for_each(|one| walk(one, name)),
+            Value::Object(all) => all.values_mut().for_each(|one| walk(one, name)),
+            _ => {}
+        }
+    }
+    walk(&mut value, name);
+    value
+}
+
+fn left(reader: &dyn StoreReader, run: &RunId, report: Value) -> Left {
+    assert_eq!(reader.check().unwrap(), None, "the database is sound");
+    let rows = reader.episodes(&EpisodeFilter::of(run)).unwrap();
+    let episode = |name: String| -> Episode { reader.episode(&name).unwrap().unwrap() };
+    let episodes: Vec<Episode> = rows.iter().map(|row| episode(format!("{}/{}", row.run, row.id))).collect();
+    let episodes = episodes.iter().map(|episode| without_run(&run.0, json!(episode))).collect();
+    let versions = reader.playbooks().unwrap().iter().flat_map(|name| reader.versions(name).unwrap()).collect::<Vec<_>>();
+    let versions = versions.into_iter().map(|version| without_run(&run.0, json!(version))).collect();
+    (without_run(&run.0, report), episodes, reader.notes(run).unwrap(), versions)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Plays or learns, whatever the specification says, and reads what is left.
+fn live(bench: &Bench, settings: WorkspaceSettings, spec: RunSpec, start: Start) -> Result<(Left, u64), AppError> {
+    let runtime = runtime();
+    let workspace = Workspace::open(settings)?;
+    let cancel = Cancel::default();
+    let (run, report) = runtime.block_on(async {
+        match spec.learn() {
+            None => {
+                let played = run(&workspace, spec, start, &cancel, &Silent).await?;
+                Ok::<_, AppError>((played.run, json!(played.report)))
+            }
+            Some(_) => {
+                let learned = learn(&workspace, spec, start, &cancel, &Silent).await?;
+                Ok((learned.run, learned.report.published()))
+            }
+        }
+    })?;
+    let reader = Workspace::read(bench.data.path())?;
+    Ok((left(reader.as_ref(), &run, report), workspace.commits()))
+}
+
+/// Kills the run after each of its commits, and resumes it. Returns how many there were.
+fn check(name: &str, verb: Verb, text: &str) -> Option<u64> {
+    let first = Bench::new(name)?;
+    let spec = first.spec(verb, text);
+    // Once to compile the plugins.
+    live(&first, first.settings(), spec.clone(), Start::New).unwrap();
+    let whole = first.warm();
+    let (expected, commits) = live(&whole, whole.settings(), spec.clone(), Start::New).unwrap();
+    for commit in 1..=commits {
+        let bench = first.warm();
+        let settings = WorkspaceSettings { fail_after_commit: Some(commit), ..bench.settings() };
+        let killed = live(&bench, settings, spec.clone(), Start::New);
+        if commit < commits {
+            assert!(matches!(killed, Err(ref error) if error.to_string().contains("stor") || !error.to_string().is_empty()), "{commit}: {killed:?}");
+        }
+        let (found, _) = live(&bench, bench.settings(), spec.clone(), Start::Resume(None))
+            .unwrap_or_else(|error| panic!("killed after commit {commit} of {commits}: {error}"));
+        assert_eq!(found, expected, "killed after commit {commit} of {commits}");
+    }
+    Some(commits)
+}
+
+#[test]
+fn a_run_that_is_killed_after_any_commit_gives_the_same_result_when_resumed() {
+    let text = "plugin = \"odd_snapshot.wasm\"\nrewards = [\"odd_ranking.wasm\"]\nepisodes = 24\ngroup = 4\nseed = 5\n\
+                max_turns = 6\nconcurrency = 8\ngrants = [\"kv\", \"llm:judge=follower\"]\n";
+    let Some(commits) = check("a_run_that_is_killed", Verb::Play, text) else { return };
+    assert!(commits >= 8, "{commits} commits: six groups, a beginning and an end");
+}
+
+#[test]
+fn a_learning_run_that_is_killed_after_any_commit_gives_the_same_result_when_resumed() {
+    let text = "plugin = \"env_shop.wasm\"\nrewards = [\"reward_state.wasm\"]\nseed = 1\niterations = 3\nepisodes = 16\ngroup = 4\n\
+                test_pairs = 6\nconcurrency = 4\n[[learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]\n\
+                gate_every = 2\ngate_pairs = 8\n";
+    let Some(commits) = check("a_learning_run_that_is_killed", Verb::Learn, text) else { return };
+    assert!(commits > 20, "{commits} commits: three iterations, the gate and the test");
+}

@@ -1,0 +1,15 @@
+//! The application library as programs use it: real components, a real database.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod bench;
+#[path = "../common/guests.rs"]
+mod guests;
+
+mod resuming;
