@@ -1,6 +1,19 @@
 //! Playbooks in a data folder: what is there, what is served, where it was learned, versions, exchange with files.
+//!
+//! Operations that read take a reader ([`crate::Workspace::read`]). Operations that write ([`rollback`], [`import`]) take a
+//! [`crate::Workspace`] and hold the playbook while they work, so that nobody learns it meanwhile. [`chosen`] finds the playbook
+//! that is meant; all others take its name.
 
+mod exchange;
+mod list;
+mod origin;
 mod served;
+mod show;
+mod versions;
 
+pub use exchange::{Exported, Imported, export, import, read_playbook};
+pub use list::{PlaybookRow, list};
+pub use origin::{Origin, Tasks, warnings};
 pub use served::{check_name, chosen, contents, described, document, guided, pick, worth};
-pub fn warnings(_: &dyn clawhost_core::StoreReader, _: &clawhost_run_config::RunSpec, _: &clawhost_core::PlaybookVersion, _: u64) -> Result<Vec<crate::Warning>, crate::AppError> { Ok(vec![]) }
+pub use show::{ShownPlaybook, show};
+pub use versions::{RolledBack, VersionDifferences, diff, rollback};

@@ -119,9 +119,9 @@ pub fn warnings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_core::{Digest, PluginIdentity};
+    use clawhost_core::PluginIdentity;
     use clawhost_learn::{Entry, Lesson};
-    use clawhost_run_config::RunSpecPatch;
+    use clawhost_run_config::{Key, RunSpecPatch, Source, Value, Verb};
 
     fn tasks(environment: &str, seed: u64, options: &[(&str, &str)]) -> Tasks {
         let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -151,21 +151,23 @@ mod tests {
 
     #[test]
     fn a_run_says_what_its_tasks_were() {
-        let check = |work: &str, loaded: bool, expect: Option<Tasks>| {
-            let text = format!(
-                "version = 1\nenvironment = \"shop.wasm?x=1&house=7\"\nrewards = [\"r.wasm\"]\npolicy = \"follower\"\nseed = 7\n{work}"
-            );
-            let mut spec = RunSpecPatch::from_toml(&text, "").unwrap().resolve().unwrap();
-            if loaded {
-                let (name, version) = ("env-shop".to_owned(), "1".to_owned());
-                spec.environment.plugin = Some(PluginIdentity { name, version, digest: Digest::of(b"") });
+        let check = |verb: Verb, loaded: bool, expect: Option<Tasks>| {
+            let mut patch = RunSpecPatch::new();
+            let mut set = |key: Key, value: Value| patch.set(key, value, Source::Flag);
+            set(Key::Plugin, Value::Text("shop.wasm?x=1&house=7".to_owned()));
+            set(Key::Rewards, Value::Texts(vec!["state.wasm".to_owned()]));
+            set(Key::Seed, Value::Whole(7));
+            if verb == Verb::Learn {
+                set(Key::Reflectors, Value::Texts(vec!["rules.wasm".to_owned()]));
+                patch.set_layers(vec!["harness".to_owned()], Source::Flag);
             }
-            assert_eq!(Tasks::learned(SpecDocument(spec.to_document())), expect, "{text}");
+            let mut spec = patch.resolve(verb).unwrap();
+            spec.environment.plugin = loaded.then(|| PluginIdentity::native("env-shop"));
+            assert_eq!(Tasks::learned(SpecDocument(spec.to_document())), expect, "{verb:?}, loaded: {loaded}");
         };
-        let learn = "learn = [\"harness\"]\n";
-        check(learn, true, Some(tasks("env-shop", 7, &[("house", "7"), ("x", "1")])));
-        check(learn, false, None);
-        check("", true, None);
+        check(Verb::Learn, true, Some(tasks("env-shop", 7, &[("house", "7"), ("x", "1")])));
+        check(Verb::Learn, false, None);
+        check(Verb::Play, true, None);
         assert_eq!(Tasks::learned(SpecDocument::none()), None);
     }
 

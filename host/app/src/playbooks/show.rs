@@ -119,13 +119,4 @@ mod tests {
             [Status::Queued, Status::OnTrial, Status::Admitted, Status::Deployed, Status::Harmful, Status::Expired];
         assert!(all.iter().chain([&superseded]).all(|status| ORDER.contains(&status.name())));
     }
-
-    #[test]
-    fn sections_stand_under_their_names_and_nothing_hides_in_them() {
-        let sections_of = [("house".to_owned(), "Be kind.\nAlways\u{1b}[31m.".to_owned())];
-        let playbook = Playbook { sections: sections_of.into(), entries: Vec::new() };
-        let mut out = Vec::new();
-        sections(&mut out, &playbook).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "[house]\nBe kind.\nAlways\\u{1b}[31m.\n\n");
-    }
 }

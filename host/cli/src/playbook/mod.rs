@@ -1,148 +1,104 @@
-//! `clawhost playbook`: all there are, entries, versions, rollback, export and import; and playbooks that are served.
+//! `clawhost playbook`: all there are, entries, versions, rollback, export and import.
 
 mod exchange;
 mod list;
-mod origin;
 mod show;
 mod versions;
 
-use crate::args::{Common, Playbook as Command};
-use crate::data;
-use crate::exit::{Exit, UsageError};
-use crate::setup::Setup;
-use anyhow::Context as _;
-use clawhost_core::{PlaybookLedger, PlaybookVersion, escaped};
-use clawhost_learn::harness::PlaybookView;
-use clawhost_learn::playbook::Playbook;
-use clawhost_runtime::ChatPolicy;
-use clawhost_runtime::learn::{UniformPlaybook, Ledger};
-use clawhost_store::Reader;
-use std::collections::BTreeMap;
+use crate::context::Context;
+use crate::exit::Exit;
+use clap::Subcommand;
+use clawhost_app::{Workspace, WorkspaceSettings};
+use serde::Serialize;
 use std::io::Write as _;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::PathBuf;
 
-pub(crate) use origin::notes;
-
-/// Longest name of a playbook: it is part of a file name.
-const NAME_BYTES: usize = 128;
-
-/// Refuses names that cannot stand in a file name.
-pub(crate) fn check_name(name: &str) -> Result<(), UsageError> {
-    let fits = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
-    if name.is_empty() || name.len() > NAME_BYTES || !name.chars().all(fits) || name.starts_with('.') {
-        return Err(UsageError(format!(
-            "`{}` is no name for a playbook: letters, digits, `-`, `_` and `.`, at most {NAME_BYTES}",
-            escaped(name, 80)
-        )));
-    }
-    Ok(())
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlaybookCommand {
+    /// Every playbook: its newest version, how many entries are served, and where they were learned
+    List,
+    /// Every entry: status, groups, lift with its interval, e-value, tokens
+    Show {
+        /// The playbook [default: the only one]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// What this version says, instead
+        #[arg(long, value_name = "N")]
+        version: Option<u64>,
+        /// Whole lessons, on a terminal too; elsewhere they are never cut
+        #[arg(long, conflicts_with = "version")]
+        full: bool,
+    },
+    /// Every version, and how it came about
+    Log {
+        /// The playbook [default: the only one]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// What changed between two versions
+    Diff {
+        /// The playbook [default: the only one]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// From this version; before the first, as version 0, nothing is said [default: the one before]
+        #[arg(value_name = "FROM")]
+        from: Option<u64>,
+        /// To this one [default: the newest]
+        #[arg(value_name = "TO")]
+        to: Option<u64>,
+    },
+    /// Serve what an older version says, as a new version
+    Rollback {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// To this version [default: the one before]
+        #[arg(long, value_name = "N")]
+        to: Option<u64>,
+    },
+    /// Write what is served: as JSON into a file, or as a folder of skills (SKILL.md)
+    Export {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// A file ending in .json, or a folder that is made (a name without an extension, or with a `/` behind it)
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// What this version says [default: the newest]
+        #[arg(long, value_name = "N")]
+        version: Option<u64>,
+    },
+    /// Serve what a JSON file, a skill or a folder of skills says, as a new version. Evidence does not come with it: it is measured anew
+    Import {
+        /// The playbook
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// A file ending in .json, a folder with SKILL.md files, or one file of a skill, ending in .md
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+    },
 }
 
-/// What a version says.
-pub(crate) fn document(version: &PlaybookVersion) -> anyhow::Result<Playbook> {
-    serde_json::from_value(version.document.clone())
-        .with_context(|| format!("version {} of playbook {} cannot be read", version.number, version.name))
-}
-
-/// How much it says: `3 entries, 1 section`.
-fn contents(playbook: &Playbook) -> String {
-    let counted = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    let entries = counted(playbook.entries.len(), "entry", "entries");
-    match playbook.sections.len() {
-        0 => entries,
-        sections => format!("{entries}, {}", counted(sections, "section", "sections")),
-    }
-}
-
-/// A version that is served, in words.
-pub(crate) fn told(version: &PlaybookVersion) -> anyhow::Result<String> {
-    Ok(format!("{}, version {}, {}", version.name, version.number, contents(&document(version)?)))
-}
-
-fn pick(reader: &Reader, name: &str, number: Option<u64>) -> anyhow::Result<PlaybookVersion> {
-    let versions = reader.versions(name)?;
-    let known = versions.iter().map(|version| version.number.to_string()).collect::<Vec<_>>().join(", ");
-    let found = versions.into_iter().find(|version| number.is_none_or(|number| version.number == number));
-    found.ok_or_else(|| {
-        let why = match (number, known.is_empty()) {
-            (_, true) => {
-                format!("playbook {name} has no version yet: nothing has passed the gate, nothing was imported")
-            }
-            (Some(number), _) => format!("playbook {name} has no version {number}; it has {known}"),
-            (None, _) => format!("playbook {name} has no version"),
-        };
-        UsageError(why).into()
-    })
-}
-
-/// A version that is to be served.
-pub(crate) async fn served(setup: &Setup<'_>, name: &str, number: Option<u64>) -> anyhow::Result<PlaybookVersion> {
-    check_name(name)?;
-    setup.needs_system("a playbook")?;
-    let version = pick(&Reader::open(&setup.folder)?, name, number)?;
-    document(&version)?;
-    Ok(version)
-}
-
-/// What is known that entries are worth.
-pub(crate) fn worth(folder: &Path, name: &str) -> anyhow::Result<BTreeMap<clawhost_learn::EntryId, f64>> {
-    let ledger = Reader::open(folder)?.ledger(name)?;
-    let read = |ledger: PlaybookLedger| serde_json::from_value::<Ledger>(ledger.document);
-    Ok(ledger
-        .map(read)
-        .transpose()
-        .with_context(|| format!("the ledger of playbook {name}"))?
-        .map(|ledger| ledger.worth)
-        .unwrap_or_default())
-}
-
-/// The same policy with a playbook.
-pub(crate) fn guided(
-    setup: &Setup<'_>,
-    policy: &ChatPolicy,
-    version: &PlaybookVersion,
-    token_budget: u64,
-) -> anyhow::Result<ChatPolicy> {
-    // The same choice among its entries as the gate had before it.
-    let worth = worth(&setup.folder, &version.name)?;
-    Ok(policy.guided(Arc::new(UniformPlaybook(PlaybookView::serving(document(version)?, &worth, token_budget)))))
-}
-
-pub(crate) fn main(common: &Common, command: &Command) -> anyhow::Result<Exit> {
-    let folder = data::folder(common)?;
+pub(crate) async fn run(context: &Context, command: &PlaybookCommand) -> anyhow::Result<Exit> {
     match command {
-        Command::List => list::list(common, &folder),
-        Command::Show { name, version, full } => show::show(common, &folder, name.as_deref(), *version, *full),
-        Command::Log { name } => versions::log(common, &folder, name.as_deref()),
-        Command::Diff { name, from, to } => versions::diff(common, &folder, name.as_deref(), *from, *to),
-        Command::Rollback { name, to } => versions::rollback(common, &folder, name, *to),
-        Command::Export { name, path, version } => exchange::export(common, &folder, name, path, *version),
-        Command::Import { name, path } => exchange::import(common, &folder, name, path),
+        PlaybookCommand::List => list::list(context),
+        PlaybookCommand::Show { name, version: None, full } => show::show(context, name.as_deref(), *full),
+        PlaybookCommand::Show { name, version: Some(number), .. } => show::version(context, name.as_deref(), *number),
+        PlaybookCommand::Log { name } => versions::log(context, name.as_deref()),
+        PlaybookCommand::Diff { name, from, to } => versions::diff(context, name.as_deref(), *from, *to),
+        PlaybookCommand::Rollback { name, to } => versions::rollback(context, name, *to).await,
+        PlaybookCommand::Export { name, path, version } => exchange::export(context, name, path, *version),
+        PlaybookCommand::Import { name, path } => exchange::import(context, name, path).await,
     }
 }
 
-/// The playbook that is meant where none is named: the only one.
-fn chosen(reader: &Reader, name: Option<&str>) -> anyhow::Result<String> {
-    let known = reader.playbooks()?;
-    match (name, known.as_slice()) {
-        (Some(name), _) if known.iter().any(|one| one == name) => Ok(name.to_owned()),
-        (Some(name), _) => {
-            let nearest = crate::plugin::nearest(name, known.iter().map(String::as_str));
-            let hint = nearest.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let all = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            Err(UsageError(format!("there is no playbook `{}`; there is {all}{hint}", escaped(name, 80))).into())
-        }
-        (None, [only]) => Ok(only.clone()),
-        (None, []) => Err(UsageError(
-            "there is no playbook yet; learn one with `clawhost run PLUGIN.wasm --learn harness`, or import one".into(),
-        )
-        .into()),
-        (None, several) => Err(UsageError(format!("which playbook? There are {}", several.join(", "))).into()),
-    }
+/// The data folder, open for a change of a playbook: nothing is played.
+fn workspace(context: &Context) -> anyhow::Result<Workspace> {
+    Ok(Workspace::open(WorkspaceSettings::new(context.folder()?))?)
 }
 
-fn print_json(value: &serde_json::Value) -> anyhow::Result<Exit> {
-    writeln!(anstream::stdout(), "{value:#}")?;
+fn print_json(report: &impl Serialize) -> anyhow::Result<Exit> {
+    // By way of a value, so that keys are in the order of all other documents.
+    writeln!(anstream::stdout(), "{:#}", serde_json::to_value(report)?)?;
     Ok(Exit::Ok)
 }

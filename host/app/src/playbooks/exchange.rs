@@ -1,0 +1,272 @@
+//! Playbooks to files and back: JSON documents, and skills as other agents read them.
+
+use super::served::{check_name, contents, document, pick};
+use super::versions::add;
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{StoreReader, escaped};
+use clawhost_learn::playbook::Playbook;
+use clawhost_learn::playbook::exchange::{SKILL_FILE, from_json, from_skills, to_json, to_skills};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Largest file that is imported: a playbook is text that people can read.
+const IMPORT_BYTES: u64 = 4 << 20;
+/// Most files of a folder of skills.
+const IMPORT_FILES: usize = 10_000;
+/// How much of a path a message repeats, in bytes.
+const SHOWN_BYTES: usize = 200;
+
+/// A file of this name is meant to be of that kind, whatever the case of its letters.
+fn is_kind(path: &Path, kind: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind))
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> RequestError {
+    RequestError::File { path: path.display().to_string(), why: error.to_string() }
+}
+
+/// Refuses names by which something else was meant than a file or a folder of skills.
+fn check_target(path: &Path) -> Result<(), RequestError> {
+    let text = path.to_string_lossy();
+    let names_folder = path.is_dir() || text.ends_with(std::path::is_separator);
+    if path.extension().is_some() && !is_kind(path, "json") && !names_folder {
+        return Err(RequestError::Target(format!(
+            "`{}`: a playbook is not written in this format; name a file ending in .json, or a folder for a SKILL.md of every lesson (with a `/` behind it, if there is a dot in it)",
+            escaped(&text, SHOWN_BYTES)
+        )));
+    }
+    Ok(())
+}
+
+/// A version of a playbook that was written to files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// The playbook.
+    pub name: String,
+    /// The version.
+    pub version: u64,
+    /// Its entries.
+    pub entries: usize,
+    /// Its sections.
+    pub sections: usize,
+    /// The file or the folder.
+    pub path: PathBuf,
+}
+
+/// Writes a version, by default the newest: as JSON to a file ending in .json, else as skills into a folder. Nothing is
+/// overwritten.
+///
+/// # Errors
+/// The version is not there or cannot be read, or the file or folder cannot be written or is there already.
+pub fn export(reader: &dyn StoreReader, name: &str, number: Option<u64>, path: &Path) -> Result<Exported, AppError> {
+    check_target(path)?;
+    let version = pick(reader, name, number)?;
+    let playbook = document(&version)?;
+    if is_kind(path, "json") {
+        write_json(path, &playbook)?;
+    } else {
+        write_skills(path, &playbook)?;
+    }
+    Ok(Exported {
+        name: name.to_owned(),
+        version: version.number,
+        entries: playbook.entries.len(),
+        sections: playbook.sections.len(),
+        path: path.to_owned(),
+    })
+}
+
+fn write_json(path: &Path, playbook: &Playbook) -> Result<(), AppError> {
+    if path.exists() {
+        return Err(RequestError::Target(format!("{} is there already; name a new file", path.display())).into());
+    }
+    Ok(std::fs::write(path, to_json(playbook)?).map_err(|error| unusable(path, &error))?)
+}
+
+fn write_skills(folder: &Path, playbook: &Playbook) -> Result<(), RequestError> {
+    let failed = |error: std::io::Error| unusable(folder, &error);
+    if folder.exists() && std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
+        let folder = folder.display();
+        return Err(RequestError::Target(format!(
+            "{folder} is not empty; name a new folder, or a file ending in .json"
+        )));
+    }
+    for (file, text) in to_skills(playbook) {
+        let file = folder.join(file);
+        if let Some(parent) = file.parent() {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+        }
+        std::fs::write(&file, text).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The files of a folder that a playbook is read from, by their path in it.
+fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> {
+    let mut files = BTreeMap::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(here) = waiting.pop() {
+        let failed = |error: std::io::Error| unusable(&here, &error);
+        for entry in std::fs::read_dir(&here).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            // Links are not followed: a folder says what lies in it.
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() {
+                waiting.push(path);
+            } else if kind.is_file() && is_kind(&path, "md") {
+                let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+                files.insert(name, text_of(&path)?);
+            }
+            if files.len() > IMPORT_FILES {
+                return Err(RequestError::Target(format!("{}: more than {IMPORT_FILES} files", folder.display())));
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn text_of(path: &Path) -> Result<String, RequestError> {
+    let failed = |error: std::io::Error| unusable(path, &error);
+    let refused = |why: String| RequestError::File { path: path.display().to_string(), why };
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).map_err(failed)?.take(IMPORT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > IMPORT_BYTES {
+        return Err(refused(format!("larger than {} MiB", IMPORT_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| refused("not a text file".to_owned()))
+}
+
+/// Reads a playbook from a JSON file, a skill, or a folder of skills.
+///
+/// # Errors
+/// The files cannot be read, hold no playbook, or hold an empty one.
+pub fn read_playbook(path: &Path) -> Result<Playbook, RequestError> {
+    let read = if path.is_dir() {
+        from_skills(&skill_files(path)?)
+    } else if is_kind(path, "md") {
+        // One skill, whatever its file is called.
+        from_skills(&BTreeMap::from([(SKILL_FILE.to_owned(), text_of(path)?)]))
+    } else {
+        from_json(&text_of(path)?)
+    };
+    let refused = |why: String| RequestError::File { path: path.display().to_string(), why };
+    let playbook = read.map_err(|error| refused(error.to_string()))?;
+    if playbook.entries.is_empty() && playbook.sections.is_empty() {
+        return Err(refused("nothing to import is in it".to_owned()));
+    }
+    Ok(playbook)
+}
+
+/// A playbook that came from files and is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// The playbook.
+    pub name: String,
+    /// The version that is served now.
+    pub version: u64,
+    /// Whether it is new; else the newest said the same already.
+    pub added: bool,
+    /// Its entries.
+    pub entries: usize,
+    /// Its sections.
+    pub sections: usize,
+}
+
+/// Serves what files say ([`read_playbook`]), as a new version. Evidence does not come with it: it is measured anew.
+///
+/// # Errors
+/// No playbook may have this name, or another process learns or edits it, or nothing can be stored.
+pub async fn import(workspace: &Workspace, name: &str, playbook: &Playbook) -> Result<Imported, AppError> {
+    check_name(name)?;
+    let (entries, sections) = (playbook.entries.len(), playbook.sections.len());
+    let _held = workspace.hold_playbook(name)?;
+    let added = add(workspace, name, playbook, format!("imported, {}", contents(entries, sections))).await?;
+    Ok(Imported { name: name.to_owned(), version: added.version, added: added.is_new, entries, sections })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkspaceSettings;
+    use crate::playbooks::{diff, list, rollback, show};
+    use clawhost_learn::{Entry, Lesson};
+
+    #[test]
+    fn a_playbook_is_exported_as_json_or_as_a_folder_and_as_nothing_else() {
+        let check = |path: &str, expect: Option<&str>| match (check_target(Path::new(path)), expect) {
+            (Ok(()), None) => {}
+            (Err(error), Some(part)) => {
+                let error = error.to_string();
+                assert!(error.contains(part) && error.contains(".json"), "{path}: {error}");
+            }
+            (got, _) => panic!("{path}: {got:?}"),
+        };
+        check("p.json", None);
+        check("p.JSON", None);
+        check("skills", None);
+        check("../a.b/skills/", None);
+        check("skills.d/", None);
+        check("p.yaml", Some("not written in this format"));
+        check("SKILL.md", Some("not written in this format"));
+        check(&std::env::temp_dir().display().to_string(), None);
+    }
+
+    fn playbook(lessons: &[&str]) -> Playbook {
+        let entries = lessons.iter().map(|text| Entry::new(Lesson::read(text), "import")).collect();
+        Playbook { entries, ..Playbook::default() }
+    }
+
+    #[tokio::test]
+    async fn what_is_imported_is_served_shown_compared_rolled_back_and_exported() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(folder.path().join("data"))).unwrap();
+        let (one, two) = (playbook(&["a"]), playbook(&["a", "b"]));
+        let served = |imported: Imported| (imported.version, imported.added);
+        assert_eq!(served(import(&workspace, "p", &one).await.unwrap()), (1, true));
+        assert_eq!(served(import(&workspace, "p", &one).await.unwrap()), (1, false));
+        assert_eq!(served(import(&workspace, "p", &two).await.unwrap()), (2, true));
+        assert!(import(&workspace, "a/b", &one).await.is_err());
+
+        let reader = workspace.reader().unwrap();
+        let changed = diff(&*reader, "p", None, None).unwrap();
+        assert_eq!((changed.from, changed.to, changed.differences.len()), (1, 2, 1));
+        assert!(serde_json::json!(changed)["differences"][0].as_str().unwrap().starts_with("+ "));
+        assert_eq!(diff(&*reader, "p", Some(0), None).unwrap().differences.len(), 2);
+
+        let shown = show(&*reader, "p").unwrap();
+        assert_eq!(shown.why.as_deref(), Some("imported, 2 entries"));
+        let document = reader.newest_version("p").unwrap().unwrap().document;
+        assert_eq!(serde_json::json!(shown)["deployed"], document);
+        let rows = list(&*reader).unwrap();
+        assert_eq!((rows.len(), rows[0].version, rows[0].entries, &rows[0].learned), (1, Some(2), Some(2), &None));
+
+        let back = rollback(&workspace, "p", None).await.unwrap();
+        assert_eq!((back.version, back.added, back.says_what), (3, true, 1));
+        let again = rollback(&workspace, "p", Some(1)).await.unwrap();
+        assert_eq!((again.version, again.added, again.says_what), (3, false, 1));
+        let none = rollback(&workspace, "p", Some(0)).await.unwrap_err().to_string();
+        assert_eq!(none, "playbook p has no version before 3");
+
+        for name in ["back.json", "skills"] {
+            let path = folder.path().join(name);
+            let exported = export(&*reader, "p", Some(2), &path).unwrap();
+            assert_eq!((exported.version, exported.entries, exported.sections), (2, 2, 0));
+            assert_eq!(read_playbook(&path).unwrap().digest(), two.digest());
+            assert!(export(&*reader, "p", None, &path).is_err(), "nothing is overwritten");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_playbook_that_somebody_learns_is_not_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(folder.path())).unwrap();
+        let held = workspace.hold_playbook("p").unwrap();
+        let refused = import(&workspace, "p", &playbook(&["a"])).await.unwrap_err();
+        assert!(matches!(refused, AppError::Request(RequestError::PlaybookBusy { .. })), "{refused}");
+        drop(held);
+        assert_eq!(import(&workspace, "p", &playbook(&["a"])).await.unwrap().version, 1);
+    }
+}

@@ -1,0 +1,122 @@
+//! Versions of a playbook: what differs between two, and going back to an older one. Versions are added and never taken away.
+
+use super::served::{document, pick};
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{LearningStore as _, PlaybookVersion, StoreReader};
+use clawhost_learn::playbook::{Difference, Playbook};
+use serde::{Serialize, Serializer};
+
+/// What changed between two versions of a playbook.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VersionDifferences {
+    /// The playbook.
+    pub name: String,
+    /// From this version; before the first, as version 0, a playbook says nothing.
+    pub from: u64,
+    /// To this one.
+    pub to: u64,
+    /// What changed.
+    #[serde(serialize_with = "in_words")]
+    pub differences: Vec<Difference>,
+}
+
+fn in_words<S: Serializer>(differences: &[Difference], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(differences.iter().map(ToString::to_string))
+}
+
+/// What a version says; before the first, as version 0, a playbook says nothing.
+fn said(reader: &dyn StoreReader, name: &str, number: u64) -> Result<Playbook, AppError> {
+    if number == 0 { Ok(Playbook::default()) } else { document(&pick(reader, name, Some(number))?) }
+}
+
+/// Compares two versions. Without `to` the newest is meant, without `from` the one before `to`.
+///
+/// # Errors
+/// A version is not there or cannot be read.
+pub fn diff(
+    reader: &dyn StoreReader,
+    name: &str,
+    from: Option<u64>,
+    to: Option<u64>,
+) -> Result<VersionDifferences, AppError> {
+    let to = match to {
+        Some(number) => number,
+        None => pick(reader, name, None)?.number,
+    };
+    let from = from.unwrap_or(to.saturating_sub(1));
+    let differences = said(reader, name, from)?.diff(&said(reader, name, to)?);
+    Ok(VersionDifferences { name: name.to_owned(), from, to, differences })
+}
+
+/// What became of a version that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Added {
+    /// The version that is served now.
+    pub(super) version: u64,
+    /// Whether it is new; else the newest said the same already, and none was added.
+    pub(super) is_new: bool,
+}
+
+/// Adds a version. The caller holds the playbook.
+pub(super) async fn add(
+    workspace: &Workspace,
+    name: &str,
+    playbook: &Playbook,
+    why: String,
+) -> Result<Added, AppError> {
+    // A reader of its own each time: none is held while the store works.
+    let newest = || -> Result<Option<PlaybookVersion>, AppError> { Ok(workspace.reader()?.newest_version(name)?) };
+    let digest = playbook.digest();
+    if let Some(served) = newest()?.filter(|newest| newest.digest == digest) {
+        return Ok(Added { version: served.number, is_new: false });
+    }
+    let version = PlaybookVersion {
+        name: name.to_owned(),
+        // The store gives the number.
+        number: 0,
+        digest,
+        document: serde_json::json!(playbook),
+        why,
+        run: None,
+        created_at: workspace.clock().now_ms(),
+    };
+    workspace.store().add_version(version, None).await?;
+    Ok(Added { version: newest()?.map_or(0, |newest| newest.number), is_new: true })
+}
+
+/// What came of going back to an older version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RolledBack {
+    /// The playbook.
+    pub name: String,
+    /// The version that is served now.
+    pub version: u64,
+    /// Whether it is new; else the newest said the same already.
+    pub added: bool,
+    /// The older version, which says the same.
+    pub says_what: u64,
+}
+
+/// Serves what an older version says, as a new version; without `to` the one before the newest.
+///
+/// # Errors
+/// There is no such version, or it cannot be read, or another process learns or edits the playbook, or nothing can be stored.
+pub async fn rollback(workspace: &Workspace, name: &str, to: Option<u64>) -> Result<RolledBack, AppError> {
+    let _held = workspace.hold_playbook(name)?;
+    let target = target(&*workspace.reader()?, name, to)?;
+    let why = format!("rolled back to version {}", target.number);
+    let added = add(workspace, name, &document(&target)?, why).await?;
+    Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: target.number })
+}
+
+/// The version to go back to.
+fn target(reader: &dyn StoreReader, name: &str, to: Option<u64>) -> Result<PlaybookVersion, AppError> {
+    let newest = pick(reader, name, None)?;
+    match to.unwrap_or(newest.number.saturating_sub(1)) {
+        0 => {
+            let why = format!("playbook {name} has no version before {}", newest.number);
+            Err(RequestError::NoVersion { why }.into())
+        }
+        number => pick(reader, name, Some(number)),
+    }
+}
