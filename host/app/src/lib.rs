@@ -22,6 +22,13 @@ mod run;
 mod session;
 mod workspace;
 
+mod data;
+mod episodes;
+mod inspect;
+mod replay;
+mod score;
+mod stored;
+
 pub use error::{AppError, ErrorKind, RequestError};
 pub use evaluate::evaluate;
 pub use events::{Event, EventSink, Silent, Warning};
@@ -33,7 +40,16 @@ pub use models::{
 pub use outcome::{
     EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing,
 };
-pub use plugins::keep_plugin;
+pub use plugins::{keep_plugin, plugin_spec};
 pub use resume::Start;
 pub use run::run;
 pub use workspace::{SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};
+
+pub use data::{
+    Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
+};
+pub use episodes::{LIST_LIMIT, ListedRun, export_episodes, find_episode, list_episodes, list_runs};
+pub use inspect::{Inspected, inspect};
+pub use replay::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRun, Tally, replay};
+pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, score};
+pub use stored::{DamagedRecord, StoredEpisodes, choose_run};

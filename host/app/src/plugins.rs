@@ -97,3 +97,12 @@ pub async fn keep_plugin(
 ) -> Result<(), AppError> {
     Ok(store.keep_plugin(plugin, world, bytes).await?)
 }
+
+/// A plugin from its text: `PLUGIN.wasm?name=value&name=value`. The files that exist here decide where a path ends.
+///
+/// # Errors
+/// The text names no plugin.
+pub fn plugin_spec(text: &str) -> Result<PluginSpec, AppError> {
+    let spec = PluginSpec::parse(text, |path| Path::new(path).exists());
+    Ok(spec.map_err(|error| RequestError::Other(error.to_string()))?)
+}

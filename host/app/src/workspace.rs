@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Compiled code inside the data folder. Deleting it loses nothing.
-const CACHE: &str = "cache";
+pub(crate) const CACHE: &str = "cache";
 /// The key that marks compiled code as written by this host.
 const KEY: &str = "host.key";
 
@@ -123,6 +123,7 @@ impl Workspace {
         let folder = settings.folder.clone();
         make(&folder)?;
         let leases = FileLeases::new(&folder);
+<<<<<<< HEAD
         let held = leases.acquire(&LeaseSubject::Folder, LeaseMode::Shared)?;
         let held = held.ok_or_else(|| RequestError::FolderBusy {
             folder: folder.display().to_string(),
@@ -134,6 +135,14 @@ impl Workspace {
         {
             options.fail_after_commit = settings.fail_after_commit;
         }
+=======
+        let held = hold_folder(&folder, LeaseMode::Shared)?;
+        let options = StoreOptions {
+            max_bytes: settings.store_bytes,
+            #[cfg(feature = "failpoints")]
+            fail_after_commit: settings.fail_after_commit,
+        };
+>>>>>>> 330404a (Add scoring, replay, inspection, lists of episodes and retention to the application library)
         let store = Arc::new(Store::open(&folder, options)?);
         let clock = settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         Ok(Self { settings, store, leases, clock, _folder: held })
@@ -237,6 +246,16 @@ impl Workspace {
         let lease = self.lease(&LeaseSubject::Playbook(name.to_owned()), LeaseMode::Exclusive)?;
         Ok(lease.ok_or_else(|| RequestError::PlaybookBusy { playbook: name.to_owned() })?)
     }
+}
+
+/// A data folder as a whole: shared to use it, exclusive to remove records from it.
+pub(crate) fn hold_folder(folder: &Path, mode: LeaseMode) -> Result<Box<dyn Lease>, AppError> {
+    let held = FileLeases::new(folder).acquire(&LeaseSubject::Folder, mode)?;
+    let what = match mode {
+        LeaseMode::Shared => "removes records from it",
+        LeaseMode::Exclusive => "uses it",
+    };
+    Ok(held.ok_or_else(|| RequestError::FolderBusy { folder: folder.display().to_string(), what })?)
 }
 
 /// Whether a data folder has a compile cache.

@@ -1,0 +1,81 @@
+//! What playbooks refer to: the runs that made their versions, and the episodes that their lessons cite as evidence.
+
+use clawhost_core::{EpisodeFilter, Evidence, RunId, StoreError, StoreReader};
+use serde::Deserialize as _;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What playbooks refer to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Citations {
+    /// Playbooks of which a run made a version, by run.
+    pub(super) playbooks: BTreeMap<RunId, BTreeSet<String>>,
+    /// Names of episodes as lessons give them: `ID`, or `RUN/ID`.
+    episodes: BTreeSet<String>,
+}
+
+impl Citations {
+    /// Of all playbooks: every version, and every ledger.
+    pub(super) fn read(reader: &dyn StoreReader) -> Result<Self, StoreError> {
+        let mut all = Self::default();
+        for name in reader.playbooks()? {
+            for version in reader.versions(&name)? {
+                if let Some(run) = version.run {
+                    all.playbooks.entry(run).or_default().insert(name.clone());
+                }
+                all.cite(&version.document);
+            }
+            if let Some(ledger) = reader.ledger(&name)? {
+                all.cite(&ledger.document);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Notes all evidence in a document, wherever it stands: documents of other versions of the program count too.
+    fn cite(&mut self, document: &Value) {
+        if let Ok(Evidence { episode, .. }) = Evidence::deserialize(document) {
+            self.episodes.insert(episode);
+        }
+        match document {
+            Value::Object(fields) => fields.values().for_each(|field| self.cite(field)),
+            Value::Array(items) => items.iter().for_each(|item| self.cite(item)),
+            _ => {}
+        }
+    }
+
+    fn is_cited(&self, run: &str, id: &str) -> bool {
+        self.episodes.contains(id) || self.episodes.contains(&format!("{run}/{id}"))
+    }
+
+    /// Episodes of a run and its phases that lessons cite, as `RUN/ID`. Runs of one configuration name their episodes alike:
+    /// such an episode is cited in each of them.
+    pub(super) fn of_run(&self, reader: &dyn StoreReader, run: &RunId) -> Result<BTreeSet<String>, StoreError> {
+        if self.episodes.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let rows = reader.episodes(&EpisodeFilter::of(run))?;
+        let cited = rows.into_iter().filter(|row| self.is_cited(&row.run, &row.id));
+        Ok(cited.map(|row| format!("{}/{}", row.run, row.id)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::{Entry, Lesson, Playbook};
+    use serde_json::json;
+
+    #[test]
+    fn evidence_is_found_in_versions_and_in_ledgers() {
+        let source = |episode: &str| Evidence { episode: episode.into(), turns: vec![1] };
+        let entry = |sources: Vec<Evidence>| Entry { sources, ..Entry::new(Lesson::read("Be kind."), "operator") };
+        let entries = vec![entry(vec![source("ep-1"), source("run-a/ep-2")]), entry(Vec::new())];
+        let mut citations = Citations::default();
+        citations.cite(&json!(Playbook { entries, ..Playbook::default() }));
+        citations.cite(&json!([{ "entry": entry(vec![source("ep-3")]), "decided": null }]));
+        assert_eq!(citations.episodes, ["ep-1", "ep-3", "run-a/ep-2"].map(str::to_owned).into());
+        assert!(citations.is_cited("run-b", "ep-1") && citations.is_cited("run-a", "ep-2"));
+        assert!(!citations.is_cited("run-b", "ep-2") && !citations.is_cited("run-a", "ep-4"));
+    }
+}

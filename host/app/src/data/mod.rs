@@ -1,0 +1,160 @@
+//! The data folder: what it holds, and what is removed from it.
+
+mod citations;
+mod policy;
+mod prune;
+
+pub use policy::PruneRule;
+pub use prune::{Kept, KeptBecause, PruneReport, PruneRequest, PrunedRun, prune};
+
+use crate::workspace::{CACHE, hold_folder};
+use crate::{AppError, Workspace};
+use clawhost_core::{Holdings, LeaseMode, Retention, RunHoldings, RunState, StoreError, StoreReader};
+use clawhost_store::{Store, StoreOptions};
+use serde::Serialize;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// How many, and how many bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl From<(u64, u64)> for Amount {
+    fn from((count, bytes): (u64, u64)) -> Self {
+        Self { count, bytes }
+    }
+}
+
+/// A run in the data folder.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldRun {
+    /// What it holds.
+    #[serde(flatten)]
+    pub holdings: RunHoldings,
+    /// Whether it was interrupted, and can be taken up again.
+    pub can_be_resumed: bool,
+}
+
+impl HeldRun {
+    /// Bytes of everything that it holds. A blob that several runs refer to counts for each.
+    pub fn bytes(&self) -> u64 {
+        self.holdings.bytes.saturating_add(self.holdings.blob_bytes)
+    }
+}
+
+/// What a data folder holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DataReport {
+    /// The folder.
+    pub folder: String,
+    /// Every run, newest first.
+    pub runs: Vec<HeldRun>,
+    /// Bytes of the database files.
+    pub database_bytes: u64,
+    /// Large content of records, in files of its own: checkpoints, artefacts of episodes, plugins.
+    pub blobs: Amount,
+    /// Blobs that no record refers to.
+    pub unused_blobs: Amount,
+    /// Kept plugins.
+    pub plugins: Amount,
+    /// Playbooks.
+    pub playbooks: u64,
+    /// Their versions.
+    pub playbook_versions: u64,
+    /// Bytes of compiled code. Deleting it loses nothing.
+    pub cache_bytes: u64,
+}
+
+impl DataReport {
+    /// Bytes of records and their blobs: what a removal can make smaller.
+    pub fn record_bytes(&self) -> u64 {
+        self.database_bytes.saturating_add(self.blobs.bytes)
+    }
+
+    /// Bytes of everything.
+    pub fn bytes(&self) -> u64 {
+        self.record_bytes().saturating_add(self.cache_bytes)
+    }
+}
+
+/// What a data folder holds.
+///
+/// # Errors
+/// There is no database, it cannot be read, or another process removes records from it.
+pub async fn holdings(folder: &Path) -> Result<DataReport, AppError> {
+    let reader = Workspace::read(folder)?;
+    let _held = hold_folder(folder, LeaseMode::Shared)?;
+    let store = Store::open(folder, StoreOptions::default())?;
+    measure(folder, &*reader, &store).await
+}
+
+async fn measure(folder: &Path, reader: &dyn StoreReader, store: &Store) -> Result<DataReport, AppError> {
+    let Holdings { runs, database_bytes, blobs, unused_blobs, plugins, playbooks } = store.holdings().await?;
+    let held = |holdings: RunHoldings| {
+        let can_be_resumed = can_be_resumed(reader, &holdings)?;
+        Ok(HeldRun { holdings, can_be_resumed })
+    };
+    Ok(DataReport {
+        folder: folder.display().to_string(),
+        runs: runs.into_iter().map(held).collect::<Result<_, StoreError>>()?,
+        database_bytes,
+        blobs: blobs.into(),
+        unused_blobs: unused_blobs.into(),
+        plugins: plugins.into(),
+        playbooks: playbooks.0,
+        playbook_versions: playbooks.1,
+        cache_bytes: folder_bytes(&folder.join(CACHE))?,
+    })
+}
+
+/// Whether a run did not come to its end and holds what it takes to go on.
+fn can_be_resumed(reader: &dyn StoreReader, holdings: &RunHoldings) -> Result<bool, StoreError> {
+    if holdings.state == RunState::Finished {
+        return Ok(false);
+    }
+    let Some(row) = reader.run(&holdings.run)? else { return Ok(false) };
+    Ok(reader.resumable(&row.digest)?.iter().any(|known| known.id == row.id))
+}
+
+/// Bytes of all files in a folder and in the folders inside; none where there is no such folder.
+fn folder_bytes(folder: &Path) -> Result<u64, StoreError> {
+    let unusable =
+        |error: &std::io::Error| StoreError::Folder { path: folder.display().to_string(), why: error.to_string() };
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        entries => entries.map_err(|error| unusable(&error))?,
+    };
+    let mut bytes = 0;
+    for entry in entries {
+        let entry = entry.map_err(|error| unusable(&error))?;
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => bytes += folder_bytes(&entry.path())?,
+            Ok(found) => bytes += found.len(),
+            // Another process replaces files of its cache.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(unusable(&error)),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_folder_are_those_of_all_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("a/b");
+        assert_eq!(folder_bytes(&inside).unwrap(), 0, "there is none");
+        std::fs::create_dir_all(&inside).unwrap();
+        std::fs::write(inside.join("one"), [0; 3]).unwrap();
+        std::fs::write(folder.path().join("two"), [0; 4]).unwrap();
+        assert_eq!(folder_bytes(folder.path()).unwrap(), 7);
+    }
+}

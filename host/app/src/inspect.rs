@@ -1,0 +1,32 @@
+//! What a plugin is and what it asks for.
+
+use crate::host::host;
+use crate::workspace::{compile_cache, has_cache};
+use crate::{AppError, HostSettings};
+use clawhost_core::Limits;
+use clawhost_engine::Inspection;
+use clawhost_run_config::PluginSpec;
+use serde::Serialize;
+use std::path::Path;
+
+/// A plugin, and the limits under which it would run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Inspected {
+    /// What it is.
+    pub plugin: Inspection,
+    /// The limits of this host.
+    pub limits: Limits,
+}
+
+/// Looks at a plugin. No data folder is made; where there is one, compiled code is kept in it, as always.
+///
+/// # Errors
+/// It cannot be used.
+pub async fn inspect(folder: &Path, settings: &HostSettings, plugin: &PluginSpec) -> Result<Inspected, AppError> {
+    let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
+    // One plugin is looked at: a pool would be reserved for nothing.
+    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
+    let bytes = host.read(Path::new(&plugin.path))?;
+    let inspection = host.inspect(&plugin.path, &bytes).await?;
+    Ok(Inspected { plugin: inspection, limits: host.limits().clone() })
+}

@@ -1,0 +1,90 @@
+//! One group replayed: its episodes, and their verdicts.
+
+use super::plugins::Loaded;
+use clawhost_core::{Clock, Environment, Episode, EpisodeId, Question, Reward, RewardRecord, RewardScope};
+use clawhost_play::{ReplayOutcome, replay_episode, replay_verdicts};
+use std::sync::Arc;
+
+/// A group with the plugins to replay it.
+pub(super) struct Assembled {
+    pub(super) group: Vec<Arc<Episode>>,
+    pub(super) environments: Vec<Loaded<dyn Environment>>,
+    /// One entry per verdict of the group: whose, at which place, and by which plugin.
+    pub(super) verdicts: Vec<(usize, usize, Loaded<dyn Reward>)>,
+}
+
+/// What came of one episode.
+pub(super) struct Replayed {
+    pub(super) episode: Arc<Episode>,
+    pub(super) outcome: ReplayOutcome,
+    /// What came of its verdicts, with the names of the rewards.
+    pub(super) verdicts: Vec<(String, ReplayOutcome)>,
+}
+
+impl Assembled {
+    /// `only`: this episode of the group, and no other.
+    pub(super) async fn replay(
+        self,
+        episode_bytes: usize,
+        only: Option<EpisodeId>,
+        clock: Arc<dyn Clock>,
+    ) -> Vec<Replayed> {
+        let wanted = |episode: &Episode| only.as_ref().is_none_or(|id| *id == episode.id);
+        let mut replayed: Vec<Replayed> = Vec::new();
+        for (episode, environment) in self.group.iter().zip(&self.environments) {
+            let outcome = match environment {
+                _ if !wanted(episode) => continue,
+                Ok(environment) => replay_episode(environment.as_ref(), episode, episode_bytes, clock.as_ref()).await,
+                Err(why) => ReplayOutcome::NotReplayed(why.clone()),
+            };
+            replayed.push(Replayed { episode: episode.clone(), outcome, verdicts: Vec::new() });
+        }
+        // A reward that judges groups is asked once about the group.
+        let mut of_group: Vec<(Question, Vec<ReplayOutcome>)> = Vec::new();
+        for (of, position, reward) in &self.verdicts {
+            let Some(episode) = self.group.get(*of).filter(|episode| wanted(episode)) else { continue };
+            let Some(record) = episode.verdicts.get(*position) else { continue };
+            let outcome = match reward {
+                Err(why) => ReplayOutcome::NotReplayed(why.clone()),
+                Ok(reward) if reward.description().scope == RewardScope::Each => {
+                    let alone = std::slice::from_ref(episode);
+                    replay_verdicts(reward.as_ref(), &[record], alone).await.pop().unwrap_or(no_verdict())
+                }
+                Ok(reward) => {
+                    let question = record.question();
+                    if !of_group.iter().any(|(known, _)| *known == question) {
+                        of_group.push((question.clone(), self.replay_group(reward.as_ref(), &question).await));
+                    }
+                    let known = of_group.iter().find(|(known, _)| *known == question);
+                    let member = self.complete().position(|member| member.id == episode.id);
+                    known
+                        .zip(member)
+                        .and_then(|((_, outcomes), member)| outcomes.get(member).cloned())
+                        .unwrap_or(no_verdict())
+                }
+            };
+            if let Some(replayed) = replayed.iter_mut().find(|known| known.episode.id == episode.id) {
+                replayed.verdicts.push((record.reward.name.clone(), outcome));
+            }
+        }
+        replayed
+    }
+
+    /// Those that were judged.
+    fn complete(&self) -> impl Iterator<Item = &Arc<Episode>> {
+        self.group.iter().filter(|member| member.ending.is_complete())
+    }
+
+    async fn replay_group(&self, reward: &dyn Reward, question: &Question) -> Vec<ReplayOutcome> {
+        let complete: Vec<Arc<Episode>> = self.complete().cloned().collect();
+        let records: Vec<&RewardRecord> = self
+            .complete()
+            .filter_map(|member| member.verdicts.iter().find(|known| known.question() == *question))
+            .collect();
+        replay_verdicts(reward, &records, &complete).await
+    }
+}
+
+fn no_verdict() -> ReplayOutcome {
+    ReplayOutcome::NotReplayed("not every episode of its group has this verdict".into())
+}

@@ -1,0 +1,145 @@
+//! Replay: stored episodes played again with the plugins that are kept beside them, and compared with their record; the same
+//! for their verdicts. Models are not asked: their answers are in the record.
+
+mod group;
+mod plugins;
+mod report;
+
+pub use report::{Finding, ReplayReport, Tally};
+
+use crate::episodes::find_episode;
+use crate::events::{Event, EventSink};
+use crate::stored::{StoredEpisodes, choose_run};
+use crate::{AppError, HostSettings, RequestError, Workspace};
+use clawhost_core::{EpisodeId, RunId, RunState, StoreError, StoreReader};
+use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
+use group::{Assembled, Replayed};
+use plugins::KeptPlugins;
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Groups replayed at once, unless chosen otherwise.
+pub const REPLAY_CONCURRENCY: u16 = 16;
+
+/// Which episodes are replayed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayOf {
+    /// One, by its id or by `RUN/ID`.
+    Episode(String),
+    /// All of a run. None: of the newest.
+    Run(Option<String>),
+}
+
+/// What is replayed, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayRequest {
+    /// Which episodes.
+    pub of: ReplayOf,
+    /// Groups replayed at once; never changes a result.
+    pub concurrency: u16,
+}
+
+impl ReplayRequest {
+    /// These episodes, with everything else as it is by default.
+    pub fn new(of: ReplayOf) -> Self {
+        Self { of, concurrency: REPLAY_CONCURRENCY }
+    }
+}
+
+/// What was replayed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReplayedRun {
+    /// The run, or the phase of a run that the one episode lies in.
+    pub run: RunId,
+    /// The one episode that was asked for.
+    #[serde(skip)]
+    pub episode: Option<EpisodeId>,
+    /// What it came to.
+    pub report: ReplayReport,
+}
+
+/// Replays stored episodes and their verdicts. A record that cannot be read is a finding, and ends nothing.
+///
+/// # Errors
+/// There is no such run or episode, or the store cannot be read; nothing is reported when it is cancelled.
+pub async fn replay(
+    workspace: &Workspace,
+    request: &ReplayRequest,
+    cancel: &Cancel,
+    events: &dyn EventSink,
+) -> Result<ReplayedRun, AppError> {
+    let reader = workspace.reader()?;
+    // One episode is found by its name; its group comes along, because a verdict may be about the group.
+    let (run, only) = match &request.of {
+        ReplayOf::Episode(name) => {
+            let episode = find_episode(&*reader, name)?;
+            (episode.run.clone(), Some(episode))
+        }
+        ReplayOf::Run(name) => (choose_run(&*reader, name.as_deref())?.id, None),
+    };
+    // Whatever was played here may be played again.
+    let host = workspace.host_as(&HostSettings { allow_interpreters: true, ..workspace.settings().host.clone() })?;
+    let stored = match &only {
+        Some(episode) => StoredEpisodes::group_of(&*reader, episode)?,
+        None => StoredEpisodes::of_run(&*reader, &run)?,
+    };
+    let mut source = stored.passing_over_damage();
+    let total = if only.is_some() { 1 } else { source.remaining() };
+    if source.remaining() == 0 {
+        return Err(RequestError::NoEpisodes { run: run.0 }.into());
+    }
+    let only = only.map(|episode| episode.id);
+    let mut plugins = KeptPlugins::new(&host, &*reader);
+    let mut report = ReplayReport::default();
+    let mut replaying: JoinSet<Vec<Replayed>> = JoinSet::new();
+    let mut is_read = false;
+    loop {
+        while !is_read && replaying.len() < usize::from(request.concurrency).max(1) {
+            match next_group(&mut source, &mut plugins).await? {
+                Some(group) => {
+                    replaying.spawn(group.replay(host.limits().episode_bytes, only.clone(), workspace.clock()));
+                }
+                None => is_read = true,
+            }
+        }
+        let replayed = tokio::select! {
+            biased;
+            () = cancel.requested() => return Err(PlayError::Cancelled.into()),
+            replayed = replaying.join_next() => replayed,
+        };
+        let Some(replayed) = replayed else { break };
+        let replayed = replayed.map_err(|error| AppError::Host(error.to_string()))?;
+        replayed.into_iter().for_each(|replayed| report.take(replayed));
+        events.event(Event::Progress { done: report.episodes.all(), total });
+    }
+    source.take_damaged().into_iter().for_each(|record| report.take_damaged(record));
+    if only.is_none() {
+        report.missing = missing(&*reader, &run, &report)?;
+    }
+    report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
+    Ok(ReplayedRun { run, episode: only, report })
+}
+
+/// How many episodes a run that came to its end should have, and has not.
+fn missing(reader: &dyn StoreReader, run: &RunId, report: &ReplayReport) -> Result<u64, StoreError> {
+    let finished = reader.run(run)?.filter(|row| row.state == RunState::Finished);
+    Ok(finished.map_or(0, |row| row.planned.saturating_sub(report.episodes.all())))
+}
+
+/// The next group with its plugins.
+async fn next_group(
+    source: &mut StoredEpisodes<'_>,
+    plugins: &mut KeptPlugins<'_>,
+) -> Result<Option<Assembled>, AppError> {
+    let Some(group) = source.next_group()? else { return Ok(None) };
+    let mut assembled =
+        Assembled { group: group.into_iter().map(Arc::new).collect(), environments: Vec::new(), verdicts: Vec::new() };
+    for (of, episode) in assembled.group.iter().enumerate() {
+        assembled.environments.push(plugins.environment(episode).await?);
+        for (position, record) in episode.verdicts.iter().enumerate() {
+            assembled.verdicts.push((of, position, plugins.reward(record).await?));
+        }
+    }
+    Ok(Some(assembled))
+}

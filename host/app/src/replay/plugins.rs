@@ -1,0 +1,108 @@
+//! Plugins as they were when episodes were recorded: the same components, with the same grants.
+
+use async_trait::async_trait;
+use clawhost_core::{
+    Digest, Environment, Episode, Grants, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, PluginIdentity,
+    Reward, RewardRecord, StoreError, StoreReader, StoredPlugin,
+};
+use clawhost_engine::{Host, ModelGrants};
+use clawhost_play::finished_reward;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A model that was granted then. A replay has its answers, so nobody asks it.
+struct Granted(LlmIdentity);
+
+#[async_trait]
+impl Llm for Granted {
+    fn identity(&self) -> LlmIdentity {
+        self.0.clone()
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        Err(ModelError::Refused("models are not asked in a replay".into()))
+    }
+}
+
+fn granted(grants: &Grants) -> ModelGrants {
+    let model = |(alias, identity): (&String, &LlmIdentity)| (alias.clone(), Arc::new(Granted(identity.clone())) as _);
+    ModelGrants { kv: grants.kv, models: grants.models.iter().map(model).collect() }
+}
+
+/// A plugin with what it was allowed.
+type Wanted = (Digest, String);
+
+/// A plugin, or why it cannot be had.
+pub(super) type Loaded<T> = Result<Arc<T>, String>;
+
+fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
+    (plugin.digest, serde_json::json!(grants).to_string())
+}
+
+/// The plugins of the episodes at hand, loaded once.
+pub(super) struct KeptPlugins<'a> {
+    host: &'a Host,
+    reader: &'a dyn StoreReader,
+    environments: HashMap<Wanted, Loaded<dyn Environment>>,
+    rewards: HashMap<Wanted, Loaded<dyn Reward>>,
+}
+
+impl<'a> KeptPlugins<'a> {
+    pub(super) fn new(host: &'a Host, reader: &'a dyn StoreReader) -> Self {
+        Self { host, reader, environments: HashMap::new(), rewards: HashMap::new() }
+    }
+
+    pub(super) async fn environment(&mut self, episode: &Episode) -> Result<Loaded<dyn Environment>, StoreError> {
+        let wanted = wanted(&episode.environment, &episode.grants);
+        if let Some(known) = self.environments.get(&wanted) {
+            return Ok(known.clone());
+        }
+        let loaded: Loaded<dyn Environment> = match self.kept(&episode.environment)? {
+            Err(why) => Err(why),
+            Ok(kept) => match self.host.environment(&kept.name, &kept.bytes, granted(&episode.grants)).await {
+                Ok(plugin) => Ok(Arc::new(plugin)),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        self.environments.insert(wanted, loaded.clone());
+        Ok(loaded)
+    }
+
+    pub(super) async fn reward(&mut self, record: &RewardRecord) -> Result<Loaded<dyn Reward>, StoreError> {
+        let wanted = wanted(&record.reward, &record.grants);
+        if let Some(known) = self.rewards.get(&wanted) {
+            return Ok(known.clone());
+        }
+        // The one reward that is part of the host, and is kept nowhere.
+        let own = finished_reward();
+        let loaded: Loaded<dyn Reward> = if record.reward == *own.identity() {
+            Ok(own)
+        } else {
+            match self.kept(&record.reward)? {
+                Err(why) => Err(why),
+                Ok(kept) => match self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)).await {
+                    Ok(plugin) => Ok(Arc::new(plugin)),
+                    Err(error) => Err(error.to_string()),
+                },
+            }
+        };
+        self.rewards.insert(wanted, loaded.clone());
+        Ok(loaded)
+    }
+
+    /// The component that a record names, or why it cannot be had. The store checks its bytes.
+    fn kept(&self, plugin: &PluginIdentity) -> Result<Result<StoredPlugin, String>, StoreError> {
+        let PluginIdentity { name, digest, .. } = plugin;
+        match self.reader.plugin(digest) {
+            Ok(Some(kept)) => Ok(Ok(kept)),
+            Ok(None) | Err(StoreError::BlobMissing { .. }) => {
+                Ok(Err(format!("{name} {} is not kept here", digest.short())))
+            }
+            Err(StoreError::BlobDamaged { .. } | StoreError::Damaged { .. }) => {
+                let digest = digest.short();
+                Ok(Err(format!("what is kept of {name} is not what {digest} names: it is damaged")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a replay came to.
+
+use super::group::Replayed;
+use crate::stored::DamagedRecord;
+use clawhost_play::ReplayOutcome;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How many came out how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Everything is as it was recorded.
+    pub exact: u64,
+    /// Every completed turn is; the host caused the ending.
+    pub exact_turns: u64,
+    /// The host stopped it before its first turn: there is nothing to compare.
+    pub not_begun: u64,
+    /// Something is not as it was recorded.
+    pub differ: u64,
+    /// It could not be replayed here and now.
+    pub not_replayed: u64,
+}
+
+impl Tally {
+    fn count(&mut self, outcome: &ReplayOutcome, turns: usize) {
+        match outcome {
+            ReplayOutcome::Exact => self.exact += 1,
+            ReplayOutcome::ExactTurns(_) if turns == 0 => self.not_begun += 1,
+            ReplayOutcome::ExactTurns(_) => self.exact_turns += 1,
+            ReplayOutcome::Differs(_) => self.differ += 1,
+            ReplayOutcome::NotReplayed(_) => self.not_replayed += 1,
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.exact + self.exact_turns + self.not_begun + self.differ + self.not_replayed
+    }
+
+    /// Whether nothing came out otherwise.
+    pub fn is_clean(&self) -> bool {
+        self.differ == 0 && self.not_replayed == 0
+    }
+}
+
+/// Something that did not come out as it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The episode: `RUN/ID`.
+    pub episode: String,
+    /// The environment or the reward; `the store` where the record cannot be read.
+    pub plugin: String,
+    /// What came of it.
+    pub outcome: ReplayOutcome,
+}
+
+/// What a replay came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ReplayReport {
+    /// Episodes.
+    pub episodes: Tally,
+    /// Their turns.
+    pub turns: u64,
+    /// Verdicts.
+    pub verdicts: Tally,
+    /// Episodes of a finished run that are not there any more.
+    pub missing: u64,
+    /// By the host's word for it: endings that could not be replayed, because the host caused them.
+    pub host_endings: BTreeMap<String, u64>,
+    /// What did not come out as it should, by episode.
+    pub findings: Vec<Finding>,
+}
+
+impl ReplayReport {
+    /// Whether everything came out as it was recorded, and nothing is missing.
+    pub fn is_clean(&self) -> bool {
+        self.episodes.is_clean() && self.verdicts.is_clean() && self.missing == 0
+    }
+
+    pub(super) fn take(&mut self, Replayed { episode, outcome, verdicts }: Replayed) {
+        let turns = episode.turns.len();
+        self.episodes.count(&outcome, turns);
+        if !matches!(outcome, ReplayOutcome::NotReplayed(_)) {
+            self.turns += turns as u64;
+        }
+        if let ReplayOutcome::ExactTurns(_) = &outcome {
+            *self.host_endings.entry(episode.ending.label()).or_default() += 1;
+        }
+        let name = format!("{}/{}", episode.run, episode.id);
+        for (_, outcome) in &verdicts {
+            self.verdicts.count(outcome, turns);
+        }
+        for (plugin, outcome) in std::iter::once((episode.environment.name.clone(), outcome)).chain(verdicts) {
+            if matches!(outcome, ReplayOutcome::Differs(_) | ReplayOutcome::NotReplayed(_)) {
+                self.findings.push(Finding { episode: name.clone(), plugin, outcome });
+            }
+        }
+    }
+
+    pub(super) fn take_damaged(&mut self, DamagedRecord { episode, why }: DamagedRecord) {
+        let outcome = ReplayOutcome::NotReplayed(format!("its record is damaged: {why}"));
+        self.episodes.count(&outcome, 0);
+        self.findings.push(Finding { episode, plugin: "the store".into(), outcome });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{Ending, Episode};
+    use clawhost_play::Difference;
+    use std::sync::Arc;
+
+    fn replayed(outcome: ReplayOutcome, verdicts: &[ReplayOutcome]) -> Replayed {
+        let golden = include_str!("../../../../tests/golden/episode-2.json");
+        let mut episode: Episode = serde_json::from_str(golden).unwrap();
+        episode.ending = Ending::Terminated;
+        let verdicts = verdicts.iter().map(|outcome| ("judge".to_owned(), outcome.clone())).collect();
+        Replayed { episode: Arc::new(episode), outcome, verdicts }
+    }
+
+    fn differs() -> ReplayOutcome {
+        let [what, recorded, replayed] = ["seed", "1", "2"].map(str::to_owned);
+        ReplayOutcome::Differs(Difference { turn: None, what, recorded, replayed })
+    }
+
+    #[test]
+    fn every_outcome_is_counted_and_what_is_not_as_recorded_is_a_finding() {
+        let mut report = ReplayReport::default();
+        report.take(replayed(ReplayOutcome::Exact, &[ReplayOutcome::Exact]));
+        assert!(report.is_clean() && report.findings.is_empty());
+        report.take(replayed(ReplayOutcome::ExactTurns("deadline".into()), &[]));
+        assert!(report.is_clean() && report.host_endings.len() == 1);
+        let turns = report.turns;
+        report.take(replayed(ReplayOutcome::NotReplayed("gone".into()), &[differs()]));
+        assert_eq!(report.turns, turns, "what was not replayed has no turns");
+        assert_eq!((report.episodes.all(), report.verdicts.all(), report.findings.len()), (3, 2, 2));
+        assert!(!report.is_clean() && !report.episodes.is_clean() && !report.verdicts.is_clean());
+    }
+
+    #[test]
+    fn a_damaged_record_or_a_missing_episode_is_not_clean() {
+        let mut report = ReplayReport::default();
+        report.take_damaged(DamagedRecord { episode: "run-a/ep-1".into(), why: "no JSON".into() });
+        assert_eq!((report.episodes.not_replayed, report.findings.len()), (1, 1));
+        assert!(!report.is_clean());
+        assert!(!ReplayReport { missing: 1, ..ReplayReport::default() }.is_clean());
+    }
+}
