@@ -1,27 +1,29 @@
 //! `clawhost episodes list|show|export`.
 
-use crate::args::{Common, Episodes};
-use crate::data;
-use crate::exit::{Exit, UsageError};
+use crate::args::EpisodesCommand;
+use crate::context::Context;
+use crate::exit::Exit;
 use anyhow::Context as _;
-use clawhost_core::{Ending, Episode, Message, Origin, Verdict, escaped};
-use clawhost_store::{Filter, Reader};
+use clawhost_app::{LIST_LIMIT, ListedRun, export_episodes, find_episode, list_episodes, list_runs, time};
+use clawhost_core::{Ending, Episode, Message, Origin, RunState, StoreReader, Verdict, escaped};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::io::{BufWriter, Write};
 
-pub(crate) fn main(common: &Common, command: &Episodes) -> anyhow::Result<Exit> {
-    let reader = Reader::open(&data::folder(common)?)?;
+pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow::Result<Exit> {
+    let reader = context.reader()?;
     match command {
-        Episodes::List { runs: true, limit, .. } => runs(common, &reader, *limit),
-        Episodes::List { run, limit, .. } => list(common, &reader, run.clone(), *limit),
-        Episodes::Show { episode } => show(common, &reader, episode),
-        Episodes::Export { run, output } => match output {
-            None => export(&reader, run.clone(), &mut BufWriter::new(std::io::stdout().lock())),
+        EpisodesCommand::List { runs: true, limit, .. } => runs(context, &*reader, limit.unwrap_or(LIST_LIMIT)),
+        EpisodesCommand::List { run, limit, .. } => {
+            list(context, &*reader, run.as_deref(), limit.unwrap_or(LIST_LIMIT))
+        }
+        EpisodesCommand::Show { episode } => show(context, &*reader, episode),
+        EpisodesCommand::Export { run, output } => match output {
+            None => export(&*reader, run.as_deref(), &mut BufWriter::new(std::io::stdout().lock())),
             Some(path) => {
                 let name = path.display().to_string();
                 let file = std::fs::File::create(path).with_context(|| format!("{name}: cannot be written"))?;
-                export(&reader, run.clone(), &mut BufWriter::new(file))
+                export(&*reader, run.as_deref(), &mut BufWriter::new(file))
             }
         },
     }
@@ -38,19 +40,10 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-fn known_run(reader: &Reader, run: Option<&str>) -> anyhow::Result<()> {
-    let Some(run) = run else { return Ok(()) };
-    if reader.has_run(run)? {
-        return Ok(());
-    }
-    Err(UsageError(format!("no run `{run}` here; `clawhost episodes list --runs` shows all")).into())
-}
-
-fn list(common: &Common, reader: &Reader, run: Option<String>, limit: u64) -> anyhow::Result<Exit> {
-    known_run(reader, run.as_deref())?;
-    let rows = reader.episodes(&Filter { run, limit: Some(limit) })?;
+fn list(context: &Context, reader: &dyn StoreReader, run: Option<&str>, limit: u64) -> anyhow::Result<Exit> {
+    let rows = list_episodes(reader, run, Some(limit))?;
     let mut out = anstream::stdout().lock();
-    if common.json {
+    if context.json() {
         writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
         return Ok(Exit::Ok);
     }
@@ -76,27 +69,25 @@ fn list(common: &Common, reader: &Reader, run: Option<String>, limit: u64) -> an
     Ok(Exit::Ok)
 }
 
-fn runs(common: &Common, reader: &Reader, limit: u64) -> anyhow::Result<Exit> {
-    let rows = reader.runs(Some(limit))?;
+fn runs(context: &Context, reader: &dyn StoreReader, limit: u64) -> anyhow::Result<Exit> {
+    let rows = list_runs(reader, Some(limit))?;
     let mut out = anstream::stdout().lock();
-    if common.json {
+    if context.json() {
         writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
         return Ok(Exit::Ok);
     }
     let mut table = table(&["run", "begun", "environment", "policy", "reward", "finished"]);
-    for row in rows {
-        let text = |path: &str| row.config.pointer(path).and_then(|value| value.as_str()).unwrap_or("?").to_owned();
-        let stopped = row.summary.as_ref().and_then(|summary| summary.get("stopped")).filter(|why| !why.is_null());
-        let finished = match (&row.summary, stopped) {
-            (None, _) => "no",
-            (Some(_), Some(_)) => "stopped",
-            (Some(_), None) => "yes",
+    for ListedRun { row, model } in rows {
+        let finished = match row.state {
+            RunState::Open => "no",
+            RunState::Stopped => "stopped",
+            RunState::Finished => "yes",
         };
         table.add_row([
-            row.id.clone(),
-            data::time(row.created_at),
-            text("/environment/name"),
-            text("/policy/model"),
+            row.id.to_string(),
+            time(row.created_at),
+            row.environment,
+            model.map_or_else(|| "?".to_owned(), |model| escaped(&model, 60)),
             row.reward_mean.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}")),
             finished.to_owned(),
         ]);
@@ -105,12 +96,10 @@ fn runs(common: &Common, reader: &Reader, limit: u64) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn show(common: &Common, reader: &Reader, name: &str) -> anyhow::Result<Exit> {
-    let Some(episode) = reader.episode(name)? else {
-        return Err(UsageError(format!("no episode `{name}` here; `clawhost episodes list` shows the latest")).into());
-    };
+fn show(context: &Context, reader: &dyn StoreReader, name: &str) -> anyhow::Result<Exit> {
+    let episode = find_episode(reader, name)?;
     let mut out = anstream::stdout().lock();
-    if common.json {
+    if context.json() {
         writeln!(out, "{:#}", serde_json::to_value(&episode)?)?;
         return Ok(Exit::Ok);
     }
@@ -227,14 +216,12 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     episode.log.iter().try_for_each(|line| writeln!(out, "{}{line}", row("log")))
 }
 
-fn export(reader: &Reader, run: Option<String>, out: &mut impl Write) -> anyhow::Result<Exit> {
-    known_run(reader, run.as_deref())?;
-    let written = reader.export(&Filter { run, limit: None }, |episode| -> anyhow::Result<()> {
-        serde_json::to_writer(&mut *out, &episode)?;
+fn export(reader: &dyn StoreReader, run: Option<&str>, out: &mut impl Write) -> anyhow::Result<Exit> {
+    export_episodes(reader, run, |episode| -> anyhow::Result<()> {
+        serde_json::to_writer(&mut *out, episode)?;
         out.write_all(b"\n")?;
         Ok(())
     })?;
-    written?;
     out.flush()?;
     Ok(Exit::Ok)
 }

@@ -1,24 +1,19 @@
 //! `clawhost inspect`.
 
-use crate::args::{self, Common};
-use crate::data;
+use crate::args::{InspectArgs, MachineArgs};
+use crate::context::Context;
 use crate::exit::Exit;
-use crate::hosting;
-use crate::plugin::PluginSpec;
+use clawhost_app::{Inspected, plugin_spec};
 use std::io::Write as _;
 
-pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Looking at a plugin makes no data folder; where there is one, compiled code is kept in it, as always.
-    let folder = data::folder(common)?;
-    let cache = if data::has_key(&folder) { Some(data::cache(&folder)?) } else { None };
-    let host = hosting::host(cache, true, options.allow_interpreters)?;
-    let spec = PluginSpec::parse(&options.plugin)?;
-    let (name, bytes) = (spec.name(), host.read(&spec.path)?);
-    let inspection = runtime.block_on(host.inspect(&name, &bytes))?;
+pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result<Exit> {
+    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
+    let Inspected { plugin: inspection, limits } =
+        clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?).await?;
     let mut out = anstream::stdout().lock();
-    if common.json {
-        let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": host.limits() });
+    if context.json() {
+        let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": limits });
         writeln!(out, "{document:#}")?;
         return Ok(Exit::Ok);
     }
@@ -49,7 +44,6 @@ pub(crate) fn main(common: &Common, options: &args::Inspect) -> anyhow::Result<E
             permission.grant.as_ref().map(|grant| format!("  \x1b[33mneeds {grant}\x1b[0m")).unwrap_or_default();
         writeln!(out, "{}{}: {}{grant}", row("imports"), permission.import, permission.allows)?;
     }
-    let limits = host.limits();
     let memory = if inspection.world == "reward" { limits.reward_memory_bytes } else { limits.memory_bytes };
     writeln!(
         out,

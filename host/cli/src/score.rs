@@ -1,64 +1,60 @@
 //! `clawhost score`: stored episodes under another reward.
 
-use crate::args::{self, Common};
-use crate::data;
+use crate::args::ScoreArgs;
+use crate::context::Context;
 use crate::exit::{Exit, UsageError};
-use crate::hosting;
-use crate::plugin::{PluginSpec, RewardSpec};
-use crate::policy::Models;
-use crate::progress::Count;
-use crate::run::{Stopping, watch_signals};
-use crate::stored::{Stored, choose};
+use crate::signals::{Stopping, cancel_on_signal};
+use crate::terminal::Progress;
+use clawhost_app::{SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, plugin_spec};
 use clawhost_core::{RunId, escaped};
-use clawhost_runtime::{Cancel, Rescored, Rescoring, ScoreReport, StopReason, score_stored};
-use clawhost_store::{Reader, RunRow, Store, StoreOptions};
+use clawhost_play::{Rescored, ScoreReport, StopReason};
+use clawhost_run_config::{BudgetSpec, Grant, Price};
 use std::io::Write as _;
+use std::ops::RangeInclusive;
 
-pub(crate) fn main(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let exit = runtime.block_on(score(common, options));
-    runtime.shutdown_background();
-    exit
+/// Money that models may cost.
+const MONEY: RangeInclusive<f64> = 0.0..=1e9;
+
+impl ScoreArgs {
+    fn budget(&self) -> Result<BudgetSpec, UsageError> {
+        let price = self.price.as_deref().map(str::parse::<Price>).transpose();
+        let price = price.map_err(|expected| UsageError(format!("--price: expected {expected}")))?;
+        if self.max_cost.is_some_and(|money| !MONEY.contains(&money)) {
+            let (least, most) = (MONEY.start(), MONEY.end());
+            return Err(UsageError(format!("--max-cost: expected a number between {least} and {most}")));
+        }
+        Ok(BudgetSpec { max_tokens_total: self.max_tokens_total, max_cost: self.max_cost, price })
+    }
+
+    fn request(&self) -> anyhow::Result<ScoreRequest> {
+        let grant = |text: &String| {
+            text.parse::<Grant>().map_err(|expected| UsageError(format!("`{text}` is no grant; write {expected}")))
+        };
+        Ok(ScoreRequest {
+            run: self.run.clone(),
+            rewards: self.reward.iter().map(|text| plugin_spec(text)).collect::<Result<_, _>>()?,
+            grants: self.grant.iter().map(grant).collect::<Result<_, _>>()?,
+            budget: self.budget()?,
+            concurrency: self.concurrency.unwrap_or(SCORE_CONCURRENCY),
+            again: self.again,
+            failure_budget: self.failure_budget.unwrap_or(SCORE_FAILURE_BUDGET),
+        })
+    }
 }
 
-async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
-    let plain = |text: &String| Ok(RewardSpec { plugin: PluginSpec::parse(text)?, weight: 1.0, source: None });
-    let specs = options.reward.iter().map(plain).collect::<Result<Vec<_>, UsageError>>()?;
-    let models = Models::new(&options.models, usize::from(options.concurrency));
-    let grants = models.grants()?;
-    let folder = data::folder(common)?;
-    let reader = Reader::open(&folder)?;
-    let run = choose(&reader, options.run.as_deref())?;
-    // While the run is played, episodes may take the places of others.
-    let Some(_claim) = data::Claim::shared(&folder, &RunId(run.id.clone()))? else {
-        let why = format!("{} is being played by another process; wait for it, or stop it", run.id);
-        return Err(UsageError(why).into());
-    };
-    let host = hosting::host(Some(data::cache(&folder)?), options.host.on_demand, options.host.allow_interpreters)?;
-    let store = Store::open(&folder, StoreOptions::default())?;
-    let mut source = Stored::new(&reader, &run.id)?;
-    let count = Count::new(source.len() as u64, options.quiet, "judged");
-    let say = |text: &str| count.say(text);
-    let rules = crate::setup::load_rewards(&host, &store, &specs, &grants, &say).await?;
-
-    let cancel = Cancel::default();
-    let stop_on_signal = tokio::spawn(watch_signals(cancel.clone(), Stopping::Scoring));
-    let verdicts = source.len() as f64 * rules.len() as f64;
-    let how = Rescoring {
-        concurrency: usize::from(options.concurrency),
-        again: options.again,
-        failures_allowed: (options.failure_budget * verdicts + 1e-9).floor() as u64,
-    };
-    let done = |episodes| count.set(episodes);
-    let report = score_stored(&mut source, &rules, &store, how, &cancel, done).await;
-    stop_on_signal.abort();
-    count.finish();
-    let report = report?;
-    if common.json {
-        let document = serde_json::json!({
-            "format": 1, "run": run.id, "rewards": rules.iter().map(crate::summary::rule).collect::<Vec<_>>(),
-            "report": report,
-        });
+pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
+    let request = args.request()?;
+    // There must be something to judge: no data folder is made for it.
+    context.reader()?;
+    let workspace = context.workspace(&args.machine)?;
+    let progress = Progress::new(context, args.machine.quiet, "judged");
+    let signals = cancel_on_signal(Stopping::Scoring);
+    let scored = clawhost_app::score(&workspace, request, signals.cancel(), &progress).await;
+    drop(signals);
+    progress.finish();
+    let Scored { run, rewards, report } = scored?;
+    if context.json() {
+        let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report });
         writeln!(anstream::stdout(), "{document:#}")?;
     } else {
         text(&run, &report)?;
@@ -66,14 +62,14 @@ async fn score(common: &Common, options: &args::Score) -> anyhow::Result<Exit> {
     Ok(Exit::of_stop(report.stopped.as_ref()))
 }
 
-fn text(run: &RunRow, report: &ScoreReport) -> anyhow::Result<()> {
+fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     let left_out = match report.not_complete {
         0 => String::new(),
         some => format!("; {some} that had failed have no reward"),
     };
-    writeln!(out, "{}{}", row("run"), run.id)?;
+    writeln!(out, "{}{run}", row("run"))?;
     writeln!(out, "{}{} judged{left_out}", row("episodes"), report.episodes)?;
     for rescored in &report.rewards {
         let Rescored { reward, source, mean, interval, mean_before, .. } = rescored;
@@ -90,17 +86,7 @@ fn text(run: &RunRow, report: &ScoreReport) -> anyhow::Result<()> {
         let interval = interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
         let before = mean_before.map(|before| format!("  (the run's own reward: {before:.3})")).unwrap_or_default();
         writeln!(out, "{}{mean}{interval}{before}", row("  reward"))?;
-        let counts = [
-            (rescored.added, "new"),
-            (rescored.made_good, "made good"),
-            (rescored.unchanged, "as before"),
-            (rescored.differing, "would differ now (the old ones stay)"),
-            (rescored.silent, "with nothing to say"),
-            (rescored.failed, "failed"),
-        ];
-        let counts: Vec<String> =
-            counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        writeln!(out, "{}{}", row("  verdicts"), if counts.is_empty() { "none".into() } else { counts.join(", ") })?;
+        writeln!(out, "{}{}", row("  verdicts"), verdicts(rescored))?;
         if rescored.added > 0 {
             writeln!(out, "{}new verdicts are kept beside the run's own reward, which stands", row(""))?;
         }
@@ -124,4 +110,19 @@ fn text(run: &RunRow, report: &ScoreReport) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// How many verdicts came out how.
+fn verdicts(rescored: &Rescored) -> String {
+    let counts = [
+        (rescored.added, "new"),
+        (rescored.made_good, "made good"),
+        (rescored.unchanged, "as before"),
+        (rescored.differing, "would differ now (the old ones stay)"),
+        (rescored.silent, "with nothing to say"),
+        (rescored.failed, "failed"),
+    ];
+    let counts: Vec<String> =
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if counts.is_empty() { "none".into() } else { counts.join(", ") }
 }
