@@ -144,17 +144,4 @@ fn folder_bytes(folder: &Path) -> Result<u64, StoreError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bytes_of_a_folder_are_those_of_all_its_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let inside = folder.path().join("a/b");
-        assert_eq!(folder_bytes(&inside).unwrap(), 0, "there is none");
-        std::fs::create_dir_all(&inside).unwrap();
-        std::fs::write(inside.join("one"), [0; 3]).unwrap();
-        std::fs::write(folder.path().join("two"), [0; 4]).unwrap();
-        assert_eq!(folder_bytes(folder.path()).unwrap(), 7);
-    }
-}
+mod tests;
