@@ -63,7 +63,8 @@ impl Citations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_learn::{Entry, Lesson, Playbook};
+    use clawhost_learn::playbook::Playbook;
+    use clawhost_learn::{Entry, Lesson};
     use serde_json::json;
 
     #[test]

@@ -6,7 +6,8 @@ use clawhost_core::{
     Checkpoint, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeStore as _, Evidence, LearningStore as _, PlaybookLedger,
     PlaybookVersion, Recorded, RunId, RunKind, RunRecord, SpecDocument, Usage,
 };
-use clawhost_learn::{Entry, Lesson, Playbook};
+use clawhost_learn::playbook::Playbook;
+use clawhost_learn::{Entry, Lesson};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
