@@ -1,15 +1,19 @@
 //! Files that are no plugin, or the wrong one: refused before anything runs, with what to do.
 
 use super::*;
+use clawhost_core::{FailureKind, Hint};
 use clawhost_engine::CacheKey;
 
 /// Loads bytes as an environment and checks the refusal.
-async fn check(host: &Host, name: &str, bytes: &[u8], says: &[&str]) {
-    let error = host.environment(name, bytes, ModelGrants::default()).await.unwrap_err().to_string();
+async fn check(host: &Host, name: &str, bytes: &[u8], says: &[&str]) -> EngineError {
+    let refused = host.environment(name, bytes, ModelGrants::default()).await.unwrap_err();
+    let error = refused.to_string();
     assert!(error.starts_with(name), "{name} is named first: {error}");
     for part in says {
         assert!(error.contains(part), "{name}: `{part}` in {error}");
     }
+    assert!(!error.contains(" --") || error.contains("cargo build --release"), "no option of a front end: {error}");
+    refused
 }
 
 fn component(text: &str) -> Vec<u8> {
@@ -26,7 +30,8 @@ async fn what_is_no_component_is_told_apart() {
     check(&host, "zip", b"PK\x03\x04", &["zip archive"]).await;
     check(&host, "core", &component("(module)"), &["a core module, not a component", "wasm-component-ld"]).await;
     let huge = vec![0; 17 << 20];
-    check(&host, "huge", &huge, &["17825792 bytes, but a component may have 16777216", "--allow-interpreters"]).await;
+    let error = check(&host, "huge", &huge, &["17825792 bytes, but a component may have 16777216"]).await;
+    assert_eq!((error.code(), error.hints()), ("plugin-too-large", vec![Hint::change("allow_interpreters")]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,7 +213,8 @@ async fn a_damaged_or_wrong_plugin_is_told_apart() {
         assert!(error.contains("damaged") || error.contains("exports no clawhost"), "{cut}: {error}");
     }
     let reward = guests::bytes(&folder, "reward_exact");
-    check(&host, "wrong", &reward, &["is a reward, but an environment is needed", "--reward"]).await;
+    let error = check(&host, "wrong", &reward, &["is a reward, but an environment is needed"]).await;
+    assert_eq!((error.code(), error.hints()), ("plugin-wrong-world", vec![Hint::change("rewards")]));
     let endless = guests::bytes(&folder, "hostile_describe");
     check(&host, "endless", &endless, &["`describe` gave no usable answer", "limit(fuel)"]).await;
     let trap = guests::bytes(&folder, "hostile_describe_trap");
@@ -221,16 +227,35 @@ async fn flipped_bits_are_refused_or_harmless() {
     let Some(folder) = folder("flipped_bits") else { return };
     let host = pooled();
     let whole = guests::bytes(&folder, "hello_guess");
+    let (mut refused, mut failed, mut played) = (0, 0, 0);
     for position in (0..whole.len()).step_by(whole.len() / 40) {
         let mut bytes = whole.clone();
         bytes[position] ^= 0x10;
-        // Loading may succeed where the bit was in a name; it must never panic or hang.
-        if let Ok(plugin) = host.environment("flipped", &bytes, ModelGrants::default()).await
-            && let Ok((mut live, _)) = plugin.start(params(1)).await
-        {
-            let _ = live.step(&action("1"), &[]).await;
+        let plugin = match host.environment("flipped", &bytes, ModelGrants::default()).await {
+            Ok(plugin) => plugin,
+            Err(error) => {
+                let unfit = !matches!(error, EngineError::SetUp(_) | EngineError::Compiler(_) | EngineError::Read { .. });
+                assert!(unfit && error.to_string().starts_with("flipped"), "byte {position}: {error}");
+                refused += 1;
+                continue;
+            }
+        };
+        // It loads where the bit was in a name or in data; then it plays, or ends by a fault of its own.
+        let ended = match plugin.start(params(1)).await {
+            Ok((mut live, _)) => live.step(&action("1"), &[]).await.map(|_| ()),
+            Err(failure) => Err(failure),
+        };
+        match ended {
+            Ok(()) => played += 1,
+            Err(failure) => {
+                let guests = [FailureKind::Trap, FailureKind::Limit, FailureKind::Invalid, FailureKind::Plugin];
+                assert!(guests.contains(&failure.kind), "byte {position}: {failure}");
+                failed += 1;
+            }
         }
+        assert_eq!(host.guest_memory(), 0, "byte {position}");
     }
+    assert!(refused > 0 && played > 0, "{refused} refused, {failed} failed, {played} played: both ways were met");
     next_episode_works(&host, &folder).await;
 }
 

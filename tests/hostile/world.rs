@@ -9,11 +9,10 @@ use std::sync::Mutex;
 #[tokio::test(flavor = "multi_thread")]
 async fn an_hour_of_sleep_takes_no_time() {
     let Some(folder) = folder("an_hour_of_sleep") else { return };
-    let began = std::time::Instant::now();
-    let result = one_step(&pooled(), &folder, "hostile_sleep", ModelGrants::default()).await.unwrap();
+    let host = pooled();
+    assert!(host.limits().step.deadline_ms < 3_600_000, "a step that slept for an hour would reach its deadline");
+    let result = one_step(&host, &folder, "hostile_sleep", ModelGrants::default()).await.unwrap();
     assert_eq!(text(&result), "slept 3600 s");
-    // Not a measurement: an hour is an hour.
-    assert!(began.elapsed().as_secs() < 600);
 }
 
 /// Two steps of a guest: texts and the rolling digests of its host calls.
@@ -70,8 +69,9 @@ async fn services_are_refused_by_name_unless_granted() {
     let Some(folder) = folder("services_are_refused_by_name") else { return };
     let host = pooled();
     let denied = text(&one_step(&host, &folder, "odd_services", ModelGrants::default()).await.unwrap());
-    assert!(denied.contains("clawhost:kv is not granted; the operator can add --grant kv"), "{denied}");
-    assert!(denied.contains("no model is granted as `judge`; the operator can add --grant llm:judge=SPEC"), "{denied}");
+    assert!(denied.contains("clawhost:kv is not granted"), "{denied}");
+    assert!(denied.contains("no model is granted as `judge`"), "{denied}");
+    assert!(!denied.contains("--"), "a front end names its own options: {denied}");
 
     let judge = Arc::new(Judge::default());
     let mut grants = ModelGrants { kv: true, ..ModelGrants::default() };

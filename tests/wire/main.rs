@@ -10,6 +10,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod mutations;
+
 use clawhost_core::ModelRequest;
 use clawhost_wire::{anthropic, openai};
 use serde::{Serialize, de::DeserializeOwned};

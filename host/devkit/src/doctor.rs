@@ -1,6 +1,8 @@
 //! Findings: what is there, what is missing, what that costs, and how to get it.
 
+use crate::hints::listed;
 use crate::{folder, machine, toolchain};
+use clawhost_core::Hint;
 use serde::Serialize;
 use std::path::Path;
 
@@ -28,15 +30,18 @@ pub struct Finding {
     /// What it costs that it is so; none where all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<String>,
-    /// How to mend it; none where all is well.
+    /// How to mend it, in words that name no option of a program of ours; none where all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+    /// What else may mend it, structured.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "listed")]
+    pub hints: Vec<Hint>,
 }
 
 impl Finding {
     /// All is well.
     pub fn good(topic: &str, says: impl Into<String>) -> Self {
-        Self { topic: topic.to_owned(), state: State::Good, says: says.into(), costs: None, remedy: None }
+        Self { topic: topic.to_owned(), state: State::Good, says: says.into(), costs: None, remedy: None, hints: Vec::new() }
     }
 
     /// Something optional is missing.
@@ -48,6 +53,12 @@ impl Finding {
     /// Something that is needed does not work.
     pub fn broken(topic: &str, says: impl Into<String>, costs: &str, remedy: impl Into<String>) -> Self {
         Self { state: State::Broken, ..Self::missing(topic, says, costs, remedy) }
+    }
+
+    /// The same, with what else may mend it.
+    #[must_use]
+    pub fn with_hints(self, hints: impl IntoIterator<Item = Hint>) -> Self {
+        Self { hints: hints.into_iter().collect(), ..self }
     }
 }
 

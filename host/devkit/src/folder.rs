@@ -1,6 +1,7 @@
 //! The data folder: whether it can be written, what the database says, and how much compiled code is kept.
 
 use crate::doctor::Finding;
+use clawhost_core::Hint;
 use clawhost_store::Reader;
 use std::path::{Path, PathBuf};
 
@@ -25,8 +26,8 @@ fn existing(path: &Path) -> PathBuf {
 fn folder(data: &Path) -> Finding {
     let shown = data.display();
     if data.exists() && !data.is_dir() {
-        let remedy = "name a folder with --data or CLAWHOST_HOME";
-        return Finding::broken(FOLDER, format!("{shown} is no folder"), "nothing can be recorded", remedy);
+        let (says, remedy) = (format!("{shown} is no folder"), "name another data folder");
+        return Finding::broken(FOLDER, says, "nothing can be recorded", remedy).with_hints([Hint::OtherDataFolder]);
     }
     let place = existing(data);
     // A file without a name in the folder: it is gone when it is closed.
@@ -37,8 +38,9 @@ fn folder(data: &Path) -> Finding {
             FOLDER,
             format!("{} cannot be written: {error}", place.display()),
             "nothing can be recorded",
-            "mend its permissions, or name another folder with --data or CLAWHOST_HOME",
-        ),
+            "mend its permissions, or name another data folder",
+        )
+        .with_hints([Hint::OtherDataFolder]),
     }
 }
 
@@ -55,10 +57,12 @@ fn database(data: &Path) -> Finding {
             DATABASE,
             format!("damaged: {damage}"),
             "episodes may be lost",
-            "copy the file away, then `sqlite3 FILE .recover`, or go on in another --data folder",
-        ),
+            "copy the file away, then `sqlite3 FILE .recover`, or continue in another data folder",
+        )
+        .with_hints([Hint::OtherDataFolder]),
         Err(error) => {
             Finding::broken(DATABASE, error.to_string(), "nothing can be recorded", "mend what the message names")
+                .with_hints(error.hints())
         }
     }
 }
@@ -97,15 +101,19 @@ mod tests {
 
         let file = folder.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        assert_eq!(states(&file)[0], (FOLDER.to_owned(), State::Broken));
+        let broken = examine(&file).remove(0);
+        assert_eq!((broken.topic.as_str(), broken.state), (FOLDER, State::Broken));
+        assert_eq!(broken.hints, [Hint::OtherDataFolder]);
     }
 
     #[test]
-    fn a_damaged_database_is_told_with_what_to_do() {
+    fn a_damaged_database_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(clawhost_store::FILE), "no database".repeat(1000)).unwrap();
         let found = examine(folder.path()).into_iter().find(|finding| finding.topic == DATABASE).unwrap();
         assert_eq!(found.state, State::Broken);
-        assert!(found.says.contains("not a usable database") && found.remedy.is_some(), "{found:?}");
+        assert!(found.says.contains("not a usable database"), "{found:?}");
+        assert_eq!(found.remedy.as_deref(), Some("mend what the message names"));
+        assert_eq!(found.hints, [Hint::OtherDataFolder]);
     }
 }

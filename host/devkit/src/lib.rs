@@ -5,5 +5,6 @@
 
 pub mod doctor;
 mod folder;
+mod hints;
 mod machine;
 mod toolchain;

@@ -1,6 +1,7 @@
 //! The machine: whether instances can be pooled, how many, and how fast they are reset.
 
 use crate::doctor::Finding;
+use clawhost_core::Hint;
 use clawhost_engine::{Allocation, Host, HostConfig, kernel_scans_pages, pool_slots};
 
 const POOL: &str = "instance pool";
@@ -18,9 +19,10 @@ fn pool() -> Finding {
         Err(error) => Finding::missing(
             POOL,
             error.to_string(),
-            "`clawhost run` needs --on-demand, with which episodes begin about four times as slowly",
+            "instances have to be made on demand, and episodes begin about four times as slowly",
             "raise the limit on address space (ulimit -v unlimited)",
-        ),
+        )
+        .with_hints([Hint::set("on_demand", "true")]),
     }
 }
 

@@ -35,13 +35,11 @@ impl World {
             Self::Reflector => "a reflector",
         }
     }
+}
 
-    fn hint(self) -> &'static str {
-        match self {
-            Self::Environment => "play it with `clawhost run PLUGIN.wasm`",
-            Self::Reward => "pass it with `--reward`",
-            Self::Reflector => "reflectors take part in learning, not in plain runs",
-        }
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -133,12 +131,7 @@ impl ComponentOutline {
         if self.world == wanted {
             return Ok(());
         }
-        Err(EngineError::WrongWorld {
-            name: name.to_owned(),
-            found: self.world.name(),
-            wanted: wanted.name(),
-            hint: self.world.hint(),
-        })
+        Err(EngineError::WrongWorld { name: name.to_owned(), found: self.world, wanted })
     }
 }
 

@@ -1,6 +1,7 @@
-//! Why a plugin cannot be used. Every variant says what it is, where, and what to do.
+//! Why a plugin cannot be used. A message says what is wrong and where; [`EngineError::hints`] says what may mend it.
 
-use clawhost_core::Failure;
+use crate::World;
+use clawhost_core::{Failure, Hint};
 
 /// Why a plugin cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +16,7 @@ pub enum EngineError {
     },
     /// The file is longer than a component may be.
     #[error(
-        "{name}: {size} bytes, but a component may have {limit}; strip it, or allow interpreter guests (--allow-interpreters)"
+        "{name}: {size} bytes, but a component may have {limit}; build it in release and strip it, or allow interpreter guests"
     )]
     TooLarge {
         /// The plugin.
@@ -72,16 +73,14 @@ pub enum EngineError {
         exports: String,
     },
     /// The component is another kind of plugin.
-    #[error("{name}: is {found}, but {wanted} is needed here; {hint}")]
+    #[error("{name}: is {found}, but {wanted} is needed here")]
     WrongWorld {
         /// The plugin.
         name: String,
         /// What it is.
-        found: &'static str,
+        found: World,
         /// What is needed.
-        wanted: &'static str,
-        /// What to do.
-        hint: &'static str,
+        wanted: World,
     },
     /// The component speaks another version of the interface.
     #[error("{name}: speaks {interface}, but this host speaks the 0.1 track; rebuild it with the SDK of this version")]
@@ -171,7 +170,7 @@ pub enum EngineError {
         failure: Failure,
     },
     /// The engine itself cannot be set up.
-    #[error("the engine cannot be set up: {0}; if address space is limited, use --on-demand")]
+    #[error("the engine cannot be set up: {0}; the address space may be limited")]
     SetUp(String),
 }
 
@@ -179,6 +178,46 @@ pub enum EngineError {
 const SAID: usize = 2000;
 
 impl EngineError {
+    /// A stable name, for machines.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "plugin-unreadable",
+            Self::TooLarge { .. } => "plugin-too-large",
+            Self::NotWasm { .. } => "plugin-not-wasm",
+            Self::CoreModule { .. } => "plugin-core-module",
+            Self::Damaged { .. } => "plugin-damaged",
+            Self::NoWorld { .. } => "plugin-no-world",
+            Self::ManyWorlds { .. } => "plugin-many-worlds",
+            Self::WrongWorld { .. } => "plugin-wrong-world",
+            Self::WrongTrack { .. } => "plugin-wrong-track",
+            Self::UnknownImport { .. } => "plugin-unknown-import",
+            Self::TooManyImports { .. } => "plugin-too-many-imports",
+            Self::Misfit { .. } => "plugin-misfit",
+            Self::TooMuch { .. } => "plugin-too-complex",
+            Self::Compiler(_) => "compiler",
+            Self::CompileLimit { .. } => "compile-limit",
+            Self::Compile { .. } => "compile",
+            Self::Options { .. } => "plugin-options",
+            Self::NoAnswer { .. } => "plugin-no-answer",
+            Self::SetUp(_) => "engine",
+        }
+    }
+
+    /// What may mend it. Empty where the plugin itself has to change.
+    pub fn hints(&self) -> Vec<Hint> {
+        match self {
+            Self::TooLarge { .. } => vec![Hint::change("allow_interpreters")],
+            Self::WrongWorld { found: World::Environment, .. } => {
+                vec![Hint::command("run PLUGIN.wasm", "plays an environment")]
+            }
+            Self::WrongWorld { found: World::Reward, .. } => vec![Hint::change("rewards")],
+            Self::WrongWorld { found: World::Reflector, .. } => vec![Hint::change("reflector")],
+            Self::Options { .. } => vec![Hint::command("inspect PLUGIN.wasm", "lists the options")],
+            Self::SetUp(_) => vec![Hint::change("on_demand")],
+            _ => Vec::new(),
+        }
+    }
+
     /// The component does not fit its world. What the engine says quotes names of the component, which may hold anything.
     pub(crate) fn misfit(name: &str, error: &wasmtime::Error) -> Self {
         Self::Misfit { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
@@ -189,7 +228,7 @@ impl EngineError {
         Self::Compile { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
     }
 
-    /// What a plugin's answer to `check` comes to: nothing, a refusal in its own words, or no answer.
+    /// A plugin's answer to `check` as a result: accepted, refused in its own words, or no answer.
     pub(crate) fn of_check(name: &str, answered: Result<Result<(), String>, Failure>) -> Result<(), Self> {
         let name = name.to_owned();
         match answered {

@@ -11,7 +11,7 @@ pub struct Permission {
     pub import: String,
     /// What it allows, in words.
     pub allows: String,
-    /// What the operator must add for it to work; none where it always works.
+    /// The grant that it needs, as `kv` or `llm:ALIAS=SPEC`; none where it always works.
     pub grant: Option<String>,
 }
 
@@ -49,8 +49,8 @@ fn permission(import: &str) -> Permission {
     let (allows, grant) = match name {
         "clawhost:types/types" => ("plain data", None),
         "clawhost:log/log" => ("write log lines, within a quota", None),
-        "clawhost:llm/llm" => ("ask models that you name", Some("--grant llm:ALIAS=SPEC")),
-        "clawhost:kv/kv" => ("keep notes, which are kept with the run", Some("--grant kv")),
+        "clawhost:llm/llm" => ("ask models that you name", Some("llm:ALIAS=SPEC")),
+        "clawhost:kv/kv" => ("keep notes, which are kept with the run", Some("kv")),
         "clawhost:episode/view" => ("read the episodes it is asked about", None),
         _ if name.starts_with("wasi:clocks/") => ("read a virtual clock", None),
         _ if name.starts_with("wasi:random/") => ("draw numbers from the episode's seed", None),

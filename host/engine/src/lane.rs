@@ -15,34 +15,52 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// For so long after a quick call its processor is kept free.
 const QUIET: Duration = Duration::from_millis(50);
 
+/// The time since some moment. It never goes back.
+type Elapsed = dyn Fn() -> Duration + Send + Sync;
+
 /// The slow lane of a host.
-#[derive(Debug)]
 pub(crate) struct SlowLane {
     places: Arc<Semaphore>,
     last_place: Arc<Semaphore>,
-    began: Instant,
-    /// When a quick call ended last, in microseconds since `began`; 0: never.
+    elapsed: Box<Elapsed>,
+    /// When a quick call ended last, in microseconds by `elapsed`; 0: never.
     quick: AtomicU64,
+}
+
+impl std::fmt::Debug for SlowLane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlowLane").field("places", &self.places).finish_non_exhaustive()
+    }
 }
 
 impl SlowLane {
     pub(crate) fn new(processors: usize) -> Self {
+        let began = Instant::now();
+        Self::with_clock(processors, move || began.elapsed())
+    }
+
+    /// A lane that reads the time from `elapsed`.
+    fn with_clock(processors: usize, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
             places: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))),
             last_place: Arc::new(Semaphore::new(usize::from(processors > 1))),
-            began: Instant::now(),
+            elapsed: Box::new(elapsed),
             quick: AtomicU64::new(0),
         }
     }
 
+    fn now(&self) -> u64 {
+        micros((self.elapsed)())
+    }
+
     /// A call was over before it had to wait.
     pub(crate) fn was_quick(&self) {
-        self.quick.store(micros(self.began.elapsed()).max(1), Ordering::Relaxed);
+        self.quick.store(self.now().max(1), Ordering::Relaxed);
     }
 
     fn is_quiet(&self) -> bool {
         let quick = self.quick.load(Ordering::Relaxed);
-        quick == 0 || micros(self.began.elapsed()).saturating_sub(quick) > micros(QUIET)
+        quick == 0 || self.now().saturating_sub(quick) > micros(QUIET)
     }
 
     async fn enter(&self) -> Option<OwnedSemaphorePermit> {
@@ -75,12 +93,12 @@ impl LaneTicket {
     /// Gives the place back and waits for another.
     pub(crate) async fn again(self: Arc<Self>, lane: Arc<SlowLane>) {
         self.leave();
-        let began = Instant::now();
-        // In any case once: whoever waits beside gets the processor, and the call's deadline is looked at.
+        let began = lane.now();
+        // Always once: a task that is ready gets the processor, and the call's deadline is checked.
         tokio::task::yield_now().await;
         self.waits.store(true, Ordering::Relaxed);
         let place = lane.enter().await;
-        self.waited.fetch_add(micros(began.elapsed()), Ordering::Relaxed);
+        self.waited.fetch_add(lane.now().saturating_sub(began), Ordering::Relaxed);
         self.waits.store(false, Ordering::Relaxed);
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
@@ -105,32 +123,58 @@ impl LaneTicket {
 mod tests {
     use super::*;
 
+    /// A lane with a clock that the test sets, in microseconds.
+    fn lane(processors: usize) -> (Arc<SlowLane>, Arc<AtomicU64>) {
+        let clock = Arc::new(AtomicU64::new(0));
+        let read = clock.clone();
+        let elapsed = move || Duration::from_micros(read.load(Ordering::Relaxed));
+        (Arc::new(SlowLane::with_clock(processors, elapsed)), clock)
+    }
+
+    /// A place, if one is free without waiting.
+    async fn at_once(lane: &SlowLane) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            biased;
+            place = lane.enter() => place,
+            () = std::future::ready(()) => None,
+        }
+    }
+
     #[tokio::test]
     async fn the_last_place_is_for_the_quick_while_there_are_any() {
-        let lane = Arc::new(SlowLane::new(2));
-        let one = lane.enter().await;
-        let two = tokio::time::timeout(Duration::from_secs(5), lane.enter()).await;
-        assert!(one.is_some() && two.is_ok(), "nobody was quick: both processors compute");
+        let (lane, clock) = lane(2);
+        let (one, two) = (at_once(&lane).await, at_once(&lane).await);
+        assert!(one.is_some() && two.is_some(), "no call was quick: both processors compute");
+        assert!(at_once(&lane).await.is_none(), "a third has no processor");
         drop((one, two));
+
+        clock.store(1_000_000, Ordering::Relaxed);
         lane.was_quick();
-        let one = lane.enter().await;
+        let one = at_once(&lane).await;
         assert!(one.is_some());
-        let waiting = tokio::time::timeout(Duration::from_millis(20), lane.enter());
-        assert!(waiting.await.is_err(), "somebody was quick: the second waits");
+        for (later, free) in [(0, false), (49_000, false), (50_000, false), (50_001, true)] {
+            clock.store(1_000_000 + later, Ordering::Relaxed);
+            assert_eq!(at_once(&lane).await.is_some(), free, "{later} microseconds after a quick call");
+        }
     }
 
     #[tokio::test]
     async fn waiting_is_counted_and_a_place_is_given_back() {
-        let lane = Arc::new(SlowLane::new(1));
+        let (lane, clock) = lane(1);
         let (one, two) = (Arc::new(LaneTicket::default()), Arc::new(LaneTicket::default()));
         one.clone().again(lane.clone()).await;
         let waiting = tokio::spawn(two.clone().again(lane.clone()));
         while !two.waits() {
             tokio::task::yield_now().await;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        clock.store(7_000, Ordering::Relaxed);
+        assert_eq!(two.waited(), Duration::ZERO, "counted when it ends");
         one.leave();
         waiting.await.unwrap();
-        assert!(two.waited() >= Duration::from_millis(5) && !two.waits());
+        assert!(!two.waits());
+        assert_eq!((one.waited(), two.waited()), (Duration::ZERO, Duration::from_millis(7)));
+        assert!(at_once(&lane).await.is_none(), "the second holds the only place");
+        two.leave();
+        assert!(at_once(&lane).await.is_some());
     }
 }

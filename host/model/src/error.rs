@@ -1,8 +1,9 @@
 //! What can go wrong with a local model.
 
+use clawhost_core::Hint;
 use std::path::PathBuf;
 
-/// What went wrong, where, and what to do about it.
+/// What went wrong, and where. [`LocalModelError::hints`] says what may mend it.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalModelError {
     /// A file of the model's folder cannot be read or written.
@@ -42,6 +43,16 @@ pub enum LocalModelError {
     /// The tokenizer cannot be used.
     #[error("tokenizer.json: {0}")]
     Tokenizer(String),
+    /// The alphabet of a tokenizer lacks a character of a text.
+    #[error(
+        "tokenizer.json: the alphabet has no {character:?}, which stands in `{text}`; use other characters (games have the option `talk=terse`), or a model with a larger alphabet"
+    )]
+    Alphabet {
+        /// The character.
+        character: char,
+        /// The text, escaped and cut.
+        text: String,
+    },
     /// The chat template cannot be used, or is missing.
     #[error("chat template: {0}")]
     Template(String),
@@ -63,7 +74,7 @@ pub enum LocalModelError {
     },
     /// A device failed after it had been in use.
     #[error(
-        "the device {name} failed in the midst of work ({why}); nothing of that work was kept: start again, or use --device cpu"
+        "the device {name} failed in the midst of work ({why}); nothing of that work was kept: start again, or use another device"
     )]
     DeviceLost {
         /// As it was asked for.
@@ -73,7 +84,7 @@ pub enum LocalModelError {
     },
     /// A device has no room for a model, or for one trajectory of those that are learned from.
     #[error(
-        "the device {name} has no memory for it ({why}); take a smaller model, learn an adapter instead of all weights, let answers and episodes be shorter, or use --device cpu"
+        "the device {name} has no memory for it ({why}); take a smaller model, learn an adapter instead of all weights, let answers and episodes be shorter, or use another device"
     )]
     DeviceMemory {
         /// As it was asked for.
@@ -110,4 +121,43 @@ pub enum LocalModelError {
     /// Samples that cannot be trained on.
     #[error("samples: {0}")]
     Samples(String),
+}
+
+impl LocalModelError {
+    /// A stable name, for machines.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "model-file",
+            Self::Config(_) => "model-config",
+            Self::MissingWeight(_) => "weight-missing",
+            Self::UnknownWeight(_) => "weight-unknown",
+            Self::Shape { .. } => "weight-shape",
+            Self::NotFinite(_) => "weight-not-finite",
+            Self::Tokenizer(_) => "tokenizer",
+            Self::Alphabet { .. } => "alphabet",
+            Self::Template(_) => "chat-template",
+            Self::TooLong { .. } => "prompt-too-long",
+            Self::Device { .. } => "device",
+            Self::DeviceLost { .. } => "device-lost",
+            Self::DeviceMemory { .. } => "device-memory",
+            Self::Memory { .. } => "memory",
+            Self::Diverged { .. } => "diverged",
+            Self::Checkpoint(_) => "checkpoint",
+            Self::Adapter(_) => "adapter",
+            Self::Samples(_) => "samples",
+        }
+    }
+
+    /// What may mend it.
+    pub fn hints(&self) -> Vec<Hint> {
+        match self {
+            Self::Alphabet { .. } => vec![Hint::command("model init", "makes a model with an alphabet of your own")],
+            Self::Device { .. } | Self::DeviceLost { .. } | Self::DeviceMemory { .. } => {
+                vec![Hint::set("device", "cpu")]
+            }
+            Self::Diverged { .. } => vec![Hint::change("learning_rate")],
+            Self::Checkpoint(_) => vec![Hint::NewRun],
+            _ => Vec::new(),
+        }
+    }
 }

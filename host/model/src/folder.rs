@@ -202,7 +202,7 @@ impl ModelFolder {
     }
 
     /// All that decides what it answers, beside its weights: its shape, its tokens, its templates, and how it wants to be sampled.
-    pub fn speech_digest(&self) -> Digest {
+    pub fn chat_format_digest(&self) -> Digest {
         Digest::of_json(&json!({
             "config": self.config.to_json(), "tokenizer": self.tokenizer_json, "template": self.template,
             "tool_template": self.tool_template, "words": self.words, "generation": self.generation(),

@@ -35,7 +35,7 @@ pub struct WeightsLayer {
     /// has them beside it.
     reference: Option<Trainer>,
     /// Where weights are written down, where that was asked for.
-    keeping: Option<CheckpointWriter>,
+    checkpoints: Option<CheckpointWriter>,
 }
 
 /// What one trajectory is trained with: its number in the step, and its sequences.
@@ -91,7 +91,7 @@ impl WeightsLayer {
             host,
             compared: false,
             reference: None,
-            keeping: None,
+            checkpoints: None,
         })
     }
 
@@ -101,8 +101,8 @@ impl WeightsLayer {
     }
 
     /// Writes weights down where the loop says so.
-    pub fn keep_in(&mut self, keeping: CheckpointWriter) {
-        self.keeping = Some(keeping);
+    pub fn keep_in(&mut self, checkpoints: CheckpointWriter) {
+        self.checkpoints = Some(checkpoints);
     }
 
     /// The weights now.
@@ -342,8 +342,8 @@ impl Weights for WeightsLayer {
     }
 
     fn keep(&mut self, kept: CheckpointKind) -> Result<(), LearnError> {
-        match &mut self.keeping {
-            Some(keeping) => keeping.write(kept, &self.host).map_err(refused),
+        match &mut self.checkpoints {
+            Some(checkpoints) => checkpoints.write(kept, &self.host).map_err(refused),
             None => Ok(()),
         }
     }

@@ -30,14 +30,14 @@ impl ModelFolder {
     /// # Errors
     /// Its tokenizer or template cannot be used, or the device does not take it.
     pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
-        Ok(Arc::new(LocalModel::new(self.speech(name)?, Arc::new(self.engine(device)?))))
+        Ok(Arc::new(LocalModel::new(self.chat_format(name)?, Arc::new(self.engine(device)?))))
     }
 
     /// How it speaks.
     ///
     /// # Errors
     /// Its tokenizer or template cannot be used.
-    pub fn speech(&self, name: &str) -> Result<ChatFormat, LocalModelError> {
+    pub fn chat_format(&self, name: &str) -> Result<ChatFormat, LocalModelError> {
         let tokenizer = self.tokenizer()?;
         let own = self.words.get("eos_token").and_then(|word| tokenizer.token(word));
         let mut end = self.config.end_tokens.clone();
@@ -50,7 +50,7 @@ impl ModelFolder {
             end,
             sampling: self.sampling.clone(),
             overlong: Overlong::default(),
-            digest: self.speech_digest(),
+            digest: self.chat_format_digest(),
         })
     }
 

@@ -156,10 +156,13 @@ impl Endpoint {
                 Err(unavailable(said, wait))
             }
             status if status.is_server_error() => Err(unavailable(said, wait)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Attempt::Final(ModelError::Refused(format!(
-                "{said}; set {}, or name a key file with --api-key-file",
-                self.config.dialect.key_variable()
-            )))),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let why = match self.config.key {
+                    Some(_) => "the endpoint did not accept the key".to_owned(),
+                    None => format!("the endpoint wants a key, and {} is not set", self.config.dialect.key_variable()),
+                };
+                Err(Attempt::Final(ModelError::Refused(format!("{said}; {why}"))))
+            }
             StatusCode::NOT_FOUND => Err(Attempt::Final(ModelError::Refused(format!(
                 "{said}; check the model name `{}` and that the address ends in its version, as in /v1",
                 self.config.model
@@ -195,7 +198,7 @@ impl Endpoint {
             format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0));
         if error.is_timeout() {
             let seconds = self.config.timeout.as_secs_f64();
-            return format!("no answer from {address} within {seconds} s (raise --model-timeout)");
+            return format!("no answer from {address} within {seconds} s");
         }
         if error.is_connect() {
             return format!("cannot connect to {address}; is the server running there?");

@@ -79,10 +79,10 @@ impl Metered {
         let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let tokens = spent.usage.prompt_tokens.saturating_add(spent.usage.completion_tokens);
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
-            return Err(ModelError::Budget(format!("{tokens} of {limit} tokens; raise --max-tokens-total to go on")));
+            return Err(ModelError::Budget(format!("{tokens} of {limit} tokens")));
         }
         if let Some(limit) = self.budget.cost.filter(|limit| spent.cost >= *limit) {
-            return Err(ModelError::Budget(format!("{:.4} of {limit} spent; raise --max-cost to go on", spent.cost)));
+            return Err(ModelError::Budget(format!("{:.4} of {limit} spent", spent.cost)));
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ impl Notes {
         if self.granted {
             return Ok(());
         }
-        Err(kv::KvError::Denied("clawhost:kv is not granted; the operator can add --grant kv".into()))
+        Err(kv::KvError::Denied("clawhost:kv is not granted".into()))
     }
 
     fn check(&self, key: &str) -> Result<(), kv::KvError> {

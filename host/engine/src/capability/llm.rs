@@ -17,9 +17,7 @@ impl State {
         let invalid = |what: &str| Err(llm::LlmError::InvalidRequest(what.to_owned()));
         if !self.grants.models.contains_key(&request.alias) {
             let alias = clawhost_core::escaped(&request.alias, 64);
-            return Err(llm::LlmError::Denied(format!(
-                "no model is granted as `{alias}`; the operator can add --grant llm:{alias}=SPEC"
-            )));
+            return Err(llm::LlmError::Denied(format!("no model is granted as `{alias}`")));
         }
         if request.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
             return invalid("temperature must be between 0 and 2");

@@ -6,7 +6,7 @@ use super::attention::{Heads, attend};
 use super::cache::Cache;
 use super::elementwise::{add, add_bias, gated, normalise, turn};
 use super::panels::Panels;
-use super::turns::RotaryTable;
+use super::rotary_table::RotaryTable;
 use crate::decoder::Projection;
 use crate::host_weights::{HostDecoder, HostMatrix};
 use crate::{Decoder, ModelConfig};

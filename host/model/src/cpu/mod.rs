@@ -11,7 +11,7 @@ mod elementwise;
 mod forward;
 mod panels;
 pub(crate) mod training;
-mod turns;
+mod rotary_table;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -19,4 +19,4 @@ pub(crate) mod tests;
 pub use cache::Cache;
 pub use forward::{CpuModel, Work};
 pub(crate) use panels::Panels;
-pub(crate) use turns::RotaryTable;
+pub(crate) use rotary_table::RotaryTable;

@@ -1,5 +1,7 @@
 //! Which device it will be.
 
+use clawhost_core::Hint;
+
 use super::{Backend, DeviceChoice, DeviceKind, DeviceName, FoundDevice, ProbeFailure, Prober};
 
 /// Weights of a model below which `auto` stays on the processor. An estimate, not a measurement: every operation on a GPU costs some
@@ -7,7 +9,7 @@ use super::{Backend, DeviceChoice, DeviceKind, DeviceName, FoundDevice, ProbeFai
 /// that time.
 pub const AUTO_PARAMETERS: u64 = 10_000_000;
 
-/// Why it is no device. Each says what to do.
+/// Why no device can be used. [`DeviceError::hints`] says what may mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// The word is none.
@@ -26,7 +28,7 @@ pub enum DeviceError {
         feature: &'static str,
     },
     /// Another system has it.
-    #[error("{backend} exists on {system} alone; `clawhost doctor` lists the devices that are here")]
+    #[error("{backend} exists on {system} alone, and this is another system")]
     Elsewhere {
         /// What was asked for.
         backend: Backend,
@@ -34,7 +36,7 @@ pub enum DeviceError {
         system: &'static str,
     },
     /// Nothing of the kind.
-    #[error("no {backend} device is here: is its driver installed? Use --device cpu, or see `clawhost doctor`")]
+    #[error("no {backend} device is here: is its driver installed?")]
     None {
         /// What was asked for.
         backend: Backend,
@@ -49,7 +51,7 @@ pub enum DeviceError {
     },
     /// Nothing but a program that acts as one.
     #[error(
-        "{name} ({title}) is a program that acts as a GPU, slower than --device cpu; to use it all the same, say --device {name}"
+        "{name} ({title}) is a program that acts as a GPU, slower than the processor; it is used only where it is named with its number"
     )]
     Software {
         /// The first of them.
@@ -58,7 +60,7 @@ pub enum DeviceError {
         title: String,
     },
     /// It was tried.
-    #[error("the device {name} cannot be used: {why}; use --device cpu")]
+    #[error("the device {name} cannot be used: {why}")]
     Fails {
         /// Which.
         name: String,
@@ -67,7 +69,35 @@ pub enum DeviceError {
     },
 }
 
-/// What it came to.
+impl DeviceError {
+    /// A stable name, for machines.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoDevice(_) => "device-unknown",
+            Self::NotBuilt { .. } => "device-not-built",
+            Self::Elsewhere { .. } => "device-other-system",
+            Self::None { .. } => "device-none",
+            Self::NotThere { .. } => "device-missing",
+            Self::Software { .. } => "device-software",
+            Self::Fails { .. } => "device-fails",
+        }
+    }
+
+    /// What may mend it.
+    pub fn hints(&self) -> Vec<Hint> {
+        let cpu = || Hint::set("device", DeviceName::CPU.to_string());
+        let doctor = || Hint::command("doctor", "lists the devices of this machine");
+        match self {
+            Self::NoDevice(_) => vec![Hint::change("device")],
+            Self::NotBuilt { .. } | Self::Fails { .. } => vec![cpu()],
+            Self::Elsewhere { .. } | Self::None { .. } => vec![cpu(), doctor()],
+            Self::NotThere { .. } => vec![Hint::change("device"), doctor()],
+            Self::Software { name, .. } => vec![cpu(), Hint::set("device", name.to_string())],
+        }
+    }
+}
+
+/// The device that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     /// Computes.

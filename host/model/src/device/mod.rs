@@ -1,11 +1,11 @@
 //! Where a model is computed: on this processor, or on a device that this program was built for.
 //!
 //! ```text
-//! --device auto | cpu | cuda:0 | vulkan:1 ─▶ choose ─▶ a name ─▶ ComputeDevice ─▶ training, answers
-//!                                              │  ▲
-//!                        which are there, does │  │ JSON, or a signal
-//!                        this one work?        ▼  │
-//!                                           a child process: driver, first kernels, one small product
+//! auto | cpu | cuda:0 | vulkan:1 ─▶ choose ─▶ a name ─▶ ComputeDevice ─▶ training, answers
+//!                                     │  ▲
+//!               which are there, does │  │ JSON, or a signal
+//!               this one work?        ▼  │
+//!                                  a child process: driver, first kernels, one small product
 //! ```
 //!
 //! A driver that is broken ends its process. So no driver is touched before a child has come through with it. What breaks later, in

@@ -3,6 +3,7 @@
 use super::child::Report;
 use super::*;
 use crate::LocalModelError;
+use clawhost_core::Hint;
 use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -113,9 +114,11 @@ fn a_program_that_acts_as_a_gpu_is_taken_by_its_number_alone() {
     assert!(!machine.asked.borrow().iter().any(|asked| asked.contains(':')), "nothing of it is tried");
 
     let machine = Machine::with(&[("vulkan:0", Software)]);
-    let error = choose("vulkan".parse().unwrap(), LARGE, &BUILT, &machine).unwrap_err().to_string();
-    assert!(error.contains("is a program that acts as a GPU, slower than --device cpu"), "{error}");
-    assert!(error.ends_with("say --device vulkan:0"), "{error}");
+    let error = choose("vulkan".parse().unwrap(), LARGE, &BUILT, &machine).unwrap_err();
+    assert_eq!(error.code(), "device-software");
+    assert_eq!(error.hints(), [Hint::set("device", "cpu"), Hint::set("device", "vulkan:0")]);
+    let error = error.to_string();
+    assert!(error.contains("is a program that acts as a GPU, slower than the processor"), "{error}");
     assert_eq!(choose("vulkan:0".parse().unwrap(), LARGE, &BUILT, &machine).unwrap().name.to_string(), "vulkan:0");
 }
 
@@ -131,26 +134,31 @@ fn small_models_stay_on_the_processor_and_nothing_is_tried_for_them() {
 
 #[test]
 fn what_cannot_be_had_is_refused_with_what_to_do() {
-    let check = |choice: &str, built: &[Backend], machine: Machine, expect: &str| {
-        let error = choose(choice.parse().unwrap(), LARGE, built, &machine).unwrap_err().to_string();
-        assert!(error.contains(expect), "{choice}: {error}");
+    let check = |choice: &str, built: &[Backend], machine: Machine, code: &str, expect: &str| {
+        let error = choose(choice.parse().unwrap(), LARGE, built, &machine).unwrap_err();
+        assert!(error.to_string().contains(expect), "{choice}: {error}");
+        assert_eq!(error.code(), code, "{choice}");
+        let first = if code == "device-missing" { Hint::change("device") } else { Hint::set("device", "cpu") };
+        assert_eq!(error.hints().first(), Some(&first), "{choice}");
+        let doctor = error.hints().contains(&Hint::command("doctor", "lists the devices of this machine"));
+        assert_eq!(doctor, !["device-not-built", "device-fails"].contains(&code), "{choice}");
     };
     let cpu = [Backend::Cpu];
-    check("vulkan", &cpu, Machine::default(), "build it with: cargo install --locked --path host/cli --features gpu");
-    check("cuda:0", &cpu, Machine::default(), "build it with: cargo install --locked --path host/cli --features cuda");
+    check("vulkan", &cpu, Machine::default(), "device-not-built", "build it with: cargo install --locked --path host/cli --features gpu");
+    check("cuda:0", &cpu, Machine::default(), "device-not-built", "build it with: cargo install --locked --path host/cli --features cuda");
     if !cfg!(target_os = "macos") {
-        check("metal", &BUILT, Machine::default(), "metal exists on macos alone");
+        check("metal", &BUILT, Machine::default(), "device-other-system", "metal exists on macos alone");
     }
     if !cfg!(target_os = "windows") {
-        check("dx12:0", &BUILT, Machine::default(), "dx12 exists on windows alone");
+        check("dx12:0", &BUILT, Machine::default(), "device-other-system", "dx12 exists on windows alone");
     }
-    check("vulkan", &BUILT, Machine::default(), "no vulkan device is here: is its driver installed? Use --device cpu");
-    check("cuda:1", &BUILT, Machine::default(), "no cuda device is here");
+    check("vulkan", &BUILT, Machine::default(), "device-none", "no vulkan device is here: is its driver installed?");
+    check("cuda:1", &BUILT, Machine::default(), "device-none", "no cuda device is here");
     let one = || Machine::with(&[("cuda:0", Discrete)]);
-    check("cuda:1", &BUILT, one(), "no device cuda:1 is here; there are cuda:0 (the cuda:0)");
+    check("cuda:1", &BUILT, one(), "device-missing", "no device cuda:1 is here; there are cuda:0 (the cuda:0)");
     let dead = || one().broken("cuda:0", ProbeFailure::Died(11));
-    check("cuda:0", &BUILT, dead(), "its driver died with signal 11 (segmentation fault); use --device cpu");
-    check("cuda", &BUILT, one().broken("cuda", ProbeFailure::TooSlow(20)), "it gave no answer within 20 seconds");
+    check("cuda:0", &BUILT, dead(), "device-fails", "its driver died with signal 11 (segmentation fault)");
+    check("cuda", &BUILT, one().broken("cuda", ProbeFailure::TooSlow(20)), "device-fails", "it gave no answer within 20 seconds");
     assert_eq!(choose("cpu".parse().unwrap(), LARGE, &cpu, &Machine::default()).unwrap().name, DeviceName::CPU);
 }
 
@@ -219,11 +227,14 @@ fn a_device_that_fails_in_the_midst_is_named_and_the_processor_hides_no_bug() {
     assert!(matches!(&lost, LocalModelError::DeviceLost { name, .. } if name == "vulkan:3"));
     let text = lost.to_string();
     assert!(text.contains("the device vulkan:3 failed in the midst of work (DeviceLost at some/file.rs)"), "{text}");
-    assert!(text.ends_with("start again, or use --device cpu"), "{text}");
+    assert!(text.ends_with("start again, or use another device"), "{text}");
+    assert_eq!((lost.code(), lost.hints()), ("device-lost", vec![Hint::set("device", "cpu")]));
     // As cubecl 0.11 says it, on Mesa's software driver: the cause stands last.
     let short = "Error while reading data: use `try_into_data` instead\nCaused by:\n  Several failures at once\nCaused by:\n  skipped \
                  `ReduceKernel`: it needed memory\nCaused by:\n  can't allocate buffer of size: 191760000\nNo backtrace available";
-    let text = device.guarded(|| -> u8 { panic!("{short}") }).unwrap_err().to_string();
+    let full = device.guarded(|| -> u8 { panic!("{short}") }).unwrap_err();
+    assert_eq!((full.code(), full.hints()), ("device-memory", vec![Hint::set("device", "cpu")]));
+    let text = full.to_string();
     assert!(
         text.starts_with("the device vulkan:3 has no memory for it (can't allocate buffer of size: 191760000);"),
         "{text}"

@@ -128,7 +128,7 @@ impl Object for Told {
 
 impl ChatTemplate {
     /// Whether it leaves out what the system says: a system prompt or a playbook would never reach the model.
-    pub fn drops_system(&self) -> bool {
+    pub fn ignores_system_prompt(&self) -> bool {
         let said = |role, text| Message::text(role, Origin::User, text);
         let [without, with] = [
             self.render(&[said(Role::User, "1")], &[]),
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_template_that_leaves_the_system_out_is_known() {
         let check = |source: &str, expect| {
-            assert_eq!(ChatTemplate::new(source, "", "").unwrap().drops_system(), expect, "{source}");
+            assert_eq!(ChatTemplate::new(source, "", "").unwrap().ignores_system_prompt(), expect, "{source}");
         };
         check("{% for m in messages %}{{ m.content }}{% endfor %}", false);
         check("{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}{% endif %}{% endfor %}", true);

@@ -52,13 +52,8 @@ impl Tokenizer {
             Kind::Alphabet { ids, .. } => text
                 .chars()
                 .map(|character| {
-                    ids.get(&character).copied().ok_or_else(|| {
-                        let shown = escaped(text, SHOWN);
-                        LocalModelError::Tokenizer(format!(
-                            "the alphabet has no {character:?}, which stands in `{shown}`; let it be said in other characters (games \
-                             have `?talk=terse`), or make a model with more (`clawhost model init --alphabet`)"
-                        ))
-                    })
+                    let lacks = || LocalModelError::Alphabet { character, text: escaped(text, SHOWN) };
+                    ids.get(&character).copied().ok_or_else(lacks)
                 })
                 .collect(),
             Kind::Library(library) => by_library(library, text, false),

@@ -23,7 +23,7 @@ pub(crate) use gradients::Gradients;
 
 use super::attention::{Heads, Softmax};
 use super::panels::Panels;
-use super::turns::RotaryTable;
+use super::rotary_table::RotaryTable;
 use crate::host_weights::{HostDecoder, HostMatrix};
 use crate::train::{Sequence, TokenScores};
 use crate::{Decoder, LowRank, ModelConfig, Projection};

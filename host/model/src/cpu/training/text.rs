@@ -1,6 +1,6 @@
 //! Sequences one behind the other, without anything between them.
 
-use crate::cpu::turns::RotaryTable;
+use crate::cpu::rotary_table::RotaryTable;
 use crate::train::Sequence;
 
 /// A token that is trained.

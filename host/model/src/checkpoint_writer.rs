@@ -94,15 +94,15 @@ mod tests {
     fn what_was_kept_is_replaced_and_opens_again() {
         let folder = tempfile::tempdir().unwrap();
         let made = |seed| TinyModel { seed, ..TinyModel::default() }.make().unwrap();
-        let mut keeping = CheckpointWriter::new(folder.path(), made(1));
+        let mut checkpoints = CheckpointWriter::new(folder.path(), made(1));
         // What a process left that was killed.
         std::fs::create_dir(folder.path().join(".last.new")).unwrap();
         for seed in [2, 3] {
-            keeping.write(CheckpointKind::Last, &made(seed).weights).unwrap();
+            checkpoints.write(CheckpointKind::Last, &made(seed).weights).unwrap();
             let read = ModelFolder::read(&CheckpointWriter::place(folder.path(), CheckpointKind::Last)).unwrap();
             assert_eq!(digest(&read.weights), digest(&made(seed).weights), "{seed}");
         }
-        keeping.write(CheckpointKind::Best, &made(4).weights).unwrap();
+        checkpoints.write(CheckpointKind::Best, &made(4).weights).unwrap();
         let mut names: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
