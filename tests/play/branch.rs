@@ -6,7 +6,7 @@ use clawhost_core::{
     BranchWay, Context, Environment, EnvironmentDescription, Failure, LiveEpisode, Opening, PluginIdentity, Snapshot,
     StartParams, Task, code,
 };
-use clawhost_runtime::{Outcome, replay_episode};
+use clawhost_play::{ReplayOutcome, replay_episode};
 
 async fn run(environment: Arc<dyn Environment>, plan: Plan) -> (RunReport, Arc<Memory>) {
     let store = Arc::new(Memory::default());
@@ -18,8 +18,7 @@ async fn run(environment: Arc<dyn Environment>, plan: Plan) -> (RunReport, Arc<M
         clock: Arc::new(Still),
         meter: Arc::new(Free),
     };
-    let id = clawhost_core::RunId("run-test".into());
-    let report = play_run(id, plan, ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();
+    let report = play_ports(plan, ports, &Cancel::default()).await.unwrap();
     (report, store)
 }
 
@@ -77,7 +76,7 @@ async fn a_trunk_that_is_over_early_branches_before_its_last_turn() {
         let environment = Counting { turns, ..Counting::default() };
         let (_, store) = run(Arc::new(environment), Plan { group: 2, branch_at: Some(6), ..plan(4) }).await;
         for episode in store.episodes() {
-            assert_eq!(episode.branch.as_ref().map_or(0, |branch| branch.at), at, "{turns} turns");
+            assert_eq!(episode.branch.as_ref().unwrap().at, at, "{turns} turns");
             assert_eq!(episode.turns.len() as u32, turns);
         }
     }
@@ -102,13 +101,13 @@ async fn episodes_of_a_native_environment_replay_too() {
         let (_, store) = run(Arc::new(Counting::default()), Plan { group: 2, branch_at, ..plan(4) }).await;
         for episode in store.episodes() {
             let replay = async |environment: Counting| replay_episode(&environment, &episode, 1 << 20, &Still).await;
-            assert_eq!(replay(Counting::default()).await, Outcome::Exact);
-            let Outcome::Differs(difference) = replay(Counting { turns: 4, ..Counting::default() }).await else {
+            assert_eq!(replay(Counting::default()).await, ReplayOutcome::Exact);
+            let ReplayOutcome::Differs(difference) = replay(Counting { turns: 4, ..Counting::default() }).await else {
                 panic!("an environment with more turns is another one")
             };
             assert_eq!((difference.turn, difference.what.as_str()), (None, "ending"), "{difference:?}");
             let shorter = replay(Counting { turns: 2, ..Counting::default() }).await;
-            let Outcome::Differs(difference) = shorter else { panic!("{shorter:?}") };
+            let ReplayOutcome::Differs(difference) = shorter else { panic!("{shorter:?}") };
             assert_eq!((difference.turn, difference.what.as_str()), (Some(2), "turns"), "{difference:?}");
         }
     }
@@ -147,8 +146,8 @@ async fn a_replay_that_this_host_cuts_short_says_nothing_about_the_record() {
     stopped.ending = clawhost_core::Ending::Failed(cancelled);
     for recorded in [&*whole, &stopped] {
         let crowded = replay_episode(&Crowded(Counting::default()), recorded, 1 << 20, &Still).await;
-        assert!(matches!(&crowded, Outcome::NotReplayed(why) if why.contains("used up")), "{crowded:?}");
+        assert!(matches!(&crowded, ReplayOutcome::NotReplayed(why) if why.contains("used up")), "{crowded:?}");
     }
     let exact = replay_episode(&Counting::default(), &stopped, 1 << 20, &Still).await;
-    assert!(matches!(&exact, Outcome::ExactTurns(_)), "{exact:?}");
+    assert!(matches!(&exact, ReplayOutcome::ExactTurns(_)), "{exact:?}");
 }

@@ -1,4 +1,4 @@
-//! Runs over fakes: what must be true whoever plays, judges and stores.
+//! Runs over fakes: what must be true of every policy, reward and store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,40 +9,38 @@
 )]
 
 mod branch;
-mod evolve;
-mod fakes;
-mod learn;
+mod positions;
 mod rewards;
 mod tools;
 
-use clawhost_core::{FailureKind, Sampling, Verdict};
-use clawhost_runtime::{
-    Cancel, ChatPolicy, EpisodeSummary, Plan, Ports, RunReport, RuntimeError, ScoringRule, StopReason, play_run,
-    resume_run,
+use clawhost_core::{FailureKind, RunId, RunKind, Sampling, Verdict};
+use clawhost_play::{
+    Cancel, ChatPolicy, EpisodeSummary, Plan, PlayError, PlayedRun, Ports, RunReport, RunRequest, ScoringRule,
+    StopReason, play_run,
 };
-use fakes::*;
+use clawhost_testkit::{Counting, Free, Judge, Memory, Parrot, Silent, Still, plan};
 use std::sync::Arc;
 
-fn plan(episodes: u64) -> Plan {
-    Plan {
-        episodes,
-        group: 1,
-        concurrency: 4,
-        seed: 7,
-        split: None,
-        options: vec![],
-        max_turns: 8,
-        branch_at: None,
-        first_group: 0,
-        positions: None,
-        paired: false,
-        episode_bytes: 1 << 20,
-        failure_budget: 0.1,
+/// Plays a new run of these ports.
+async fn play_ports(plan: Plan, ports: Ports, cancel: &Cancel) -> Result<RunReport, PlayError> {
+    let request = RunRequest::new(RunId("run-test".into()), plan, ports);
+    play_run(request, cancel, &Silent).await.map(|played| played.report)
+}
+
+/// Ports with a parrot as the model.
+fn ports(environment: Counting, rewards: Vec<Judge>, store: Arc<Memory>) -> Ports {
+    Ports {
+        environment: Arc::new(environment),
+        rewards: rewards.into_iter().map(|judge| ScoringRule::new(Arc::new(judge), vec![])).collect(),
+        policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
+        store,
+        clock: Arc::new(Still),
+        meter: Arc::new(Free),
     }
 }
 
 struct Played {
-    report: Result<RunReport, RuntimeError>,
+    report: Result<RunReport, PlayError>,
     store: Arc<Memory>,
     model: Arc<Parrot>,
 }
@@ -59,17 +57,9 @@ async fn play_with(
     cancel: &Cancel,
 ) -> Played {
     let model = Arc::new(Parrot::default());
-    let rewards = rewards.into_iter().map(|judge| ScoringRule::new(Arc::new(judge), vec![])).collect();
-    let ports = Ports {
-        environment: Arc::new(environment),
-        rewards,
-        policy: ChatPolicy::new(model.clone(), None, Sampling::default()),
-        store: store.clone(),
-        clock: Arc::new(Still),
-        meter: Arc::new(Free),
-    };
-    let id = clawhost_core::RunId("run-test".into());
-    let report = play_run(id, plan, ports, serde_json::json!({}), cancel, &Silent).await;
+    let policy = ChatPolicy::new(model.clone(), None, Sampling::default());
+    let ports = Ports { policy, ..ports(environment, rewards, store.clone()) };
+    let report = play_ports(plan, ports, cancel).await;
     Played { report, store, model }
 }
 
@@ -88,6 +78,8 @@ async fn a_run_plays_scores_and_records_every_episode_in_order() {
     by_index.sort_by_key(|episode| episode.index);
     assert_eq!(by_report, by_index.iter().map(|episode| episode.id.clone()).collect::<Vec<_>>());
     assert!(played.store.summary().is_some(), "the run is finished");
+    let begun = played.store.begun.lock().unwrap().clone().unwrap();
+    assert_eq!((begun.kind, begun.environment.as_str(), begun.planned), (RunKind::Play, "counting", 10));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +210,7 @@ async fn a_store_that_fails_ends_the_run_with_its_reason() {
     let store = Arc::new(Memory { full_after: Some(5), ..Memory::default() });
     let played = play_with(plan(100), Counting::default(), vec![], store, &Cancel::default()).await;
     let error = played.report.unwrap_err();
-    assert!(matches!(error, RuntimeError::Store(_)), "{error}");
+    assert!(matches!(error, PlayError::Store(_)), "{error}");
     assert!(error.to_string().contains("no room left"), "{error}");
 }
 
@@ -265,6 +257,7 @@ async fn every_episode_is_recorded_with_the_notes_of_its_own_instance() {
     for concurrency in [1, 16] {
         let played = play(Plan { concurrency, ..plan(20) }, Counting::default(), vec![]).await;
         played.report.unwrap();
+        assert_eq!(played.store.recorded.lock().unwrap().len(), 20);
         for recorded in played.store.recorded.lock().unwrap().iter() {
             let index = recorded.episode.index.to_string().into_bytes();
             assert_eq!(recorded.notes.get("last"), Some(&Some(index)));
@@ -284,7 +277,7 @@ async fn a_request_is_named_by_everything_that_was_sent() {
     assert_eq!(digests.len(), all, "no two requests were alike");
 }
 
-/// A clock that somebody sets back and forth while a run is played.
+/// A clock that jumps back and forth while a run is played.
 struct Jumping(std::sync::atomic::AtomicU64);
 
 impl clawhost_core::Clock for Jumping {
@@ -303,16 +296,8 @@ impl clawhost_core::Clock for Jumping {
 async fn a_clock_that_jumps_changes_no_result() {
     let run = async |clock: Arc<dyn clawhost_core::Clock>| {
         let store = Arc::new(Memory::default());
-        let ports = Ports {
-            environment: Arc::new(Counting::default()),
-            rewards: vec![ScoringRule::new(Arc::new(Judge::giving(0.5)), vec![])],
-            policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
-            store: store.clone(),
-            clock,
-            meter: Arc::new(Free),
-        };
-        let id = clawhost_core::RunId("run-test".into());
-        play_run(id, plan(20), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap()
+        let ports = Ports { clock, ..ports(Counting::default(), vec![Judge::giving(0.5)], store.clone()) };
+        play_ports(plan(20), ports, &Cancel::default()).await.unwrap()
     };
     assert_eq!(run(Arc::new(Still)).await, run(Arc::new(Jumping(Default::default()))).await);
 }
@@ -331,17 +316,12 @@ async fn what_is_missing_is_played_and_what_is_there_is_not() {
     let kept = whole.store.recorded.lock().unwrap()[..12].to_vec();
     *store.recorded.lock().unwrap() = kept.into_iter().filter(|recorded| recorded.episode.index != 5).collect();
     let environment = Arc::new(Counting::default());
-    let ports = Ports {
-        environment: environment.clone(),
-        rewards: vec![ScoringRule::new(Arc::new(Judge::giving(1.0)), vec![])],
-        policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
-        store: store.clone(),
-        clock: Arc::new(Still),
-        meter: Arc::new(Free),
-    };
-    let id = clawhost_core::RunId("run-test".into());
+    let ports = ports(Counting::default(), vec![Judge::giving(1.0)], store.clone());
+    let ports = Ports { environment: environment.clone(), ..ports };
     let plan = Plan { group: 4, ..plan(40) };
-    let report = resume_run(id, plan, ports, earlier, &Cancel::default(), &Silent).await.unwrap();
+    let request = RunRequest { recorded: Some(earlier), ..RunRequest::new(RunId("run-test".into()), plan, ports) };
+    let PlayedRun { report, episodes } = play_run(request, &Cancel::default(), &Silent).await.unwrap();
+    assert!(episodes.is_empty(), "they were not asked for");
     assert_eq!(report, expected);
     assert_eq!(environment.begun.load(std::sync::atomic::Ordering::Relaxed), 36, "the first group alone was whole");
     assert_eq!(store.episodes().len(), 40, "none twice");

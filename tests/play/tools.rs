@@ -2,6 +2,7 @@
 
 use super::*;
 use clawhost_core::{Episode, Message, ModelRequest, Origin, Role, ToolCall};
+use clawhost_testkit::{Caller, Handy};
 
 fn calls(calls: &[(&str, &str, &str)]) -> Message {
     let tool_calls = calls
@@ -29,8 +30,7 @@ async fn converse(says: Vec<Message>) -> (Arc<Episode>, Vec<ModelRequest>, Vec<(
         clock: Arc::new(Still),
         meter: Arc::new(Free),
     };
-    let id = clawhost_core::RunId("run-test".into());
-    play_run(id, plan(1), ports, serde_json::json!({}), &Cancel::default(), &Silent).await.unwrap();
+    play_ports(plan(1), ports, &Cancel::default()).await.unwrap();
     let asked = model.asked.lock().unwrap().clone();
     let seen = seen.lock().unwrap().clone();
     (store.episodes()[0].clone(), asked, seen)

@@ -1,1 +1,35 @@
-//! Fakes behind the ports (no floor: tests alone use it).
+//! Fakes behind the ports, and small worlds to play and to learn in: what the suites of several crates share.
+//!
+//! Every fake is deterministic and strict about what it must not see. None reads a clock, and none waits for time to pass: one
+//! that stops a run waits for ever, and is dropped when the stop reaches it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "for tests alone: a test that cannot go on has failed"
+)]
+
+mod environments;
+pub mod guests;
+mod identity;
+mod models;
+mod observers;
+mod reflectors;
+mod rewards;
+mod stores;
+mod time;
+mod weights;
+mod world;
+
+pub use environments::{Counting, Fails, Handy, Lights, SeenCalls, is_right, lights, right};
+pub use identity::{about, identity};
+pub use models::{Caller, Parrot};
+pub use observers::{Silent, Watching};
+pub use reflectors::{Proposer, Shown, lesson};
+pub use rewards::{Judge, Marks};
+pub use stores::{Memory, Shelf};
+pub use time::{Free, Still};
+pub use weights::{Dial, Dialled};
+pub use world::{World, WorldPlan, plan, small};

@@ -1,7 +1,10 @@
-//! A store in memory that keeps everything as text, as a disk would, is strict about what it is asked, and can die at any call.
+//! A store in memory that keeps everything as text, as a disk would, is strict about its calls, and can die at any of them.
 
 use async_trait::async_trait;
-use clawhost_core::*;
+use clawhost_core::{
+    Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion,
+    Recorded, RunId, RunRecord, StoreError, Usage,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,14 +14,15 @@ struct Kept {
     runs: BTreeMap<RunId, (RunRecord, Option<String>)>,
     episodes: BTreeMap<RunId, BTreeMap<u64, String>>,
     checkpoints: BTreeMap<RunId, (u64, String)>,
-    weights: BTreeMap<RunId, Vec<u8>>,
+    large: BTreeMap<RunId, BTreeMap<String, Arc<[u8]>>>,
     iterations: BTreeMap<RunId, BTreeMap<u64, String>>,
     versions: BTreeMap<String, Vec<PlaybookVersion>>,
     ledgers: BTreeMap<String, PlaybookLedger>,
 }
 
+/// A strict store that can die at any call.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub struct Shelf {
     kept: Mutex<Kept>,
     calls: AtomicU64,
     /// The process dies before this call is carried out, and so does every later one.
@@ -44,24 +48,33 @@ impl Kept {
 }
 
 impl Shelf {
-    pub(crate) fn dying(at: u64) -> Arc<Self> {
+    /// A store whose process dies before this call.
+    pub fn dying(at: u64) -> Arc<Self> {
         Arc::new(Self { dies_at: Mutex::new(Some(at)), ..Self::default() })
     }
 
     /// A new process: it works again, and may die later.
-    pub(crate) fn revive(&self, dies_at: Option<u64>) {
+    pub fn revive(&self, dies_at: Option<u64>) {
         *self.dies_at.lock().unwrap() = dies_at;
     }
 
-    pub(crate) fn damage_state(&self, run: &RunId) {
+    /// Makes the last checkpoint of a run unreadable.
+    pub fn damage_state(&self, run: &RunId) {
         self.kept.lock().unwrap().checkpoints.get_mut(run).unwrap().1 = "{}".into();
     }
 
-    pub(crate) fn damage_iteration(&self, run: &RunId) {
+    /// Makes the report of a run's first iteration unreadable.
+    pub fn damage_iteration(&self, run: &RunId) {
         self.kept.lock().unwrap().iterations.get_mut(run).unwrap().insert(1, "{}".into());
     }
 
-    pub(crate) fn calls(&self) -> u64 {
+    /// Loses the large parts of a run's last checkpoint.
+    pub fn lose_large_state(&self, run: &RunId) {
+        self.kept.lock().unwrap().large.remove(run);
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
@@ -73,38 +86,59 @@ impl Shelf {
         Ok(act(&mut self.kept.lock().unwrap()))
     }
 
-    pub(crate) fn has_run(&self, run: &RunId) -> bool {
+    /// Whether a run was begun.
+    pub fn has_run(&self, run: &RunId) -> bool {
         self.kept.lock().unwrap().runs.contains_key(run)
     }
 
     /// Runs that were begun, parents and phases.
-    pub(crate) fn runs(&self) -> Vec<RunId> {
+    pub fn runs(&self) -> Vec<RunId> {
         self.kept.lock().unwrap().runs.keys().cloned().collect()
     }
 
-    pub(crate) fn summary(&self, run: &RunId) -> Option<serde_json::Value> {
+    /// How a run was begun.
+    pub fn record(&self, run: &RunId) -> RunRecord {
+        self.kept.lock().unwrap().runs[run].0.clone()
+    }
+
+    /// The summary of a run, if it is not under way.
+    pub fn summary(&self, run: &RunId) -> Option<serde_json::Value> {
         let kept = self.kept.lock().unwrap();
         kept.runs[run].1.as_ref().map(|text| serde_json::from_str(text).unwrap())
     }
 
     /// Every stored episode, phase by phase.
-    pub(crate) fn all(&self) -> Vec<Episode> {
+    pub fn all(&self) -> Vec<Episode> {
         let kept = self.kept.lock().unwrap();
         kept.episodes.values().flat_map(|of| of.values()).map(|text| serde_json::from_str(text).unwrap()).collect()
     }
 
-    /// Episodes of phases whose name ends like this, or has this in it.
-    pub(crate) fn of_phases(&self, part: &str) -> Vec<Episode> {
+    /// Episodes of phases whose name contains this.
+    pub fn of_phases(&self, part: &str) -> Vec<Episode> {
         self.all().into_iter().filter(|episode| episode.run.0.contains(part)).collect()
     }
 
-    pub(crate) fn versions(&self, name: &str) -> Vec<PlaybookVersion> {
+    /// Every version of a playbook, oldest first.
+    pub fn versions(&self, name: &str) -> Vec<PlaybookVersion> {
         self.kept.lock().unwrap().versions.get(name).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn state(&self, run: &RunId) -> Option<(u64, serde_json::Value)> {
+    /// The last checkpoint of a run: iterations that are over, and the state.
+    pub fn state(&self, run: &RunId) -> Option<(u64, serde_json::Value)> {
         let kept = self.kept.lock().unwrap();
         kept.checkpoints.get(run).map(|(number, text)| (*number, serde_json::from_str(text).unwrap()))
+    }
+
+    /// The reports of a run's iterations, as they are stored.
+    pub fn reports(&self, run: &RunId) -> Vec<serde_json::Value> {
+        let kept = self.kept.lock().unwrap();
+        let reports = kept.iterations.get(run).into_iter().flat_map(|reports| reports.values());
+        reports.map(|text| serde_json::from_str(text).unwrap()).collect()
+    }
+
+    /// The large parts of the last checkpoint of a run, by name.
+    pub fn large(&self, run: &RunId) -> BTreeMap<String, Arc<[u8]>> {
+        self.kept.lock().unwrap().large.get(run).cloned().unwrap_or_default()
     }
 }
 
@@ -129,15 +163,16 @@ impl EpisodeStore for Shelf {
         self.call(|kept| {
             assert!(!kept.finished(run), "{run} is over");
             let known = kept.episodes.entry(run.clone()).or_default();
-            for Recorded { episode, again, .. } in episodes {
+            for Recorded { episode, replaces_existing, .. } in episodes {
                 let before = known.insert(episode.index, serde_json::to_string(&*episode).unwrap());
-                assert_eq!(before.is_some(), again, "{run}: {} is recorded twice, or takes no place", episode.index);
+                let index = episode.index;
+                assert_eq!(before.is_some(), replaces_existing, "{run}: {index} is recorded twice, or takes no place");
             }
         })
     }
 
     async fn judge(&self, _: Vec<Judged>) -> Result<(), StoreError> {
-        panic!("nobody judges later here")
+        panic!("no verdict is added later here")
     }
 
     async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, _: Usage) -> Result<(), StoreError> {
@@ -149,11 +184,20 @@ impl EpisodeStore for Shelf {
 impl LearningStore for Shelf {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.call(|kept| {
-            let Checkpoint { run, iteration, state, report, versions, ledger, weights, .. } = checkpoint;
-            kept.weights.extend(weights.map(|weights| (run.clone(), weights)));
+            let Checkpoint { run, iteration, state, report, versions, ledger, large, .. } = checkpoint;
+            let mut earlier = kept.large.remove(&run).unwrap_or_default();
+            let now = large.into_iter().map(|(name, state)| {
+                let bytes = match state {
+                    LargeState::Written(bytes) => bytes,
+                    LargeState::Unchanged => earlier.remove(&name).expect("unchanged, and never written"),
+                };
+                (name, bytes)
+            });
+            let now = now.collect();
+            kept.large.insert(run.clone(), now);
             if !report.is_null() {
                 let before = kept.iterations.entry(run.clone()).or_default().insert(iteration, report.to_string());
-                assert!(before.is_none(), "iteration {iteration} came to its end twice");
+                assert!(before.is_none(), "iteration {iteration} ended twice");
             }
             kept.checkpoints.insert(run, (iteration, state.to_string()));
             versions.into_iter().for_each(|version| kept.add(version));
@@ -168,8 +212,8 @@ impl LearningStore for Shelf {
         })
     }
 
-    async fn weights(&self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
-        self.call(|kept| kept.weights.get(run).cloned())
+    async fn large_state(&self, run: &RunId, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.call(|kept| Some(kept.large.get(run)?.get(name)?.to_vec()))
     }
 
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {

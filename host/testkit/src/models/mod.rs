@@ -1,0 +1,7 @@
+//! Models.
+
+mod caller;
+mod parrot;
+
+pub use caller::Caller;
+pub use parrot::Parrot;

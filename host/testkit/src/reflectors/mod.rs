@@ -1,0 +1,5 @@
+//! Reflectors.
+
+mod proposer;
+
+pub use proposer::{Proposer, Shown, lesson};

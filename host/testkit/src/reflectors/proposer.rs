@@ -1,0 +1,80 @@
+//! A reflector that is a function of what it is shown.
+
+use crate::identity::{about, identity};
+use async_trait::async_trait;
+use clawhost_core::{
+    About, Change, Context, Entry, Episode, Failure, Playbook, PluginIdentity, Proposal, Reflector, RunId,
+};
+use std::sync::{Arc, Mutex};
+
+/// What a reflector was shown.
+#[derive(Clone)]
+pub struct Shown {
+    /// Its seed and options.
+    pub context: Context,
+    /// What is known so far.
+    pub playbook: Playbook,
+    /// The group.
+    pub group: Vec<Arc<Episode>>,
+}
+
+type Proposes = Box<dyn Fn(&Shown) -> Result<Vec<Proposal>, Failure> + Send + Sync>;
+
+/// Proposes by a function, and remembers what it was shown.
+pub struct Proposer {
+    identity: PluginIdentity,
+    about: About,
+    propose: Proposes,
+    /// Everything that it was shown, in order.
+    pub shown: Mutex<Vec<Shown>>,
+}
+
+/// A new lesson.
+pub fn lesson(text: &str) -> Proposal {
+    let entry = Entry { id: String::new(), text: text.into(), tags: vec![], extra: vec![] };
+    Proposal { change: Change::Add(entry), evidence: vec![], expected_effect: String::new() }
+}
+
+impl Proposer {
+    /// Proposes what this function gives.
+    pub fn by(propose: impl Fn(&Shown) -> Result<Vec<Proposal>, Failure> + Send + Sync + 'static) -> Arc<Self> {
+        let (identity, about) = (identity("proposer"), about("proposer"));
+        Arc::new(Self { identity, about, propose: Box::new(propose), shown: Mutex::default() })
+    }
+
+    /// Always proposes these lessons.
+    pub fn of(lessons: &'static [&'static str]) -> Arc<Self> {
+        Self::by(|_| Ok(lessons.iter().map(|text| lesson(text)).collect()))
+    }
+
+    /// Run and group of everything that it was shown, sorted.
+    pub fn groups(&self) -> Vec<(RunId, u64)> {
+        let shown = self.shown.lock().unwrap();
+        let mut groups: Vec<_> = shown.iter().map(|one| (one.group[0].run.clone(), one.group[0].group)).collect();
+        groups.sort();
+        groups
+    }
+}
+
+#[async_trait]
+impl Reflector for Proposer {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn reflect(
+        &self,
+        context: &Context,
+        playbook: &Playbook,
+        group: &[Arc<Episode>],
+    ) -> Result<Vec<Proposal>, Failure> {
+        let shown = Shown { context: context.clone(), playbook: playbook.clone(), group: group.to_vec() };
+        self.shown.lock().unwrap().push(shown.clone());
+        tokio::task::yield_now().await;
+        (self.propose)(&shown)
+    }
+}

@@ -1,0 +1,7 @@
+//! Rewards.
+
+mod judge;
+mod marks;
+
+pub use judge::Judge;
+pub use marks::Marks;

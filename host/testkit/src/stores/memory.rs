@@ -1,0 +1,75 @@
+//! A store of one run.
+
+use async_trait::async_trait;
+use clawhost_core::{Episode, EpisodeStore, Judged, Recorded, RunId, RunRecord, StoreError, Usage, effective_reward};
+use std::sync::{Arc, Mutex};
+
+/// Keeps the episodes of one run; may run full.
+#[derive(Default)]
+pub struct Memory {
+    /// The run, as it was begun.
+    pub begun: Mutex<Option<RunRecord>>,
+    /// Everything that was recorded, in order.
+    pub recorded: Mutex<Vec<Recorded>>,
+    /// The summary of the run, once it is finished.
+    pub finished: Mutex<Option<serde_json::Value>>,
+    /// Episodes that there is room for; none: any number.
+    pub full_after: Option<usize>,
+}
+
+impl Memory {
+    /// The recorded episodes, in the order in which they were recorded.
+    pub fn episodes(&self) -> Vec<Arc<Episode>> {
+        self.recorded.lock().unwrap().iter().map(|recorded| recorded.episode.clone()).collect()
+    }
+
+    /// The summary of the run, once it is finished.
+    pub fn summary(&self) -> Option<serde_json::Value> {
+        self.finished.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl EpisodeStore for Memory {
+    async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError> {
+        *self.begun.lock().unwrap() = Some(run.clone());
+        Ok(())
+    }
+
+    async fn resume_run(&self, _: &RunId) -> Result<(), StoreError> {
+        *self.finished.lock().unwrap() = None;
+        Ok(())
+    }
+
+    async fn append(&self, _: &RunId, episodes: Vec<Recorded>, _: Usage) -> Result<(), StoreError> {
+        let mut kept = self.recorded.lock().unwrap();
+        let replaced = |known: &Recorded| {
+            episodes.iter().any(|new| new.replaces_existing && new.episode.index == known.episode.index)
+        };
+        kept.retain(|known| !replaced(known));
+        if self.full_after.is_some_and(|most| kept.len() + episodes.len() > most) {
+            return Err(StoreError::Full { path: "memory".into() });
+        }
+        for recorded in &episodes {
+            assert!(kept.iter().all(|known| known.episode.id != recorded.episode.id), "recorded twice");
+        }
+        kept.extend(episodes);
+        Ok(())
+    }
+
+    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
+        let mut kept = self.recorded.lock().unwrap();
+        for Judged { episode, record, .. } in judged {
+            let place = kept.iter_mut().find(|known| known.episode.id == episode).unwrap();
+            let place = Arc::make_mut(&mut place.episode);
+            record.admit(&mut place.verdicts);
+            place.reward = effective_reward(&place.verdicts);
+        }
+        Ok(())
+    }
+
+    async fn finish_run(&self, _: &RunId, summary: &serde_json::Value, _: Usage) -> Result<(), StoreError> {
+        *self.finished.lock().unwrap() = Some(summary.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! A small world to learn in: lights, and the follower as the policy, which does what its prompt says; so whatever is learned
+//! stands in the playbook.
+
+use crate::environments::Lights;
+use crate::environments::lights::{FALSE, GREEN, NEUTRAL, RED};
+use crate::observers::Watching;
+use crate::reflectors::Proposer;
+use crate::rewards::Marks;
+use crate::stores::Shelf;
+use crate::time::{Free, Still};
+use clawhost_core::{RunId, Sampling, SpecDocument};
+use clawhost_follower::Follower;
+use clawhost_learn::playbook::Playbook;
+use clawhost_learning::{
+    GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningError,
+    LearningStage, Reflecting, learn,
+};
+use clawhost_play::{Cancel, ChatPolicy, Plan, Ports, ScoringRule};
+use std::sync::Arc;
+
+/// So many episodes, each in a group of its own, in at most 8 turns.
+pub fn plan(episodes: u64) -> Plan {
+    Plan { concurrency: 4, max_turns: 8, episode_bytes: 1 << 20, ..Plan::new(episodes, 1, 7) }
+}
+
+/// How a world is learned in, where a harness learns alone.
+#[derive(Debug, Clone)]
+pub struct WorldPlan {
+    /// Iterations.
+    pub iterations: u64,
+    /// What is common to all phases.
+    pub play: Plan,
+    /// Reflectors are asked at least after so many batches.
+    pub reflect_every: u64,
+    /// The gate.
+    pub gate: GatePlan,
+    /// Pairs of the evaluation.
+    pub test_pairs: u64,
+}
+
+impl WorldPlan {
+    /// The plan of the run.
+    pub fn run(&self) -> LearnPlan {
+        LearnPlan { iterations: self.iterations, play: self.play.clone(), test_pairs: self.test_pairs }
+    }
+
+    /// The plan of its harness.
+    pub fn harness(&self) -> HarnessPlan {
+        HarnessPlan { reflect_every: self.reflect_every, gate: self.gate.clone(), ..HarnessPlan::default() }
+    }
+}
+
+/// Small, and enough to learn two rules with.
+pub fn small() -> WorldPlan {
+    WorldPlan {
+        iterations: 4,
+        play: Plan { episodes: 64, group: 4, failure_budget: 1.0, ..plan(64) },
+        reflect_every: 1,
+        gate: GatePlan { every: 1, pairs: 64, alpha: 0.05 },
+        test_pairs: 32,
+    }
+}
+
+/// Everything that a learning run needs, and what is kept of it.
+pub struct World {
+    /// Where the policy acts.
+    pub environment: Arc<Lights>,
+    /// Who judges.
+    pub marks: Arc<Marks>,
+    /// The operator's prompt.
+    pub prompt: Option<String>,
+    /// Who draws lessons.
+    pub reflectors: Vec<Arc<Proposer>>,
+    /// Where everything is kept.
+    pub store: Arc<Shelf>,
+    /// Who watches.
+    pub watching: Watching,
+    /// Stops the run.
+    pub cancel: Cancel,
+}
+
+impl World {
+    /// A world with one reflector.
+    pub fn new(reflector: Arc<Proposer>) -> Self {
+        Self {
+            environment: Arc::new(Lights::default()),
+            marks: Arc::default(),
+            prompt: Some("always: answer wait".into()),
+            reflectors: vec![reflector],
+            store: Arc::default(),
+            watching: Watching::default(),
+            cancel: Cancel::default(),
+        }
+    }
+
+    /// A world in which two rules help, one changes nothing and one harms; all of them are proposed.
+    pub fn usual() -> Self {
+        Self::new(Proposer::of(&[RED, GREEN, NEUTRAL, FALSE]))
+    }
+
+    /// The name of the run.
+    pub fn run() -> RunId {
+        RunId("learn".into())
+    }
+
+    /// Who plays, judges and records.
+    pub fn play_ports(&self) -> Ports {
+        Ports {
+            environment: self.environment.clone(),
+            rewards: vec![ScoringRule::new(self.marks.clone(), vec![])],
+            policy: ChatPolicy::new(Arc::new(Follower), self.prompt.clone(), Sampling::default()),
+            store: self.store.clone(),
+            clock: Arc::new(Still),
+            meter: Arc::new(Free),
+        }
+    }
+
+    /// A harness that learns from this world's reflectors.
+    pub fn harness(&self, plan: HarnessPlan) -> HarnessStage {
+        let reflecting = |one: &Arc<Proposer>| Reflecting { reflector: one.clone(), options: vec![] };
+        let ports = HarnessPorts {
+            reflectors: self.reflectors.iter().map(reflecting).collect(),
+            evolver: None,
+            embedder: None,
+            playbook: "lights".into(),
+            beginning: Playbook::default(),
+        };
+        HarnessStage::new(plan, ports)
+    }
+
+    /// The ports of a run in which these layers learn.
+    pub fn ports(&self, stages: Vec<Box<dyn LearningStage>>) -> LearnPorts {
+        LearnPorts { play: self.play_ports(), learning: self.store.clone(), stages, source: None }
+    }
+
+    /// The ports of a run in which a harness learns alone.
+    pub fn harness_ports(&self, plan: &WorldPlan) -> LearnPorts {
+        self.ports(vec![Box::new(self.harness(plan.harness()))])
+    }
+
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// As the loop's.
+    pub async fn begin(&self, plan: LearnPlan, ports: LearnPorts) -> Result<LearnReport, LearningError> {
+        let start = LearnStart::New(SpecDocument(serde_json::json!({ "kind": "learn" })));
+        learn(Self::run(), plan, ports, start, &self.cancel, &self.watching).await
+    }
+
+    /// Continues with what is kept, however far that is; begins the run where nothing is.
+    ///
+    /// # Errors
+    /// As the loop's.
+    pub async fn resume(&self, plan: LearnPlan, ports: LearnPorts) -> Result<LearnReport, LearningError> {
+        if !self.store.has_run(&Self::run()) {
+            return self.begin(plan, ports).await;
+        }
+        learn(Self::run(), plan, ports, LearnStart::Resumed, &self.cancel, &self.watching).await
+    }
+
+    /// Begins a run in which the harness learns alone.
+    ///
+    /// # Errors
+    /// As the loop's.
+    pub async fn try_learn(&self, plan: &WorldPlan) -> Result<LearnReport, LearningError> {
+        self.begin(plan.run(), self.harness_ports(plan)).await
+    }
+
+    /// The same, where nothing can go wrong.
+    pub async fn learn(&self, plan: &WorldPlan) -> LearnReport {
+        self.try_learn(plan).await.unwrap()
+    }
+
+    /// The same world, with nothing kept.
+    pub async fn learn_with(&self, plan: &WorldPlan) -> LearnReport {
+        let world = Self {
+            environment: self.environment.clone(),
+            marks: self.marks.clone(),
+            prompt: self.prompt.clone(),
+            ..Self::new(self.reflectors[0].clone())
+        };
+        world.learn(plan).await
+    }
+
+    /// Continues a run in which the harness learns alone.
+    ///
+    /// # Errors
+    /// As the loop's.
+    pub async fn go_on(&self, plan: &WorldPlan) -> Result<LearnReport, LearningError> {
+        self.resume(plan.run(), self.harness_ports(plan)).await
+    }
+
+    /// Lessons that are deployed, line by line.
+    pub fn deployed(&self) -> Vec<String> {
+        let Some(version) = self.store.versions("lights").pop() else { return Vec::new() };
+        let playbook: Playbook = serde_json::from_value(version.document).unwrap();
+        let mut lines: Vec<String> = playbook.entries.iter().map(|entry| entry.lesson.line()).collect();
+        lines.sort();
+        lines
+    }
+}

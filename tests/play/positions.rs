@@ -1,0 +1,30 @@
+//! Which tasks and seeds a run plays.
+
+use super::*;
+use clawhost_core::Episode;
+use std::collections::BTreeSet;
+
+async fn played(plan: Plan) -> Vec<Arc<Episode>> {
+    let (store, environment) = (Arc::new(Memory::default()), Counting { turns: 1, tasks: 40, ..Counting::default() });
+    play_ports(plan, ports(environment, vec![], store.clone()), &Cancel::default()).await.unwrap();
+    let mut episodes = store.episodes();
+    episodes.sort_by_key(|episode| episode.index);
+    episodes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_plays_exactly_the_positions_that_it_is_given() {
+    let about = |episode: &Arc<Episode>| (episode.task.id.clone(), episode.seed, episode.policy.seed);
+    for (group, paired) in [(1, true), (1, false), (2, false)] {
+        let every = played(Plan { group, paired, ..plan(20 * u64::from(group)) }).await;
+        let positions = Some(vec![5, 19, 2]);
+        let chosen = played(Plan { group, paired, positions, ..plan(3 * u64::from(group)) }).await;
+        let expected = [5, 19, 2].into_iter().flat_map(|position| {
+            let first = position * group as usize;
+            every[first..first + group as usize].iter().map(about)
+        });
+        assert_eq!(chosen.iter().map(about).collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{group} {paired}");
+        let ids: BTreeSet<_> = every.iter().chain(&chosen).map(|episode| episode.id.clone()).collect();
+        assert_eq!(ids.len(), every.len() + chosen.len(), "episodes of different plans have different names");
+    }
+}
