@@ -1,9 +1,9 @@
 //! Batches and reflections: none is lost.
 
-use super::world::*;
-use clawhost_core::{Episode, Failure, FailureKind, RunId, code};
-use clawhost_runtime::StopReason;
-use clawhost_runtime::learn::{LearnPlan, MemoryStore, learn_run, resume_learning};
+use crate::world::*;
+use clawhost_core::{Episode, Failure, FailureKind, RunId, SpecDocument, code};
+use clawhost_learning::{LearnReport, LearnStart, MemoryStore, Reflections, learn};
+use clawhost_play::{Plan, StopReason};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,9 +15,13 @@ fn varying() -> Marks {
     })
 }
 
-fn twenty() -> LearnPlan {
-    let play = crate::Plan { episodes: 16, ..small().play };
-    LearnPlan { iterations: 20, play, reflect_every: 5, test_pairs: 0, ..small() }
+fn twenty() -> WorldPlan {
+    let play = Plan { episodes: 16, ..small().play };
+    WorldPlan { iterations: 20, play, reflect_every: 5, test_pairs: 0, ..small() }
+}
+
+fn reflections(report: &LearnReport) -> &Reflections {
+    &report.harness().unwrap().reflections
 }
 
 /// Groups of training in which somebody did not get the best reward.
@@ -43,7 +47,7 @@ async fn twenty_batches_are_all_learned_and_no_group_is_lost() {
     let (missed, shown) = (missed(&world), once(world.reflectors[0].groups()));
     assert!(shown.is_subset(&missed), "only where something was missed");
     let waiting: BTreeSet<_> = missed.difference(&shown).cloned().collect();
-    let asked = &report.reflections;
+    let asked = reflections(&report);
     assert_eq!((asked.asked, asked.waiting, asked.given_up), (shown.len() as u64, waiting.len() as u64, 0));
     assert!(!waiting.is_empty(), "the last were not asked about");
     let asked_after: BTreeSet<RunId> = shown.into_iter().map(|(run, _)| run).collect();
@@ -62,7 +66,7 @@ async fn groups_that_wait_are_shown_after_an_interruption_all_the_same() {
         assert_eq!(stopped.stopped, Some(StopReason::Cancelled));
         let later =
             World { marks: Arc::new(varying()), store: world.store.clone(), ..World::new(Proposer::of(&[NEUTRAL])) };
-        let report = later.go_on(&twenty(), &later.cancel).await.unwrap();
+        let report = later.go_on(&twenty()).await.unwrap();
         let groups = [world.reflectors[0].groups(), later.reflectors[0].groups()].concat();
         assert_eq!(once(groups), once(uninterrupted.reflectors[0].groups()), "stopped at episode {at}");
         assert_eq!(report, expected);
@@ -100,12 +104,16 @@ async fn a_reflector_that_fails_is_counted_and_holds_nothing_up() {
     // It has answered once: what follows may be an outage, which passes.
     let world = World::new(Proposer::by(move |one| if in_phase(one, 1) { Ok(vec![]) } else { Err(broken()) }));
     let report = world.learn(&small()).await;
-    let (message, count) = report.reflections.failed.first_key_value().unwrap();
+    let (message, count) = reflections(&report).failed.first_key_value().unwrap();
     assert!(message.contains("fell over"), "{message}");
-    let failures: Vec<u64> = report.iterations.iter().map(|one| one.reflections.failures()).collect();
-    assert_eq!((failures[0], failures.iter().sum::<u64>(), report.reflections.failed.len()), (0, *count, 1));
+    let failures: Vec<u64> =
+        report.iterations.iter().map(|one| one.harness().unwrap().1.reflections.failures()).collect();
+    assert_eq!((failures[0], failures.iter().sum::<u64>(), reflections(&report).failed.len()), (0, *count, 1));
     assert!(failures[1..].iter().all(|count| *count > 0), "{failures:?}");
-    assert_eq!((report.learned, report.entries.len(), report.proposals.proposed), (4, 0, 0));
+    assert_eq!(
+        (report.learned, report.harness().unwrap().entries.len(), report.harness().unwrap().proposals.proposed),
+        (4, 0, 0)
+    );
 
     let world = World {
         reflectors: vec![Proposer::by(move |_| Err(broken())), Proposer::of(&[RED, GREEN])],
@@ -113,7 +121,7 @@ async fn a_reflector_that_fails_is_counted_and_holds_nothing_up() {
     };
     let report = world.learn(&small()).await;
     assert_eq!(world.deployed(), [GREEN, RED], "another is heard all the same");
-    assert_eq!(report.reflections.failed.values().sum::<u64>(), report.reflections.asked);
+    assert_eq!(reflections(&report).failed.values().sum::<u64>(), reflections(&report).asked);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +135,7 @@ async fn a_run_whose_reflectors_never_answer_stops_and_says_why() {
     assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is paid for");
     // Granted what it lacked, it is asked about the same groups.
     let mended = World { store: world.store.clone(), ..World::usual() };
-    let report = mended.go_on(&small(), &mended.cancel).await.unwrap();
+    let report = mended.go_on(&small()).await.unwrap();
     assert_eq!((report.stopped, report.learned), (None, 4));
     assert!(mended.reflectors[0].groups().starts_with(&world.reflectors[0].groups()));
 }
@@ -139,10 +147,10 @@ async fn a_flood_of_proposals_is_bounded_and_counted() {
         Ok((0..64).map(|number| lesson(&format!("when number is {seed}-{number}: answer {number}"))).collect())
     });
     let report = World::new(flood).learn(&small()).await;
-    let counts = &report.proposals;
+    let counts = &report.harness().unwrap().proposals;
     let refused: u64 = counts.refused.values().sum();
-    assert_eq!(counts.proposed, report.reflections.asked * 64);
-    let kept = report.entries.len() as u64;
+    assert_eq!(counts.proposed, reflections(&report).asked * 64);
+    let kept = report.harness().unwrap().entries.len() as u64;
     assert_eq!(kept + counts.merged + counts.known + counts.dropped + refused, counts.proposed, "{counts:?}");
     assert!(counts.dropped > 0 && kept <= 256 + 16 + 64, "{kept}");
     assert_eq!(report.learned, 4);
@@ -150,33 +158,33 @@ async fn a_flood_of_proposals_is_bounded_and_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_past_what_may_wait_are_given_up_and_counted() {
-    let play = crate::Plan { episodes: 1200, ..small().play };
-    let plan = LearnPlan { iterations: 2, reflect_every: 3, play, ..small() };
+    let play = Plan { episodes: 1200, ..small().play };
+    let plan = WorldPlan { iterations: 2, reflect_every: 3, play, ..small() };
     let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
     let report = world.learn(&plan).await;
     // All groups of the first batch are shown at once; of the second, about which nobody is asked, so many may wait.
-    assert_eq!((report.reflections.asked, report.reflections.given_up, report.reflections.waiting), (300, 44, 256));
+    assert_eq!(
+        (reflections(&report).asked, reflections(&report).given_up, reflections(&report).waiting),
+        (300, 44, 256)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_that_a_store_has_forgotten_are_given_up_and_counted() {
     let store = Arc::new(MemoryStore::default());
     let play = async |world: &World, resumes: bool| {
-        let mut ports = world.ports();
+        let mut ports = world.harness_ports(&twenty());
         (ports.play.store, ports.learning) = (store.clone(), store.clone());
-        let (run, plan, config) = (World::run(), twenty(), serde_json::json!({}));
-        let report = match resumes {
-            false => learn_run(run, plan, ports, config, &world.cancel, &world.watching).await,
-            true => resume_learning(run, plan, ports, &world.cancel, &world.watching).await,
-        };
+        let start = if resumes { LearnStart::Resumed } else { LearnStart::New(SpecDocument::none()) };
+        let report = learn(World::run(), twenty().run(), ports, start, &world.cancel, &world.watching).await;
         report.unwrap()
     };
     let world = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
     // In the fourth batch: the groups of two wait.
     *world.environment.cancel_at.lock().unwrap() = Some((55, world.cancel.clone()));
     let stopped = play(&world, false).await;
-    assert_eq!((stopped.learned, stopped.reflections.waiting), (3, 4));
+    assert_eq!((stopped.learned, reflections(&stopped).waiting), (3, 4));
     let later = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
     let report = play(&later, true).await;
-    assert_eq!((report.learned, report.reflections.given_up), (20, 4));
+    assert_eq!((report.learned, reflections(&report).given_up), (20, 4));
 }

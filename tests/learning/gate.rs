@@ -1,20 +1,20 @@
 //! The gate: what is no better never comes through.
 
 use super::lessons::status;
-use super::world::*;
+use crate::world::*;
 use clawhost_core::{Digest, Episode};
 use clawhost_learn::gate::Decision;
-use clawhost_runtime::learn::{GatePlan, GateReport, LearnPlan, LearnReport};
-use clawhost_runtime::{Plan, StopReason};
+use clawhost_learning::{GatePlan, GateReport, LearnReport};
+use clawhost_play::{Plan, StopReason};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 fn gates(report: &LearnReport) -> Vec<&GateReport> {
-    report.iterations.iter().filter_map(|iteration| iteration.gate.as_ref()).collect()
+    report.iterations.iter().filter_map(|iteration| iteration.gate()).collect()
 }
 
-fn longer() -> LearnPlan {
-    LearnPlan { iterations: 8, ..small() }
+fn longer() -> WorldPlan {
+    WorldPlan { iterations: 8, ..small() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +41,7 @@ async fn one_that_fails_where_it_would_lose_does_not_seem_to_win() {
         World { environment: Arc::new(Lights { breaks, ..Lights::default() }), ..World::new(Proposer::of(&[RED])) };
     // Failures of one arm are the gate's business, and do not stop the run.
     let play = Plan { failure_budget: 0.1, ..small().play };
-    let report = world.learn(&LearnPlan { play, ..longer() }).await;
+    let report = world.learn(&WorldPlan { play, ..longer() }).await;
     assert_eq!(report.stopped, None);
     let gates = gates(&report);
     assert!(!gates.is_empty() && gates.iter().all(|gate| gate.decision == Decision::Futile), "{gates:#?}");
@@ -55,7 +55,7 @@ async fn a_gate_at_which_everything_fails_stops_the_run() {
     let breaks = |split: &str, _: &str| split == "val";
     let world = World { environment: Arc::new(Lights { breaks, ..Lights::default() }), ..World::usual() };
     let play = Plan { failure_budget: 0.1, ..small().play };
-    let report = world.learn(&LearnPlan { play, ..longer() }).await;
+    let report = world.learn(&WorldPlan { play, ..longer() }).await;
     assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{:?}", report.stopped);
 }
 
@@ -113,7 +113,7 @@ async fn members_of_a_pair_differ_by_what_they_are_told_alone_and_no_pair_comes_
     // Few tasks: they go round, and the seeds do not.
     let environment = Lights::new(&[("train", 40), ("val", 5), ("test", 5)]);
     let world = World { environment: Arc::new(environment), ..World::usual() };
-    let report = world.learn(&LearnPlan { iterations: 8, ..small() }).await;
+    let report = world.learn(&WorldPlan { iterations: 8, ..small() }).await;
     assert!(report.evaluation.is_some());
     for part in ["-gate-", ".test"] {
         let episodes = world.store.of_phases(part);
@@ -152,7 +152,7 @@ async fn a_third_reward_in_a_session_changes_the_form_of_bets_and_begins_anew() 
         })
     });
     let world = World { marks: Arc::new(marks), ..World::usual() };
-    let plan = LearnPlan { gate: GatePlan { every: 1, pairs: 300, alpha: 0.05 }, ..small() };
+    let plan = WorldPlan { gate: GatePlan { every: 1, pairs: 300, alpha: 0.05 }, ..small() };
     let report = world.learn(&plan).await;
     let gates = gates(&report);
     // What was bet in the first looks was bet in another form: the candidate counts once more.
@@ -176,7 +176,7 @@ async fn a_third_reward_between_two_sessions_changes_the_form_too() {
     });
     let environment = Arc::new(blind(64));
     let world = World { marks: Arc::new(marks), environment, ..World::new(Proposer::of(&[RED, GREEN])) };
-    let plan = LearnPlan { gate: GatePlan { every: 1, pairs: 64, alpha: 0.05 }, ..longer() };
+    let plan = WorldPlan { gate: GatePlan { every: 1, pairs: 64, alpha: 0.05 }, ..longer() };
     let report = world.learn(&plan).await;
     let gates = gates(&report);
     assert_eq!((gates[0].candidate, gates[0].decision), (1, Decision::Undecided));

@@ -1,14 +1,20 @@
 //! What the loop learns, and from what.
 
-use super::world::*;
-use crate::Plan;
+use crate::world::*;
+use clawhost_core::SpecDocument;
 use clawhost_learn::gate::Decision;
-use clawhost_runtime::StopReason;
-use clawhost_runtime::learn::{LearnPlan, LearnReport, Verdict as Outcome};
+use clawhost_learning::{LearnReport, LearnStart, Outcome, learn};
+use clawhost_play::{Plan, StopReason};
 use std::sync::Arc;
 
 pub(crate) fn status<'a>(report: &'a LearnReport, lesson: &str) -> &'a str {
-    report.entries.iter().find(|row| row.lesson == lesson).map_or("unknown", |row| row.status.as_str())
+    report
+        .harness()
+        .unwrap()
+        .entries
+        .iter()
+        .find(|row| row.lesson == lesson)
+        .map_or("unknown", |row| row.status.as_str())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,13 +29,13 @@ async fn what_helps_is_deployed_through_the_gate_and_nothing_else() {
     assert_eq!((status(&report, RED), status(&report, GREEN)), ("deployed", "deployed"));
     assert_eq!(status(&report, FALSE), "harmful");
     assert!(["on trial", "expired"].contains(&status(&report, NEUTRAL)), "{}", status(&report, NEUTRAL));
-    let passed: Vec<_> = report.iterations.iter().filter_map(|one| one.gate.as_ref()).collect();
+    let passed: Vec<_> = report.iterations.iter().filter_map(|one| one.gate()).collect();
     assert_eq!(passed.iter().map(|gate| gate.decision).collect::<Vec<_>>(), [Decision::Promote]);
-    assert_eq!(passed[0].playbook, report.playbook);
+    assert_eq!(passed[0].playbook, report.harness().unwrap().playbook);
     assert_eq!(world.deployed(), [GREEN, RED], "what is served is what passed");
     let versions = world.store.versions("lights");
     assert_eq!(versions.len(), 1);
-    assert_eq!((versions[0].digest, versions[0].run.clone()), (report.playbook, Some(World::run())));
+    assert_eq!((versions[0].digest, versions[0].run.clone()), (report.harness().unwrap().playbook, Some(World::run())));
     assert_eq!(*world.watching.iterations.lock().unwrap(), [1, 2, 3, 4]);
     assert_eq!(world.store.summary(&World::run()).unwrap(), report.summary());
 }
@@ -41,9 +47,9 @@ async fn without_proposals_nothing_changes_and_that_is_what_is_said() {
     assert_eq!(report.outcome, Outcome::NoSignificantChange);
     assert_eq!(report.evaluation.as_ref().unwrap().lift.unwrap().mean, 0.0);
     assert_eq!(report.learned, 4, "batches are learned from all the same");
-    assert!(report.entries.is_empty() && report.iterations.iter().all(|one| one.gate.is_none()));
+    assert!(report.harness().unwrap().entries.is_empty() && report.iterations.iter().all(|one| one.gate().is_none()));
     assert!(world.store.versions("lights").is_empty());
-    assert!(report.reflections.asked > 0);
+    assert!(report.harness().unwrap().reflections.asked > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,15 +58,15 @@ async fn a_next_run_begins_with_what_was_deployed_and_what_was_turned_down() {
     let first = world.learn(&small()).await;
     let again = World { store: world.store.clone(), ..World::usual() };
     let run = clawhost_core::RunId("second".into());
-    let config = serde_json::json!({});
-    let report =
-        clawhost_runtime::learn::learn_run(run, small(), again.ports(), config, &again.cancel, &again.watching)
-            .await
-            .unwrap();
+    let (start, ports) = (LearnStart::New(SpecDocument::none()), again.harness_ports(&small()));
+    let report = learn(run, small().run(), ports, start, &again.cancel, &again.watching).await.unwrap();
     let evaluation = report.evaluation.as_ref().unwrap();
     assert_eq!((evaluation.before.unwrap().mean, evaluation.after.unwrap().mean), (1.0, 1.0));
     assert_eq!(report.outcome, Outcome::NoSignificantChange);
-    assert_eq!((report.playbook, status(&report, FALSE)), (first.playbook, "harmful"));
+    assert_eq!(
+        (report.harness().unwrap().playbook, status(&report, FALSE)),
+        (first.harness().unwrap().playbook, "harmful")
+    );
     assert_eq!(again.store.versions("lights").len(), 1, "nothing new was deployed");
 }
 
@@ -70,8 +76,8 @@ async fn equal_plans_give_equal_reports_whatever_the_concurrency() {
     for concurrency in [1, 16] {
         let world = World::usual();
         let play = Plan { concurrency, ..small().play };
-        reports.push(world.learn(&LearnPlan { play, ..small() }).await);
-        assert_eq!(reports[0].entries, reports[reports.len() - 1].entries);
+        reports.push(world.learn(&WorldPlan { play, ..small() }).await);
+        assert_eq!(reports[0].harness().unwrap().entries, reports[reports.len() - 1].harness().unwrap().entries);
     }
     assert_eq!(reports[0], reports[1]);
 }
@@ -90,11 +96,11 @@ async fn one_task_is_enough_to_learn_from() {
 async fn where_all_rewards_are_equal_nothing_is_admitted() {
     for value in [0.0, 0.5, 1.0] {
         let world = World { marks: Arc::new(Marks::by(move |_| Some(value))), ..World::usual() };
-        let report = world.learn(&LearnPlan { iterations: 6, ..small() }).await;
+        let report = world.learn(&WorldPlan { iterations: 6, ..small() }).await;
         assert_eq!(report.outcome, Outcome::NoSignificantChange, "{value}");
         let open = |row: &clawhost_learn::harness::EntryRow| row.status == "on trial" || row.status == "expired";
-        assert!(report.entries.iter().all(open), "{:?}", report.entries);
-        assert_eq!((report.learned, report.entries.len()), (6, if value < 1.0 { 4 } else { 0 }));
+        assert!(report.harness().unwrap().entries.iter().all(open), "{:?}", report.harness().unwrap().entries);
+        assert_eq!((report.learned, report.harness().unwrap().entries.len()), (6, if value < 1.0 { 4 } else { 0 }));
         assert!(world.store.versions("lights").is_empty());
     }
 }
@@ -121,7 +127,7 @@ async fn a_later_iteration_in_which_nothing_is_scored_teaches_nothing_and_the_ru
     let evaluation = report.evaluation.as_ref().unwrap();
     assert_eq!((report.outcome, evaluation.pairs, evaluation.missing.all()), (Outcome::NotMeasured, 0, 32));
     assert_eq!((evaluation.before, evaluation.lift), (None, None), "never 0");
-    let unasked = world.learn_with(&LearnPlan { test_pairs: 0, ..small() }).await;
+    let unasked = world.learn_with(&WorldPlan { test_pairs: 0, ..small() }).await;
     assert_eq!((unasked.outcome, unasked.evaluation, unasked.stopped), (Outcome::NotMeasured, None, None));
 }
 
@@ -135,7 +141,7 @@ async fn what_fails_or_is_not_scored_is_removed_and_counted_and_never_a_zero() {
         scored.then(|| f64::from(u8::from(is_right(episode))))
     });
     let world = World { environment: Arc::new(environment), marks: Arc::new(marks), ..World::usual() };
-    let report = world.learn(&LearnPlan { iterations: 6, ..small() }).await;
+    let report = world.learn(&WorldPlan { iterations: 6, ..small() }).await;
     for iteration in &report.iterations {
         let phase = format!("i{:05}-train", iteration.iteration);
         let episodes = world.store.of_phases(&phase);
@@ -149,6 +155,6 @@ async fn what_fails_or_is_not_scored_is_removed_and_counted_and_never_a_zero() {
     assert!(evaluation.missing.all() > 0 && evaluation.pairs + evaluation.missing.all() == 32, "{evaluation:?}");
     assert_eq!(evaluation.after.unwrap().mean, 1.0, "{evaluation:?}");
     assert_eq!(world.deployed(), [GREEN, RED]);
-    let gate = report.iterations.iter().find_map(|one| one.gate.as_ref()).unwrap();
+    let gate = report.iterations.iter().find_map(|one| one.gate()).unwrap();
     assert!(gate.missing.all() > 0 && gate.evidence.losses == 0, "{gate:?}");
 }

@@ -1,12 +1,12 @@
 //! What was told from a playbook is part of the record, and replays.
 
-use super::world::*;
-use crate::fakes::Still;
+use crate::world::*;
 use clawhost_core::{Digest, Episode};
-use clawhost_runtime::{Outcome, replay_episode};
+use clawhost_play::{ReplayOutcome, replay_episode};
+use clawhost_testkit::Still;
 use std::sync::Arc;
 
-async fn replay(world: &World, episode: &Episode) -> Outcome {
+async fn replay(world: &World, episode: &Episode) -> ReplayOutcome {
     replay_episode(world.environment.as_ref(), episode, 1 << 20, &Still).await
 }
 
@@ -36,7 +36,7 @@ async fn an_episode_replays_with_its_playbook_whoever_spoke_first() {
         assert!(told.count() > 50);
         for episode in &episodes {
             let outcome = replay(&world, episode).await;
-            assert_eq!(outcome, Outcome::Exact, "{:?} {}", world.prompt, episode.run);
+            assert_eq!(outcome, ReplayOutcome::Exact, "{:?} {}", world.prompt, episode.run);
         }
     }
 }
@@ -68,7 +68,7 @@ async fn a_record_whose_playbook_was_tampered_with_differs() {
             let mut episode = episodes[0].clone();
             tamper(&mut episode);
             let outcome = replay(&world, &episode).await;
-            assert!(matches!(outcome, Outcome::Differs(_)), "{number}, {:?}: {outcome:?}", world.prompt);
+            assert!(matches!(outcome, ReplayOutcome::Differs(_)), "{number}, {:?}: {outcome:?}", world.prompt);
         }
     }
 }
@@ -84,7 +84,7 @@ async fn an_episode_that_never_began_replays_too() {
         episodes.retain(|episode| !episode.ending.is_complete());
         assert!(!episodes.is_empty());
         for episode in &episodes {
-            assert_eq!(replay(&world, episode).await, Outcome::Exact, "{:?} {}", world.prompt, episode.run);
+            assert_eq!(replay(&world, episode).await, ReplayOutcome::Exact, "{:?} {}", world.prompt, episode.run);
         }
     }
 }

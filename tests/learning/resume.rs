@@ -1,19 +1,18 @@
 //! A run that was interrupted comes to what it would have come to.
 
-use super::shelf::Shelf;
-use super::world::*;
-use clawhost_core::{Episode, LearningStore as _, PlaybookVersion, RunId};
+use crate::world::*;
+use clawhost_core::{Episode, Hint, LearningStore as _, PlaybookVersion, RunId};
 use clawhost_learn::playbook::Playbook;
-use clawhost_runtime::learn::{GatePlan, LearnPlan, LearnReport};
-use clawhost_runtime::{Cancel, RuntimeError, StopReason};
+use clawhost_learning::{GatePlan, LearnReport, LearningError};
+use clawhost_play::{Cancel, Plan, StopReason};
 use std::sync::Arc;
 
 /// Small, and yet with groups that wait, sessions of two looks, a candidate that is let through, and one that stays open.
-fn tiny() -> LearnPlan {
-    LearnPlan {
+fn tiny() -> WorldPlan {
+    WorldPlan {
         iterations: 5,
         // All at once: the fewer transactions, the fewer moments to be killed at.
-        play: crate::Plan { episodes: 48, concurrency: 64, ..small().play },
+        play: Plan { episodes: 48, concurrency: 64, ..small().play },
         reflect_every: 2,
         gate: GatePlan { every: 2, pairs: 36, alpha: 0.05 },
         test_pairs: 8,
@@ -52,8 +51,7 @@ async fn uninterrupted() -> (Outcome, u64) {
     let world = fresh(Arc::default());
     let report = world.learn(&tiny()).await;
     assert_eq!(world.deployed(), [GREEN, RED], "{report:#?}");
-    let sessions: Vec<u64> =
-        report.iterations.iter().filter_map(|one| Some(one.gate.as_ref()?.evidence.pairs)).collect();
+    let sessions: Vec<u64> = report.iterations.iter().filter_map(|one| Some(one.gate()?.evidence.pairs)).collect();
     assert!(sessions.len() > 1 && sessions[0] > 30 && sessions[1] > sessions[0], "one goes on: {sessions:?}");
     let calls = world.store.calls();
     (outcome(&world, report), calls)
@@ -75,7 +73,7 @@ async fn killed_at_any_store_call_a_learning_run_comes_to_the_same() {
         }
         killed += 1;
         let later = fresh(store);
-        let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+        let report = later.go_on(&tiny()).await.unwrap();
         assert_same(&outcome(&later, report), &expected, &format!("killed at call {at}"));
     }
     assert!(killed > calls / 2, "{killed} of {calls} calls");
@@ -87,7 +85,7 @@ async fn killed_again_and_again_it_still_gets_there() {
     for patience in [22, 31] {
         let store = Shelf::dying(patience);
         // Group by group, so that it is killed within phases too.
-        let plan = LearnPlan { play: crate::Plan { concurrency: 4, ..tiny().play }, ..tiny() };
+        let plan = WorldPlan { play: Plan { concurrency: 4, ..tiny().play }, ..tiny() };
         let mut report = fresh(store.clone()).try_learn(&plan).await;
         let mut lives = 1;
         while report.is_err() {
@@ -95,7 +93,7 @@ async fn killed_again_and_again_it_still_gets_there() {
             assert!(lives < 40, "it gets nowhere");
             store.revive(Some(store.calls() + patience));
             let later = fresh(store.clone());
-            report = later.go_on(&plan, &later.cancel).await;
+            report = later.go_on(&plan).await;
         }
         assert!(lives > 2);
         assert_same(&outcome(&fresh(store), report.unwrap()), &expected, &format!("{lives} lives"));
@@ -112,7 +110,7 @@ async fn stopped_at_any_moment_it_says_where_it_stands_and_goes_on() {
         let report = world.learn(&tiny()).await;
         assert_stands(&world, &report, at);
         let later = fresh(world.store.clone());
-        let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+        let report = later.go_on(&tiny()).await.unwrap();
         assert_same(&outcome(&later, report), &expected, &format!("stopped at episode {at}"));
     }
 }
@@ -122,13 +120,15 @@ fn assert_stands(world: &World, report: &LearnReport, at: usize) {
     assert_eq!(report.stopped, Some(StopReason::Cancelled), "{at}");
     assert_eq!(report.evaluation, None, "{at}");
     let (over, state) = world.store.state(&World::run()).unwrap();
+    let harness = report.harness().unwrap();
     assert_eq!((report.iterations.len() as u64, report.learned), (over, over), "{at}");
-    assert_eq!(serde_json::json!(report.reflections), state["reflections"], "{at}");
-    assert_eq!(serde_json::json!(report.proposals), state["harness"]["counts"], "{at}");
-    let statuses = |of: &str| report.entries.iter().filter(|row| row.status == of).count();
-    let kept: Vec<&serde_json::Value> = state["harness"]["records"].as_object().unwrap().values().collect();
+    assert_eq!(serde_json::json!(harness.reflections), state["layers"]["harness"]["reflections"], "{at}");
+    assert_eq!(serde_json::json!(harness.proposals), state["layers"]["harness"]["harness"]["counts"], "{at}");
+    let statuses = |of: &str| harness.entries.iter().filter(|row| row.status == of).count();
+    let kept: Vec<&serde_json::Value> =
+        state["layers"]["harness"]["harness"]["records"].as_object().unwrap().values().collect();
     let stored = |of: &str| kept.iter().filter(|record| record["entry"]["status"] == of).count();
-    assert_eq!(report.entries.len(), kept.len(), "{at}");
+    assert_eq!(harness.entries.len(), kept.len(), "{at}");
     for (row, record) in
         [("queued", "queued"), ("on trial", "on_trial"), ("admitted", "admitted"), ("deployed", "deployed")]
     {
@@ -152,9 +152,10 @@ async fn stopped_while_reflectors_think_it_asks_them_again() {
     let world = World { reflectors: vec![reflector], cancel, ..fresh(Arc::default()) };
     let report = world.learn(&tiny()).await;
     assert_stands(&world, &report, 0);
-    assert_eq!((report.reflections.asked, report.entries.len()), (0, 0), "nothing of it counts yet");
+    let harness = report.harness().unwrap();
+    assert_eq!((harness.reflections.asked, harness.entries.len()), (0, 0), "nothing of it counts yet");
     let later = fresh(world.store.clone());
-    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    let report = later.go_on(&tiny()).await.unwrap();
     assert_same(&outcome(&later, report), &expected, "stopped in reflection");
 }
 
@@ -167,7 +168,7 @@ async fn stopped_before_it_began_it_begins_later() {
     assert_stands(&world, &report, 0);
     assert!(world.environment.begun.lock().unwrap().is_empty());
     let later = fresh(world.store.clone());
-    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    let report = later.go_on(&tiny()).await.unwrap();
     assert_same(&outcome(&later, report), &expected, "stopped before it began");
 }
 
@@ -177,7 +178,7 @@ async fn a_run_that_is_over_says_again_what_it_came_to_and_plays_nothing() {
     let report = world.learn(&tiny()).await;
     let expected = outcome(&world, report);
     let later = fresh(world.store.clone());
-    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    let report = later.go_on(&tiny()).await.unwrap();
     assert_same(&outcome(&later, report), &expected, "over");
     assert!(later.environment.begun.lock().unwrap().is_empty());
     assert!(later.reflectors[0].groups().is_empty());
@@ -186,15 +187,15 @@ async fn a_run_that_is_over_says_again_what_it_came_to_and_plays_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_budget_stops_the_run_and_a_larger_one_goes_on() {
     let (expected, _) = uninterrupted().await;
-    let strict = |budget| LearnPlan { play: crate::Plan { failure_budget: budget, ..tiny().play }, ..tiny() };
+    let strict = |budget| WorldPlan { play: Plan { failure_budget: budget, ..tiny().play }, ..tiny() };
     let world = fresh(Arc::default());
     let report = world.learn(&strict(0.0)).await;
     assert!(matches!(report.stopped, Some(StopReason::FailureBudget { failed: 1, allowed: 0 })), "{report:?}");
     let still = fresh(world.store.clone());
-    let report = still.go_on(&strict(0.0), &still.cancel).await.unwrap();
+    let report = still.go_on(&strict(0.0)).await.unwrap();
     assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{report:?}");
     let later = fresh(world.store.clone());
-    let report = later.go_on(&tiny(), &later.cancel).await.unwrap();
+    let report = later.go_on(&tiny()).await.unwrap();
     assert_same(&outcome(&later, report), &expected, "after a failure budget");
 }
 
@@ -206,8 +207,8 @@ async fn what_cannot_be_read_is_named_and_never_left_out() {
         world.learn(&tiny()).await;
         damage(&world.store, &World::run());
         let later = fresh(world.store.clone());
-        let error = later.go_on(&tiny(), &later.cancel).await.unwrap_err();
-        assert!(matches!(error, RuntimeError::Checkpoint(..)), "{error}");
+        let error = later.go_on(&tiny()).await.unwrap_err();
+        assert!(matches!(error, LearningError::Checkpoint { .. }), "{error}");
     };
     check(|store, run| store.damage_state(run)).await;
     check(|store, run| store.damage_iteration(run)).await;
@@ -220,7 +221,7 @@ async fn a_playbook_that_was_changed_meanwhile_is_not_overwritten() {
     assert_eq!(world.learn(&tiny()).await.stopped, Some(StopReason::Cancelled));
     let other = Playbook { sections: [("rules".to_owned(), "Be kind.".to_owned())].into(), entries: vec![] };
     let version = PlaybookVersion {
-        name: world.ports().playbook,
+        name: "lights".into(),
         number: 0,
         digest: other.digest(),
         document: serde_json::json!(other),
@@ -230,7 +231,9 @@ async fn a_playbook_that_was_changed_meanwhile_is_not_overwritten() {
     };
     world.store.add_version(version, None).await.unwrap();
     let later = fresh(world.store.clone());
-    let error = later.go_on(&tiny(), &later.cancel).await.unwrap_err().to_string();
-    assert!(error.contains("was changed since") && error.contains("without --resume"), "{error}");
+    let error = later.go_on(&tiny()).await.unwrap_err();
+    assert!(error.to_string().contains("playbook lights changed since learn was interrupted"), "{error}");
+    assert_eq!((error.code(), error.hints()), ("playbook-changed", vec![Hint::NewRun]));
+    assert_eq!(later.store.summary(&World::run()).unwrap()["stopped"], "cancelled", "the run stands as it was");
     assert!(later.environment.begun.lock().unwrap().is_empty(), "nothing was played");
 }

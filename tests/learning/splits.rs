@@ -1,13 +1,13 @@
 //! What teaches, what decides and what reports are kept apart.
 
-use super::world::*;
+use crate::world::*;
 use clawhost_core::Digest;
-use clawhost_runtime::RuntimeError;
-use clawhost_runtime::learn::{HeldOut, LearnPlan, Splits};
+use clawhost_learning::{HeldOut, LearningError, Splits};
+use clawhost_play::PlayError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-fn of(splits: &[(&str, u64)], wanted: Option<&str>) -> Result<Splits, RuntimeError> {
+fn of(splits: &[(&str, u64)], wanted: Option<&str>) -> Result<Splits, LearningError> {
     Splits::of(&Lights::new(splits), wanted)
 }
 
@@ -33,12 +33,12 @@ fn every_purpose_has_tasks_of_its_own() {
 fn nothing_is_learned_from_the_test_split_or_without_another() {
     let refused = |splits: &[(&str, u64)], wanted| of(splits, wanted).unwrap_err();
     let three = [("train", 9), ("val", 9), ("test", 9)];
-    assert!(matches!(refused(&three, Some("test")), RuntimeError::HeldOutSplit { .. }));
-    assert!(matches!(refused(&[("test", 9), ("val", 9)], None), RuntimeError::HeldOutSplit { .. }));
-    assert!(matches!(refused(&three, Some("val")), RuntimeError::HeldOutSplit { .. }), "it decides");
-    assert!(matches!(refused(&three, Some("more")), RuntimeError::UnknownSplit { .. }));
+    assert!(matches!(refused(&three, Some("test")), LearningError::HeldOutSplit { .. }));
+    assert!(matches!(refused(&[("test", 9), ("val", 9)], None), LearningError::HeldOutSplit { .. }));
+    assert!(matches!(refused(&three, Some("val")), LearningError::HeldOutSplit { .. }), "it decides");
+    assert!(matches!(refused(&three, Some("more")), LearningError::Play(PlayError::UnknownSplit { .. })));
     for alone in [&[("train", 9)][..], &[("train", 9), ("val", 0)], &[("other", 9)], &[]] {
-        assert!(matches!(refused(alone, None), RuntimeError::NothingHeldOut { .. }), "{alone:?}");
+        assert!(matches!(refused(alone, None), LearningError::NothingHeldOut { .. }), "{alone:?}");
     }
 }
 
@@ -62,8 +62,8 @@ async fn every_iteration_plays_further_tasks_with_further_seeds() {
 async fn a_run_is_refused_before_anything_is_played() {
     let check = async |splits: &[(&str, u64)], split: Option<&str>, expect: &str| {
         let world = World { environment: Arc::new(Lights::new(splits)), ..World::usual() };
-        let play = crate::Plan { split: split.map(str::to_owned), ..small().play };
-        let error = world.try_learn(&LearnPlan { play, ..small() }).await.unwrap_err();
+        let play = clawhost_play::Plan { split: split.map(str::to_owned), ..small().play };
+        let error = world.try_learn(&WorldPlan { play, ..small() }).await.unwrap_err();
         assert!(error.to_string().contains(expect), "{error}");
         assert!(world.environment.begun.lock().unwrap().is_empty(), "{splits:?}: something was played");
         assert!(world.store.runs().is_empty(), "nor is anything begun");
@@ -110,7 +110,7 @@ async fn halves_of_one_split_are_disjoint_by_hash_and_cover_it() {
         Some(if episode.task.split == "train" { f64::from(u8::from(is_right(episode))) } else { 0.0 })
     });
     let world = World { marks: Arc::new(marks), ..world };
-    let report = world.learn(&LearnPlan { test_pairs: 64, ..small() }).await;
+    let report = world.learn(&WorldPlan { test_pairs: 64, ..small() }).await;
     assert_eq!(report.evaluation.unwrap().split, "half of test");
     let played = |part: &str| -> Vec<(String, u64)> {
         world.store.of_phases(part).into_iter().map(|episode| (episode.task.id, episode.seed)).collect()

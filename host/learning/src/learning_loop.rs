@@ -161,10 +161,15 @@ impl<'a> LearningLoop<'a> {
                 self.checkpoint(None, Vec::new()).await?;
             }
             LearnStart::Resumed => {
-                self.learning.resume_run(&self.run).await?;
-                if !self.reload().await? {
-                    // It was interrupted before its first checkpoint: a later stop needs one to go back to.
+                let is_new = !self.reload().await?;
+                if is_new {
+                    // It was interrupted before its first checkpoint.
                     self.begin_stages().await?;
+                }
+                // Not before: a run that cannot be resumed stays as it was.
+                self.learning.resume_run(&self.run).await?;
+                if is_new {
+                    // A later stop needs one to go back to.
                     self.checkpoint(None, Vec::new()).await?;
                 }
             }

@@ -1,0 +1,25 @@
+//! The learning loop over fakes: what must be true of every environment, reward, reflector, layer and store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod batches;
+mod evolve;
+mod gate;
+mod lessons;
+mod replay;
+mod resume;
+mod splits;
+mod weights;
+
+/// Lights, and lessons about them.
+mod world {
+    pub(crate) use clawhost_testkit::lights::{COLOURS, FALSE, GREEN, NEUTRAL, RED};
+    pub(crate) use clawhost_testkit::{
+        Dial, Dialled, Lights, Marks, Proposer, Shelf, Shown, World, WorldPlan, is_right, lesson, right, small,
+    };
+}
