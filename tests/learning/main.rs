@@ -10,10 +10,16 @@
 mod batches;
 mod evolve;
 mod gate;
+mod layers;
 mod lessons;
+mod observed;
+mod pool;
 mod replay;
+mod reports;
 mod resume;
 mod splits;
+mod third_layer;
+mod training;
 mod weights;
 
 /// Lights, and lessons about them.

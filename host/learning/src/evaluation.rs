@@ -2,8 +2,8 @@
 //!
 //! An *arm* is a set of layers that act as they are now, while the others act as they did before the first reward. Arms whose
 //! policies differ only by what the policy reads are played side by side, as members of one group, so that nothing that drifts
-//! over time falls on one of them. A layer that can act in one state at a time (weights) splits the arms into phases. Where only
-//! such layers learn, the first arm is played before the first reward.
+//! over time falls on one of them. A layer that can act in one state at a time (weights) splits the arms into phases. Where such a
+//! layer learns alone, the first arm is played before the first reward.
 
 use crate::experience::by_group;
 use crate::playbook_guidance::Arms;
@@ -25,13 +25,13 @@ use std::sync::Arc;
 const BEHIND: u64 = 1 << 40;
 
 /// The plan of a phase: so many pairs, each with every arm of the phase, with seeds that neither training nor the gate ever
-/// sees.
-fn test_plan(play: &Plan, splits: &Splits, pairs: u64, arms: u32) -> Plan {
+/// sees. Where some arms are `paired`, all are, also one that has a phase of its own: its answers are drawn with their seeds.
+fn test_plan(play: &Plan, splits: &Splits, pairs: u64, arms: u32, paired: bool) -> Plan {
     Plan {
         episodes: pairs.saturating_mul(u64::from(arms)),
         group: arms,
         first_group: if splits.test.half.is_some() { BEHIND } else { 0 },
-        paired: arms > 1,
+        paired,
         branch_at: None,
         split: Some(splits.test.split.clone()),
         ..play.clone()
@@ -101,7 +101,7 @@ impl EvaluationStage {
     pub(crate) async fn baseline(&self, context: &StageContext<'_>) -> Staged<Baseline> {
         let acting = self.acting(&vec![false; self.names.len()]);
         let policies = vec![context.policy.clone()];
-        let mut tested = play_arms(&self.phase_name(&acting), policies, context).await?;
+        let mut tested = play_arms(&self.phase_name(&acting), policies, false, context).await?;
         Ok(Baseline(tested.pop().unwrap_or_default()))
     }
 
@@ -129,7 +129,8 @@ impl EvaluationStage {
             let policy =
                 |place: &usize| arms.get(*place).map(|arm| policy_of(stages, arm, context.ports.policy.clone()));
             let policies = places.iter().filter_map(policy).collect();
-            let found = play_arms(&self.phase_name(acting), policies, context).await?;
+            let paired = !self.begins_with_baseline();
+            let found = play_arms(&self.phase_name(acting), policies, paired, context).await?;
             for (place, found) in places.iter().zip(found) {
                 if let Some(slot) = tested.get_mut(*place) {
                     *slot = Some(found);
@@ -182,19 +183,23 @@ fn policy_of(stages: &[Box<dyn LearningStage>], arm: &Arm, policy: ChatPolicy) -
     stages.iter().zip(arm).fold(policy, |policy, (stage, now)| stage.serving_policy(policy, state(now)))
 }
 
-/// Plays arms side by side on the test tasks.
-async fn play_arms(name: &str, policies: Vec<ChatPolicy>, context: &StageContext<'_>) -> Staged<Vec<Tested>> {
+/// Plays arms side by side on the test tasks. They differ by their guidance alone.
+async fn play_arms(
+    name: &str,
+    policies: Vec<ChatPolicy>,
+    paired: bool,
+    context: &StageContext<'_>,
+) -> Staged<Vec<Tested>> {
     let pairs = context.plan.test_pairs;
     let asked = Context { seed: context.plan.play.seed, options: context.plan.play.options.clone() };
     let tasks = context.splits.test.fetch(context.ports.environment.as_ref(), &asked, pairs).await?;
     let arms = u32::try_from(policies.len()).unwrap_or(u32::MAX).max(1);
-    let plan = test_plan(&context.plan.play, context.splits, pairs, arms);
+    let plan = test_plan(&context.plan.play, context.splits, pairs, arms, paired);
     let policy = match policies.as_slice() {
         [alone] => alone.clone(),
-        many => {
-            let arms = Arms(many.iter().map(ChatPolicy::guidance).collect());
-            context.ports.policy.guided(Arc::new(arms))
-        }
+        // What layers shape beside the guidance is the same in all of them.
+        [first, ..] => first.guided(Arc::new(Arms(policies.iter().map(ChatPolicy::guidance).collect()))),
+        [] => context.ports.policy.clone(),
     };
     let phase = context.phase(name, plan, policy, tasks).await?;
     Ok(tested(&phase.episodes, arms))
@@ -287,7 +292,7 @@ pub async fn evaluate_playbooks(
     let rewards = ports.rewards.clone();
     let arm = |view: PlaybookView| Some(Arc::new(crate::UniformPlaybook(view)) as Arc<dyn Guidance>);
     ports.policy = ports.policy.guided(Arc::new(Arms(vec![arm(before), arm(after)])));
-    let plan = test_plan(play, &splits, pairs, 2);
+    let plan = test_plan(play, &splits, pairs, 2, true);
     let request = RunRequest {
         kind: RunKind::Evaluate,
         tasks: Some(tasks),

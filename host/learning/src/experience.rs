@@ -1,6 +1,7 @@
 //! Experience: what one iteration learns from.
 
 use clawhost_core::{Episode, RewardDescription, RunId, StateId};
+use clawhost_learn::Batch;
 use clawhost_play::ScoringRule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,11 @@ impl Experience {
     /// All episodes as they came.
     pub fn episodes(&self) -> Vec<Arc<Episode>> {
         self.played.values().flatten().cloned().collect()
+    }
+
+    /// The batch that some of its groups make: episodes that failed or were not scored are removed and counted.
+    pub fn batch(&self, groups: &Groups) -> Batch {
+        crate::batch::batch(self.number, self.state_id, groups, Vec::new())
     }
 }
 

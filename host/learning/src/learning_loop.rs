@@ -416,8 +416,9 @@ impl<'a> LearningLoop<'a> {
         Ok(Some(found))
     }
 
+    /// Exclusive, so that the run can move between threads: a stage need not be shared.
     async fn report(
-        &self,
+        &mut self,
         evaluation: Option<Evaluation>,
         stopped: Option<Stopped>,
     ) -> Result<LearnReport, LearningError> {

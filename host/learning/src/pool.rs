@@ -1,5 +1,5 @@
 //! A pool of decided episodes: the loop learns from what was recorded before, without playing. An episode is decided when it
-//! has a reward.
+//! has a reward. Groups come whole, as rollouts do: what is not decided in them is removed from the batch, and counted.
 
 use crate::experience::{Experience, Groups, by_group};
 use crate::source::{ExperienceRequest, ExperienceSource};
@@ -7,6 +7,7 @@ use crate::stage::StageContext;
 use crate::{Halt, LearningError, Staged};
 use async_trait::async_trait;
 use clawhost_core::{Episode, RunId};
+use clawhost_play::StopReason;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub struct EpisodePool {
     /// Groups of an iteration.
     groups: u64,
     position: Position,
-    /// Read once.
+    /// Groups in which an episode is decided; read once.
     episodes: Option<Groups>,
 }
 
@@ -60,11 +61,14 @@ impl ExperienceSource for EpisodePool {
         let episodes = match &mut self.episodes {
             Some(episodes) => episodes,
             None => {
-                let all = context.learning.episodes(&self.run).await?;
-                let decided: Vec<Arc<Episode>> = all.into_iter().filter(is_decided).collect();
-                self.episodes.insert(by_group(&decided))
+                let mut groups = by_group(&context.learning.episodes(&self.run).await?);
+                groups.retain(|_, members| members.iter().any(is_decided));
+                self.episodes.insert(groups)
             }
         };
+        if episodes.is_empty() {
+            return Err(StopReason::Unscored { why: format!("{} holds no episode with a reward", self.run) }.into());
+        }
         let (skip, take) = (self.position.taken, self.groups);
         let places = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let played: Groups = episodes

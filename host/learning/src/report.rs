@@ -151,9 +151,10 @@ pub struct LayerIteration {
 }
 
 impl LayerIteration {
-    /// What the transaction made of a layer, without what is particular to it.
+    /// What the transaction made of a layer, without what is particular to it. A measurement that is not finite is an event: no
+    /// report could hold it as a number.
     pub fn of(layer: &str, outcome: LayerOutcome) -> Self {
-        let (measurements, events) = match outcome {
+        let (measured, mut events) = match outcome {
             LayerOutcome::Stepped(forward, step) => {
                 let mut measured = forward.metrics;
                 measured.merge(step.metrics);
@@ -162,6 +163,9 @@ impl LayerIteration {
             LayerOutcome::LeftOut(why) => (Measurements::default(), vec![why.to_string()]),
             LayerOutcome::RolledBack => Default::default(),
         };
+        let odd = measured.iter().filter(|(_, value)| !value.is_finite());
+        events.extend(odd.map(|(metric, value)| format!("{} is {value}", metric.name())));
+        let measurements = measured.iter().filter(|(_, value)| value.is_finite()).collect();
         Self { layer: layer.to_owned(), measurements, events, details: LayerDetails::None }
     }
 }

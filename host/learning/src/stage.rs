@@ -126,7 +126,7 @@ pub trait LearningStage: Send {
     fn needs(&self, plan: &LearnPlan) -> TaskNeeds;
 
     /// Whether only one of its states can act at a time. Such a layer is evaluated state by state ([`LearningStage::act_as`]);
-    /// states of other layers are compared side by side, on the same tasks in one phase.
+    /// states of other layers are compared side by side, on the same tasks in one phase, and differ by the policy's guidance alone.
     fn is_exclusive(&self) -> bool {
         false
     }

@@ -9,15 +9,17 @@ use clawhost_follower::Follower;
 use clawhost_learn::policy::Generated;
 use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
 use clawhost_learning::TrainingThread;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Weights that are one number: so many of eight lights are answered rightly. Every call must come from the training thread.
 #[derive(Default)]
 pub struct Dial {
     /// The number.
     pub value: u64,
-    pending: u64,
+    /// What the next step adds to it.
+    pub pending: u64,
     /// The number that answers.
     pub published: Arc<AtomicU64>,
     /// Demonstrations of every supervised step.
@@ -28,18 +30,16 @@ pub struct Dial {
     pub kept: Vec<(CheckpointKind, u64)>,
     /// Every batch that it was handed.
     pub taught: Vec<Batch>,
+    /// Names of the calls that it had, all of them on the training thread.
+    pub calls: Mutex<BTreeSet<&'static str>>,
+    /// The loss that it measures; none: 0.5.
+    pub loss: Option<f64>,
     /// The batch of this number is refused.
     pub refuses: Option<u64>,
     /// The step on the batch of this number fails.
     pub breaks: Option<u64>,
     /// The step on the batch of this number panics.
     pub panics: Option<u64>,
-}
-
-/// Asserts that this is the training thread.
-fn on_training_thread(call: &str) {
-    let thread = std::thread::current();
-    assert_eq!(thread.name(), Some(TrainingThread::NAME), "`{call}` runs on the training thread, and nowhere else");
 }
 
 impl Dial {
@@ -50,6 +50,13 @@ impl Dial {
 
     fn answer(&mut self) {
         self.published.store(self.value, Ordering::SeqCst);
+    }
+
+    /// Asserts that this is the training thread.
+    fn note(&self, call: &'static str) {
+        let thread = std::thread::current();
+        assert_eq!(thread.name(), Some(TrainingThread::NAME), "`{call}` runs on the training thread, and nowhere else");
+        self.calls.lock().unwrap().insert(call);
     }
 
     fn number(&self) -> Option<u64> {
@@ -63,7 +70,7 @@ impl Layer for Dial {
     }
 
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
-        on_training_thread("forward_backward");
+        self.note("forward_backward");
         let mut members = batch.groups.iter().flat_map(|group| &group.members);
         assert!(members.all(|member| member.generated.is_some()), "every member comes with its tokens");
         assert!(!self.momentum, "what demonstrations left behind is forgotten");
@@ -72,11 +79,11 @@ impl Layer for Dial {
             return Err(LearnError::Layer { layer: "weights".into(), why: "no gradient today".into() });
         }
         self.pending = 1;
-        Ok(Forward { metrics: Measurements::from([(Metric::Loss, 0.5)]) })
+        Ok(Forward { metrics: Measurements::from([(Metric::Loss, self.loss.unwrap_or(0.5))]) })
     }
 
     fn optim_step(&mut self) -> Result<Step, LearnError> {
-        on_training_thread("optim_step");
+        self.note("optim_step");
         self.value += std::mem::take(&mut self.pending);
         self.answer();
         assert_ne!(self.panics, self.number(), "a bug in the step");
@@ -88,12 +95,12 @@ impl Layer for Dial {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
-        on_training_thread("snapshot");
+        self.note("snapshot");
         Ok(self.bytes())
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
-        on_training_thread("restore");
+        self.note("restore");
         self.value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         self.momentum = bytes[8] == 1;
         self.answer();
@@ -101,19 +108,19 @@ impl Layer for Dial {
     }
 
     fn clear_pending(&mut self) {
-        on_training_thread("clear_pending");
+        self.note("clear_pending");
         self.pending = 0;
     }
 
     fn digest(&self) -> Digest {
-        on_training_thread("digest");
+        self.note("digest");
         Digest::of(&self.bytes())
     }
 }
 
 impl Weights for Dial {
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], _: f64) -> Result<f64, LearnError> {
-        on_training_thread("supervise");
+        self.note("supervise");
         self.shown.push(demonstrations.len());
         self.momentum = true;
         self.value += 1;
@@ -121,18 +128,18 @@ impl Weights for Dial {
     }
 
     fn publish(&mut self) -> Result<(), LearnError> {
-        on_training_thread("publish");
+        self.note("publish");
         self.answer();
         Ok(())
     }
 
     fn end_supervision(&mut self) {
-        on_training_thread("end_supervision");
+        self.note("end_supervision");
         self.momentum = false;
     }
 
     fn keep(&mut self, kept: CheckpointKind) -> Result<(), LearnError> {
-        on_training_thread("keep");
+        self.note("keep");
         self.kept.push((kept, self.value));
         Ok(())
     }

@@ -5,7 +5,6 @@ use super::evolve::EvolutionStage;
 use super::gate::GateState;
 use super::reflect::{Reflections, Waiting, reflect};
 use super::reward_scale::RewardScale;
-use crate::batch::batch;
 use crate::experience::{Experience, reward_bounds};
 use crate::playbook_guidance::UniformPlaybook;
 use crate::report::{HarnessIteration, HarnessReport, LayerDetails, LayerIteration, LayerReport};
@@ -284,7 +283,7 @@ impl LearningStage for HarnessStage {
             self.state.scale.add(reward);
         }
         self.state.waiting.add(&experience.id, &experience.played, best);
-        let taught = batch(experience.number, experience.state_id, &experience.played, Vec::new());
+        let taught = experience.batch(&experience.played);
         let earlier = self.state.reflections.clone();
         let mut proposals = Vec::new();
         if self.state.schedule.ask(taught.mean()) {

@@ -3,7 +3,7 @@
 use super::Curriculum;
 use super::measures::{measures, signal};
 use super::warm_up::{WarmStart, WarmStartReport};
-use crate::batch::{batch, why_unmoved};
+use crate::batch::why_unmoved;
 use crate::experience::{Experience, mean_reward, reward_bounds};
 use crate::report::{LayerDetails, LayerIteration, LayerReport, WeightsIteration, WeightsReport};
 use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
@@ -165,12 +165,13 @@ impl WeightsStage {
         self.compute(context, move |weights| weights.keep(kind)).await
     }
 
-    /// The weights of the last checkpoint take their place.
+    /// Weights of the last checkpoint take the place of those of now. Without them the run cannot go on: others would give another
+    /// result.
     async fn restore_weights(&mut self, name: &str, context: &StageContext<'_>) -> Staged<()> {
-        if let Some(bytes) = context.learning.large_state(context.run, name).await? {
-            self.compute(context, move |weights| weights.restore(&bytes)).await?;
-        }
-        Ok(())
+        let bytes = context.learning.large_state(context.run, name).await?;
+        let missing = || LearningError::Checkpoint { run: context.run.clone(), why: format!("it holds no {name}") };
+        let bytes = bytes.ok_or_else(missing)?;
+        self.compute(context, move |weights| weights.restore(&bytes)).await
     }
 
     /// Plays the validation tasks, always the same with the same seeds, and keeps the best weights.
@@ -280,7 +281,7 @@ impl LearningStage for WeightsStage {
     }
 
     async fn observe(&mut self, experience: &Experience, _: &StageContext<'_>) -> Staged<Batch> {
-        Ok(batch(experience.number, experience.state_id, &experience.taught, Vec::new()))
+        Ok(experience.batch(&experience.taught))
     }
 
     fn layer(&mut self) -> &mut dyn Layer {
