@@ -206,6 +206,58 @@ pub enum RequestError {
     Other(String),
 }
 
+impl RequestError {
+    /// A stable name of the error, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownOption { .. } => "unknown_option",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::NoModelName { .. } => "no_model_name",
+            Self::NoModelFolder { .. } => "no_model_folder",
+            Self::ModelFolder { .. } => "model_folder",
+            Self::OneKeyFile { .. } => "one_key_file",
+            Self::EmptyKeyFile { .. } => "empty_key_file",
+            Self::SystemPromptUnsupported { .. } => "system_prompt_unsupported",
+            Self::RewardTwice { .. } => "reward_twice",
+            Self::File { .. } => "file",
+            Self::NoRun { .. } => "no_run",
+            Self::NoRuns => "no_runs",
+            Self::NoEpisode { .. } => "no_episode",
+            Self::NoEpisodes { .. } => "no_episodes",
+            Self::RunBusy { .. } => "run_busy",
+            Self::PlaybookBusy { .. } => "playbook_busy",
+            Self::FolderBusy { .. } => "folder_busy",
+            Self::ResumeDiffers { .. } => "resume_differs",
+            Self::CannotResume { .. } => "cannot_resume",
+            Self::PlaybookName { .. } => "playbook_name",
+            Self::NoPlaybook { .. } => "no_playbook",
+            Self::NoPlaybooks => "no_playbooks",
+            Self::WhichPlaybook { .. } => "which_playbook",
+            Self::NoVersion { .. } => "no_version",
+            Self::SameVersion { .. } => "same_version",
+            Self::Target(_) => "target",
+            Self::OutGone { .. } => "out_gone",
+            Self::Retention(_) => "retention",
+            Self::Other(_) => "request",
+        }
+    }
+
+    /// What may mend it.
+    pub fn hints(&self) -> Vec<Hint> {
+        match self {
+            Self::ResumeDiffers { .. } => vec![
+                Hint::command("the command and the files that it was begun with", "continue it"),
+                Hint::NewRun,
+            ],
+            Self::CannotResume { .. } => vec![Hint::NewRun],
+            Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
+            Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
+            Self::ModelFolder { error, .. } => error.hints(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
@@ -316,20 +368,37 @@ impl AppError {
         }
     }
 
+    /// A stable name of the error, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Request(error) => error.code(),
+            Self::Spec(_) => "specification",
+            Self::Document { .. } => "stored_specification",
+            Self::Engine(error) => error.code(),
+            Self::Store(error) => error.code(),
+            Self::Provider(error) => error.code(),
+            Self::Model(error) => error.code(),
+            Self::Device(error) => error.code(),
+            Self::Play(error) => error.code(),
+            Self::Learning(error) => error.code(),
+            Self::Learn(_) => "learn",
+            Self::Io { .. } => "file",
+            Self::Host(_) => "host",
+        }
+    }
+
     /// What may mend it.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
+            Self::Request(error) => error.hints(),
+            Self::Engine(error) => error.hints(),
             Self::Store(error) => error.hints(),
+            Self::Provider(error) => error.hints(),
+            Self::Model(error) => error.hints(),
+            Self::Device(error) => error.hints(),
             Self::Play(error) => error.hints(),
             Self::Learning(error) => error.hints(),
-            Self::Request(RequestError::ResumeDiffers { .. }) => vec![
-                Hint::command("the command and the files that it was begun with", "continue it"),
-                Hint::NewRun,
-            ],
-            Self::Request(RequestError::NoModelFolder { .. }) => {
-                vec![Hint::command("model init DIR", "makes a tiny one")]
-            }
-            _ => Vec::new(),
+            Self::Spec(_) | Self::Document { .. } | Self::Learn(_) | Self::Io { .. } | Self::Host(_) => Vec::new(),
         }
     }
 

@@ -218,7 +218,7 @@ impl ModelFactory {
 
     /// A local model that is open already.
     pub(crate) fn opened(&self, model: Arc<LocalModel>) -> Opened {
-        Opened { ignores_system_prompt: model.drops_system(), model: self.metered(model) }
+        Opened { ignores_system_prompt: model.ignores_system_prompt(), model: self.metered(model) }
     }
 
     /// The model for a text, with the budget around it.

@@ -14,7 +14,7 @@ mod decisions;
 mod intake;
 mod sections;
 mod settings;
-mod showing;
+mod playbook_view;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +23,7 @@ pub use settings::{
     QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES, TRIAL_CROWD,
     TRIAL_SLOTS,
 };
-pub use showing::{Chosen, PlaybookView};
+pub use playbook_view::{Chosen, PlaybookView};
 
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;

@@ -2,7 +2,7 @@
 
 mod life;
 mod proposals;
-mod showing;
+mod playbook_view;
 mod simulation;
 mod state;
 
