@@ -7,7 +7,7 @@ use clawhost_play::{Plan, StopReason};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Rewards that go up and down, so that they never come to rest.
+/// Rewards that go up and down, and never settle.
 fn varying() -> Marks {
     Marks::by(|episode| {
         let iteration: u64 = episode.run.0["learn.i".len()..][..5].parse().unwrap_or(0);
@@ -162,7 +162,7 @@ async fn groups_past_what_may_wait_are_given_up_and_counted() {
     let plan = WorldPlan { iterations: 2, reflect_every: 3, play, ..small() };
     let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
     let report = world.learn(&plan).await;
-    // All groups of the first batch are shown at once; of the second, about which nobody is asked, so many may wait.
+    // All groups of the first batch are shown at once; of the second, about which no reflector is asked, so many may wait.
     assert_eq!(
         (reflections(&report).asked, reflections(&report).given_up, reflections(&report).waiting),
         (300, 44, 256)

@@ -72,7 +72,7 @@ fn blind(from: u64) -> Lights {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_which_nothing_can_be_told_is_never_deployed_and_its_evidence_goes_on() {
+async fn a_candidate_without_a_decision_is_never_deployed_and_its_evidence_goes_on() {
     let world = World { environment: Arc::new(blind(0)), ..World::new(Proposer::of(&[RED, GREEN])) };
     let report = world.learn(&longer()).await;
     let gates = gates(&report);
@@ -109,7 +109,7 @@ fn told(episode: &Episode) -> Digest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_a_pair_differ_by_what_they_are_told_alone_and_no_pair_comes_twice() {
+async fn members_of_a_pair_differ_by_their_playbook_alone_and_no_pair_comes_twice() {
     // Few tasks: they go round, and the seeds do not.
     let environment = Lights::new(&[("train", 40), ("val", 5), ("test", 5)]);
     let world = World { environment: Arc::new(environment), ..World::usual() };

@@ -1,6 +1,6 @@
 //! Several layers in one run: a harness and weights, which learn from the same iterations in one transaction.
 
-use crate::observed::Observed;
+use crate::observed::observed;
 use crate::weights::{plan as weights_plan, policy, stage};
 use crate::world::*;
 use clawhost_core::{Episode, PlaybookVersion, RunId};
@@ -70,7 +70,7 @@ async fn the_harness_learns_from_what_was_played_and_weights_from_what_teaches()
     let mut both = Both { luck: LUCK, ..Both::small() };
     (both.world.iterations, both.world.test_pairs, both.weights.refills) = (2, 0, 3);
     let (world, dial) = (World::usual(), Arc::new(Mutex::new(Dial::default())));
-    let (harness, of_harness) = Observed::new(both.harness(&world));
+    let (harness, of_harness) = observed(both.harness(&world));
     let mut ports = both.ports(&world, &dial);
     ports.stages[0] = harness;
     world.begin(both.world.run(), ports).await.unwrap();

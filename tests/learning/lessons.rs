@@ -41,7 +41,7 @@ async fn what_helps_is_deployed_through_the_gate_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_proposals_nothing_changes_and_that_is_what_is_said() {
+async fn without_proposals_nothing_changes_and_the_report_says_so() {
     let world = World::new(Proposer::of(&[]));
     let report = world.learn(&small()).await;
     assert_eq!(report.outcome, Outcome::NoSignificantChange);

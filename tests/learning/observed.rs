@@ -14,16 +14,15 @@ use std::sync::{Arc, Mutex};
 /// Batches in the order of the iterations.
 pub(crate) type Batches = Arc<Mutex<Vec<Batch>>>;
 
-pub(crate) struct Observed {
+struct Observed {
     inner: Box<dyn LearningStage>,
     batches: Batches,
 }
 
-impl Observed {
-    pub(crate) fn new(inner: Box<dyn LearningStage>) -> (Box<dyn LearningStage>, Batches) {
-        let batches = Batches::default();
-        (Box::new(Self { inner, batches: batches.clone() }), batches)
-    }
+/// The same stage, and the batches that it will learn from.
+pub(crate) fn observed(inner: Box<dyn LearningStage>) -> (Box<dyn LearningStage>, Batches) {
+    let batches = Batches::default();
+    (Box::new(Observed { inner, batches: batches.clone() }), batches)
 }
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use crate::weights::{plan as weights_plan, policy, stage};
 use crate::world::*;
-use clawhost_core::{Episode, RunId};
+use clawhost_core::RunId;
 use clawhost_learning::{EpisodePool, HarnessPlan, LearnPlan, LearnPorts, LearnReport};
 use clawhost_play::{Plan, RunRequest, StopReason, play_run};
 use std::collections::BTreeSet;
@@ -157,13 +157,4 @@ async fn a_pool_of_which_nothing_is_decided_teaches_nothing() {
     assert_eq!((report.iterations.len(), report.learned, dial.lock().unwrap().value), (0, 0, 0));
     let Some(StopReason::Unscored { why }) = &report.stopped else { panic!("{:?}", report.stopped) };
     assert!(why.contains("recorded"), "{why}");
-}
-
-/// The recorded episodes stay as they are.
-#[tokio::test(flavor = "multi_thread")]
-async fn learning_from_a_pool_changes_nothing_in_it() {
-    let world = with_a_recorded_run().await;
-    let before: Vec<Episode> = world.store.of_phases("recorded");
-    learn(&world, 2).await;
-    assert!(world.store.of_phases("recorded") == before);
 }

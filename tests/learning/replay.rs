@@ -10,7 +10,7 @@ async fn replay(world: &World, episode: &Episode) -> ReplayOutcome {
     replay_episode(world.environment.as_ref(), episode, 1 << 20, &Still).await
 }
 
-/// Whoever speaks first: the operator, the environment, nobody, and nobody by the operator's wish.
+/// The first words come from the operator, from the environment, from neither, and from neither by the operator's wish.
 fn worlds() -> Vec<World> {
     let environment = |hint: Option<&str>| Arc::new(Lights { hint: hint.map(str::to_owned), ..Lights::default() });
     let with = |prompt: Option<&str>, hint| World {
@@ -27,7 +27,7 @@ fn worlds() -> Vec<World> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_episode_replays_with_its_playbook_whoever_spoke_first() {
+async fn an_episode_replays_with_its_playbook_behind_every_kind_of_system_prompt() {
     for world in worlds() {
         world.learn(&small()).await;
         assert!(!world.deployed().is_empty());

@@ -34,7 +34,7 @@ async fn every_metric_has_a_name_with_its_layer_or_its_split() {
     assert_eq!(names(&report.iterations[1]), validated);
     let metrics = report.iterations[1].metrics();
     assert_eq!((metrics["weights.version"], metrics["weights.loss"]), (2.0, 0.5));
-    assert_eq!(metrics["harness.groups"], 16.0);
+    assert_eq!(metrics["harness.episodes"], report.iterations[1].episodes as f64);
     assert_eq!(metrics["val.reward"], report.weights().unwrap().best.clone().unwrap().reward);
 }
 

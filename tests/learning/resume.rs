@@ -1,4 +1,4 @@
-//! A run that was interrupted comes to what it would have come to.
+//! A run that was interrupted and resumed gives the result of an uninterrupted one.
 
 use crate::world::*;
 use clawhost_core::{Episode, Hint, LearningStore as _, PlaybookVersion, RunId};
@@ -16,7 +16,6 @@ fn tiny() -> WorldPlan {
         reflect_every: 2,
         gate: GatePlan { every: 2, pairs: 36, alpha: 0.05 },
         test_pairs: 8,
-        ..small()
     }
 }
 
@@ -31,7 +30,7 @@ fn fresh(store: Arc<Shelf>) -> World {
     World { environment: Arc::new(environment), store, ..World::usual() }
 }
 
-/// Everything that a run comes to.
+/// Everything that a run gives.
 type Outcome = (LearnReport, Option<(u64, serde_json::Value)>, Vec<PlaybookVersion>, Vec<Episode>, serde_json::Value);
 
 fn outcome(world: &World, report: LearnReport) -> Outcome {
@@ -58,7 +57,7 @@ async fn uninterrupted() -> (Outcome, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_any_store_call_a_learning_run_comes_to_the_same() {
+async fn a_run_that_is_killed_at_any_store_call_and_resumed_gives_the_same_result() {
     let (expected, calls) = uninterrupted().await;
     let mut killed = 0;
     // Killed before a call is killed behind the one before it: what is on disk is the same.
@@ -80,7 +79,7 @@ async fn killed_at_any_store_call_a_learning_run_comes_to_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_again_and_again_it_still_gets_there() {
+async fn a_run_that_is_killed_again_and_again_gives_the_same_result() {
     let (expected, _) = uninterrupted().await;
     for patience in [22, 31] {
         let store = Shelf::dying(patience);
@@ -101,7 +100,7 @@ async fn killed_again_and_again_it_still_gets_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_at_any_moment_it_says_where_it_stands_and_goes_on() {
+async fn a_run_that_is_stopped_at_any_moment_reports_where_it_stands_and_goes_on() {
     let (expected, _) = uninterrupted().await;
     let begun = expected.3.len();
     for at in (1..begun).step_by(23) {
@@ -173,7 +172,7 @@ async fn stopped_before_it_began_it_begins_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_over_says_again_what_it_came_to_and_plays_nothing() {
+async fn a_run_that_is_over_gives_its_report_again_and_plays_nothing() {
     let world = fresh(Arc::default());
     let report = world.learn(&tiny()).await;
     let expected = outcome(&world, report);

@@ -103,7 +103,7 @@ async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_demonstrations_rewards_teach_from_the_first_step_and_too_few_steps_are_told() {
+async fn without_demonstrations_rewards_teach_from_the_first_step_and_too_few_steps_are_reported() {
     let (report, dial) = learn(&World::new(Proposer::of(&[])), &plan(None)).await;
     assert_eq!((&report.weights().unwrap().warm_start, dial.lock().unwrap().value), (&None, 3));
     let short = WarmStart { target: 0.9, steps: 4, ..warm() };
@@ -139,7 +139,7 @@ async fn a_step_of_an_iteration_that_was_stopped_after_it_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn demonstrations_stop_where_their_steps_do_and_where_nobody_judges_what_is_sampled() {
+async fn demonstrations_stop_where_their_steps_do_and_where_no_reward_judges_what_is_sampled() {
     let few = WarmStart { target: 0.9, steps: 3, ..warm() };
     let (report, _) = learn(&World::new(Proposer::of(&[])), &plan(Some(few))).await;
     let warmed = warmed(&report);
@@ -151,7 +151,7 @@ async fn demonstrations_stop_where_their_steps_do_and_where_nobody_judges_what_i
     assert_eq!(dial.lock().unwrap().shown.len(), 2, "no further step is taken");
 }
 
-/// Some rewards judge only who does something, as a call of a tool: at first nobody does, and demonstrations show how.
+/// Some rewards judge only episodes with some act, as a call of a tool: at first there is none, and demonstrations show how.
 #[tokio::test(flavor = "multi_thread")]
 async fn demonstrations_go_on_where_only_they_are_judged_yet() {
     // The first two lights are never judged, and the others where they are answered rightly: of eight, two steps teach two.
@@ -168,7 +168,7 @@ async fn demonstrations_go_on_where_only_they_are_judged_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_anywhere_weights_are_taken_up_again_and_come_to_the_same() {
+async fn weights_that_are_stopped_anywhere_and_resumed_give_the_same_result() {
     let plan = plan(Some(warm()));
     let (expected, dial) = learn(&World::new(Proposer::of(&[])), &plan).await;
     let expected_value = dial.lock().unwrap().value;
@@ -242,7 +242,7 @@ fn signal(report: &LearnReport, place: usize) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rewards_that_say_nothing_are_told_with_what_helps() {
+async fn rewards_without_a_signal_are_reported_with_what_helps() {
     let world = World::new(Proposer::of(&[]));
     let mut plan = plan(None);
     (plan.run.iterations, plan.run.test_pairs) = (6, 0);

@@ -55,7 +55,7 @@ async fn parallel_calls_are_answered_in_their_order_and_recorded_with_their_turn
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_faulty_calls_alone_is_answered_and_the_environment_is_told() {
+async fn a_message_of_faulty_calls_alone_is_answered_and_the_environment_counts_them() {
     let wrong = calls(&[("a", "lok", "{}"), ("b", "look", "{oops")]);
     let (episode, asked, seen) = converse(vec![wrong, calls(&[("c", "stop", "{}")])]).await;
     assert_eq!(seen, [(vec![], 2), (vec!["stop".to_owned()], 0)], "it may count it, and has nothing to run");

@@ -313,8 +313,8 @@ impl<'a> LearningLoop<'a> {
 
     async fn next_experience(&mut self) -> Staged<Option<Experience>> {
         let seed = self.plan.play.seed;
-        let shaped = |policy: ChatPolicy, stage: &Box<dyn LearningStage>| stage.training_policy(policy, seed);
-        let policy = self.stages.iter().fold(self.ports.policy.clone(), shaped);
+        let stages = self.stages.iter();
+        let policy = stages.fold(self.ports.policy.clone(), |policy, stage| stage.training_policy(policy, seed));
         let serving = self.serving(None);
         let curriculum = self.stages.iter_mut().find_map(|stage| stage.curriculum());
         let request = ExperienceRequest { policy, curriculum };

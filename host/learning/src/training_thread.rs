@@ -82,7 +82,7 @@ mod tests {
     async fn a_job_that_panics_ends_its_caller_and_not_the_thread() {
         let training = std::sync::Arc::new(TrainingThread::start().unwrap());
         let shared = training.clone();
-        let broken = tokio::spawn(async move { shared.run(|| panic!("a bug")).await.map(|()| ()) });
+        let broken = tokio::spawn(async move { shared.run::<()>(|| panic!("a bug")).await });
         assert!(broken.await.unwrap_err().is_panic());
         assert_eq!(training.run(|| 7).await.unwrap(), 7);
     }
