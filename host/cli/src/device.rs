@@ -1,32 +1,27 @@
-//! `--device`, and the hidden command that tries a device out.
+//! `--device`, and what the doctor says about devices.
 
-use crate::exit::Exit;
+use crate::subprocess;
 use clap::Args;
+use clawhost_app::ProbeProgram;
+use clawhost_core::Hint;
 use clawhost_devkit::doctor::Finding;
-use clawhost_model::device::{
-    Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, DeviceError, DeviceKind, FoundDevice, Prober,
-    answer_probe, choose,
-};
-use std::io::Write as _;
+use clawhost_model::device::{Backend, ChildProber, DeviceChoice, DeviceError, DeviceKind, FoundDevice, Prober};
 
-/// The command by which this program tries a device out in another process of itself.
-pub(crate) const PROBE: &str = "probe-device";
-
-const HELP: &str = "Where the model is computed: `auto`, `cpu`, `cuda`, `vulkan`, `metal` or `dx12`; a number takes one of several, as in \
-`cuda:1`. `clawhost doctor` lists what is here. `auto` takes a GPU that was tried and works, and the processor for small models. On a \
-GPU equal seeds give runs that differ by rounding";
+const HELP: &str = "Where the model is computed: `auto`, `cpu`, `cuda`, `vulkan`, `metal` or `dx12`; `cuda:1` takes one of several, and \
+`clawhost doctor` lists them. `auto` takes a GPU that works, and the processor for small models. On a GPU equal seeds give runs \
+that differ by rounding [default: auto]";
 
 /// Where a local model is computed.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct DeviceOption {
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = read, help = HELP, help_heading = "Model")]
-    pub(crate) device: DeviceChoice,
+    #[arg(long, value_name = "DEVICE", value_parser = read, help = HELP, help_heading = "Model")]
+    pub(crate) device: Option<DeviceChoice>,
 }
 
-impl Default for DeviceOption {
-    /// What clap gives where nothing is said.
-    fn default() -> Self {
-        Self { device: DeviceChoice::Auto }
+impl DeviceOption {
+    /// What was chosen.
+    pub(crate) fn choice(self) -> DeviceChoice {
+        self.device.unwrap_or(DeviceChoice::Auto)
     }
 }
 
@@ -34,37 +29,10 @@ fn read(text: &str) -> Result<DeviceChoice, String> {
     text.parse().map_err(|error: DeviceError| error.to_string())
 }
 
-fn prober() -> std::io::Result<ChildProber> {
-    Ok(ChildProber::new(std::env::current_exe()?, vec![PROBE.into()]))
-}
-
-impl DeviceOption {
-    /// Chooses a device for a model of so many weights, and opens it.
-    pub(crate) fn open(&self, parameters: u64) -> anyhow::Result<(ComputeDevice, Chosen)> {
-        let chosen = choose(self.device, parameters, &Backend::built(), &prober()?)?;
-        Ok((ComputeDevice::open(chosen.name)?, chosen))
-    }
-}
-
-/// A device that was chosen, in words for people; none where there was nothing to choose.
-pub(crate) fn described(chosen: &Chosen) -> Vec<String> {
-    if Backend::built() == [Backend::Cpu] {
-        return Vec::new();
-    }
-    let mut lines = vec![format!("device      {} ({}): {}", chosen.name, chosen.title, chosen.because)];
-    lines.extend(chosen.passed_over.iter().map(|one| format!("            passed over: {one}")));
-    lines
-}
-
-/// `clawhost probe-device WHAT`: for the program itself. It may die of it.
-pub(crate) fn probe(what: &str) -> anyhow::Result<Exit> {
-    writeln!(std::io::stdout(), "{}", answer_probe(what))?;
-    Ok(Exit::Ok)
-}
-
 /// What the doctor says: one finding for each device that was built for, and found.
 pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
-    let prober = prober()?;
+    let ProbeProgram { program, arguments } = subprocess::probe_program()?;
+    let prober = ChildProber::new(program, arguments);
     let mut findings = Vec::new();
     let built = Backend::built();
     for backend in built.iter().copied().filter(|one| *one != Backend::Cpu) {
@@ -100,6 +68,7 @@ fn tried(device: &FoundDevice, prober: &dyn Prober) -> Finding {
         Ok(worked) => {
             Finding::good(&topic, format!("{what}: works, the first product after {} ms", worked.milliseconds))
         }
-        Err(why) => Finding::missing(&topic, format!("{what}: {why}"), COSTS, "update its driver, or use --device cpu"),
+        Err(why) => Finding::missing(&topic, format!("{what}: {why}"), COSTS, "update its driver")
+            .with_hints([Hint::set("device", "cpu")]),
     }
 }

@@ -1,28 +1,29 @@
 //! `clawhost doctor`.
 
-use crate::args::{self, Common};
-use crate::data;
-use crate::exit::Exit;
-use crate::policy::Models;
+use crate::args::{DoctorArgs, MachineArgs};
+use crate::context::Context;
+use crate::exit::{Exit, hint};
+use clawhost_app::{ModelFactory, Silent};
 use clawhost_core::{Message, ModelRequest, Origin, Role, escaped};
 use clawhost_devkit::doctor::{Finding, State, examine};
 use clawhost_providers::Dialect;
+use clawhost_run_config::BudgetSpec;
 use std::io::Write as _;
 
-pub(crate) fn main(common: &Common, options: &args::Doctor) -> anyhow::Result<Exit> {
-    let mut findings = examine(&data::folder(common)?);
+pub(crate) async fn run(context: &Context, arguments: &DoctorArgs) -> anyhow::Result<Exit> {
+    let mut findings = examine(&context.folder()?);
     findings.extend(crate::device::examine()?);
     findings.extend(Dialect::ALL.into_iter().map(key));
-    if let Some(spec) = &options.policy {
-        findings.push(endpoint(spec, options)?);
+    if let Some(spec) = &arguments.policy {
+        findings.push(endpoint(context, spec, arguments).await?);
     }
     let mut out = anstream::stdout().lock();
     let broken = findings.iter().any(|finding| finding.state == State::Broken);
-    if common.json {
+    if context.json() {
         writeln!(out, "{:#}", serde_json::json!({ "format": 1, "findings": findings }))?;
         return Ok(if broken { Exit::Other } else { Exit::Ok });
     }
-    for Finding { topic, state, says, costs, remedy } in &findings {
+    for Finding { topic, state, says, costs, remedy, hints } in &findings {
         let mark = match state {
             State::Good => "\x1b[32mok\x1b[0m     ",
             State::Missing => "\x1b[33mmissing\x1b[0m",
@@ -32,8 +33,9 @@ pub(crate) fn main(common: &Common, options: &args::Doctor) -> anyhow::Result<Ex
         if let Some(costs) = costs {
             writeln!(out, "                       costs: {costs}")?;
         }
-        if let Some(remedy) = remedy {
-            writeln!(out, "                       to mend it: {remedy}")?;
+        let ways: Vec<String> = remedy.iter().cloned().chain(hints.iter().map(hint)).collect();
+        if !ways.is_empty() {
+            writeln!(out, "                       to mend it: {}", ways.join(", or "))?;
         }
     }
     let missing = findings.iter().filter(|finding| finding.state == State::Missing).count();
@@ -45,7 +47,7 @@ pub(crate) fn main(common: &Common, options: &args::Doctor) -> anyhow::Result<Ex
     Ok(if broken { Exit::Other } else { Exit::Ok })
 }
 
-/// Whether a key is set. What it is, nobody learns.
+/// Whether a key is set. Its value stays secret.
 fn key(dialect: Dialect) -> Finding {
     let topic = format!("{} key", dialect.name());
     let variable = dialect.key_variable();
@@ -61,9 +63,11 @@ fn key(dialect: Dialect) -> Finding {
 }
 
 /// Asks a model for one word.
-fn endpoint(spec: &str, options: &args::Doctor) -> anyhow::Result<Finding> {
-    let model = Models::bare(&options.endpoint).model(spec)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyhow::Result<Finding> {
+    let machine = MachineArgs { endpoint: arguments.endpoint.clone(), ..MachineArgs::default() };
+    let budget = BudgetSpec { max_tokens_total: None, max_cost: None, price: None };
+    let models = ModelFactory::new(context.model_settings(&machine)?, &budget, 1);
+    let model = models.model(spec, &Silent)?;
     let request = ModelRequest {
         messages: vec![Message::text(Role::User, Origin::Host, "Reply with one of: ready.")],
         tools: Vec::new(),
@@ -73,17 +77,13 @@ fn endpoint(spec: &str, options: &args::Doctor) -> anyhow::Result<Finding> {
         stop: Vec::new(),
     };
     let topic = "endpoint";
-    Ok(match runtime.block_on(model.complete(&request)) {
+    Ok(match model.complete(&request).await {
         Ok(answer) => {
             let text = escaped(answer.message.plain_text().trim(), 60);
             if text.is_empty() {
                 let says = format!("{spec} answers with no text");
-                return Ok(Finding::missing(
-                    topic,
-                    says,
-                    "it may act badly",
-                    "raise --max-tokens, or choose another model",
-                ));
+                let remedy = "raise --max-tokens, or choose another model";
+                return Ok(Finding::missing(topic, says, "it may act badly", remedy));
             }
             Finding::good(topic, format!("{spec} answers: `{text}`"))
         }

@@ -1,10 +1,11 @@
-//! Exit codes: stable, documented, one per kind of trouble.
+//! Exit codes: stable, documented, one per kind of trouble. And errors in the words of a command line.
 
-use clawhost_core::{StoreError, TrapReport};
-use clawhost_engine::EngineError;
-use clawhost_model::device::DeviceError;
-use clawhost_providers::ProviderError;
-use clawhost_runtime::{RuntimeError, StopReason};
+use crate::args::{flag, option_flag, rendered};
+use clawhost_app::{AppError, ErrorKind, RequestError};
+use clawhost_core::{Hint, StoreError, TrapReport};
+use clawhost_play::StopReason;
+use clawhost_run_config::{Difference, Problems};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// How the program ends.
@@ -66,34 +67,27 @@ impl Exit {
     /// The code for an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
-            if let Some(error) = cause.downcast_ref::<EngineError>() {
-                return match error {
-                    EngineError::Options { .. } => Self::Usage,
-                    EngineError::Compiler(_) | EngineError::SetUp(_) => Self::Other,
-                    _ => Self::PluginRefused,
-                };
+            if let Some(error) = cause.downcast_ref::<AppError>() {
+                return Self::of_kind(error.kind());
             }
             if cause.is::<StoreError>() {
                 return Self::Store;
             }
-            if cause.is::<ProviderError>() || cause.is::<UsageError>() || cause.is::<DeviceError>() {
+            if cause.is::<UsageError>() || cause.is::<RequestError>() || cause.is::<Problems>() {
                 return Self::Usage;
-            }
-            match cause.downcast_ref::<RuntimeError>() {
-                Some(
-                    RuntimeError::UnknownSplit { .. }
-                    | RuntimeError::NoTasks { .. }
-                    | RuntimeError::HeldOutSplit { .. }
-                    | RuntimeError::NothingHeldOut { .. }
-                    | RuntimeError::Moved { .. },
-                ) => return Self::Usage,
-                Some(RuntimeError::Tasks(_)) => return Self::PluginRefused,
-                Some(RuntimeError::Store(_)) => return Self::Store,
-                Some(RuntimeError::Cancelled) => return Self::Interrupted,
-                _ => {}
             }
         }
         Self::Other
+    }
+
+    fn of_kind(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Plugin => Self::PluginRefused,
+            ErrorKind::Store => Self::Store,
+            ErrorKind::Cancelled => Self::Interrupted,
+            ErrorKind::Other => Self::Other,
+        }
     }
 }
 
@@ -113,16 +107,145 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// How things stood in the guest, where the error is one of a guest.
+/// The state of the guest, where the error is one of a guest.
 pub(crate) fn report(error: &anyhow::Error) -> Option<&TrapReport> {
-    error.chain().find_map(|cause| {
-        let failure = match cause.downcast_ref::<EngineError>() {
-            Some(EngineError::NoAnswer { failure, .. }) => Some(failure),
-            _ => match cause.downcast_ref::<RuntimeError>() {
-                Some(RuntimeError::Tasks(failure)) => Some(failure),
-                _ => None,
-            },
+    error.chain().find_map(|cause| cause.downcast_ref::<AppError>()?.trap())
+}
+
+/// An error as it is shown: what happened, and what may mend it.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let cause = |cause: &(dyn std::error::Error + 'static)| {
+        if let Some(error) = cause.downcast_ref::<AppError>() {
+            return Some((said(error), mended(&error.hints(), advice(error))));
+        }
+        let error = cause.downcast_ref::<StoreError>()?;
+        Some((None, mended(&error.hints(), None)))
+    };
+    let (said, mended) = error.chain().find_map(cause).unwrap_or_default();
+    format!("{}{mended}", said.unwrap_or_else(|| format!("{error:#}")))
+}
+
+/// Differences that are shown; others follow from the same mistake, mostly.
+const SHOWN: usize = 3;
+
+/// A difference by its flag, where an option alone decides it.
+fn difference(difference: &Difference) -> String {
+    let last = difference.place.rsplit('.').next().unwrap_or_default();
+    match difference.key.filter(|key| key.name() == last) {
+        Some(key) => format!("{} was {} and is {}", flag(key), difference.was, difference.is),
+        None => difference.to_string(),
+    }
+}
+
+/// Errors that say it otherwise on a command line.
+fn said(error: &AppError) -> Option<String> {
+    match error {
+        AppError::Spec(problems) => Some(rendered(problems, None, &BTreeMap::new())),
+        AppError::Request(RequestError::ResumeDiffers { run, all }) => {
+            let shown: Vec<String> = all.iter().take(SHOWN).map(difference).collect();
+            let more = match all.len().saturating_sub(SHOWN) {
+                0 => String::new(),
+                more => format!(", and {more} more differ"),
+            };
+            Some(format!(
+                "no run of this configuration was interrupted here. {run} was, but {}{more}; give it the command and the files that \
+                 it was begun with, or begin a new run without --resume",
+                shown.join(", ")
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Flags that mend a request, where no hint names them.
+fn advice(error: &AppError) -> Option<&'static str> {
+    let AppError::Request(error) = error else { return None };
+    match error {
+        RequestError::OneKeyFile { .. } => Some("--api-key-file may be given for each"),
+        RequestError::EmptyKeyFile { .. } => Some("--api-key-file names a file that holds the key alone"),
+        RequestError::OutGone { .. } => Some("--out names it"),
+        RequestError::PlaybookBusy { .. } => Some("--playbook names another"),
+        RequestError::SameVersion { .. } => Some("leave --against out to compare with none"),
+        RequestError::CannotResume { .. } => Some("without --resume a new run begins"),
+        _ => None,
+    }
+}
+
+/// What may mend it, behind an error.
+fn mended(hints: &[Hint], advice: Option<&str>) -> String {
+    // What is said as a whole already needs no more.
+    let is_said = |hint: &Hint| matches!(hint, Hint::Command { words, .. } if words.contains("begun with"));
+    if hints.iter().any(is_said) {
+        return String::new();
+    }
+    let all: Vec<String> = hints.iter().map(hint).chain(advice.map(str::to_owned)).collect();
+    if all.is_empty() { String::new() } else { format!("; {}", all.join(", or ")) }
+}
+
+/// A hint in the words of a command line.
+pub(crate) fn hint(hint: &Hint) -> String {
+    match hint {
+        Hint::Option { key, value: Some(value) } if value == "true" => format!("say {}", option_flag(key)),
+        Hint::Option { key, value: Some(value) } => format!("say {} {value}", option_flag(key)),
+        Hint::Option { key: key @ ("allow_interpreters" | "on_demand"), value: None } => {
+            format!("say {}", option_flag(key))
+        }
+        Hint::Option { key, value: None } => format!("choose another {}", option_flag(key)),
+        Hint::Without(key) => format!("leave {} out", option_flag(key)),
+        Hint::OtherDataFolder => "choose another --data folder".to_owned(),
+        Hint::MakeRoom => "make room on the disk".to_owned(),
+        Hint::Resume => "go on with --resume".to_owned(),
+        Hint::NewRun => "begin a new run without --resume".to_owned(),
+        Hint::Command { words, does } => format!("`clawhost {words}` {does}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_run_config::Key;
+
+    fn shown(error: impl Into<AppError>) -> (String, Exit) {
+        let error = anyhow::Error::from(error.into());
+        (message(&error), Exit::of(&error))
+    }
+
+    #[test]
+    fn hints_are_flags() {
+        let check = |one: Hint, expect: &str| assert_eq!(hint(&one), expect);
+        check(Hint::set("device", "cpu"), "say --device cpu");
+        check(Hint::set("on_demand", "true"), "say --on-demand");
+        check(Hint::change("rewards"), "choose another --reward");
+        check(Hint::change("on_demand"), "say --on-demand");
+        check(Hint::Without("tasks"), "leave --tasks out");
+        check(Hint::OtherDataFolder, "choose another --data folder");
+        check(Hint::command("inspect PLUGIN.wasm", "lists the options"), "`clawhost inspect PLUGIN.wasm` lists the options");
+    }
+
+    #[test]
+    fn a_full_store_says_how_to_go_on() {
+        let (text, exit) = shown(StoreError::Full { path: "db".into() });
+        assert!(text.ends_with("; make room on the disk, or go on with --resume"), "{text}");
+        assert_eq!(exit, Exit::Store);
+        // Readers give the same error by itself.
+        let bare = anyhow::Error::from(StoreError::Full { path: "db".into() });
+        assert_eq!((message(&bare), Exit::of(&bare)), (text, Exit::Store));
+    }
+
+    #[test]
+    fn a_run_that_differs_is_told_by_flags() {
+        let differs = |place: &str, key| Difference {
+            place: place.to_owned(),
+            key: Some(key),
+            was: "1".into(),
+            is: "2".into(),
+            decides: true,
         };
-        failure.and_then(|failure| failure.report.as_deref())
-    })
+        let all = vec![differs("learn.weights.rate", Key::Rate), differs("environment.options.size", Key::Plugin)];
+        let (text, exit) = shown(RequestError::ResumeDiffers { run: "run-1".into(), all });
+        let expect = "no run of this configuration was interrupted here. run-1 was, but --rate was 1 and is 2, \
+                      environment.options.size was 1 and is 2; give it the command and the files that it was begun with, or begin a \
+                      new run without --resume";
+        assert_eq!((text.as_str(), exit), (expect, Exit::Usage));
+    }
 }

@@ -1,40 +1,37 @@
-//! The `clawhost` program (floor 5): arguments, terminal, exit codes, and the wiring of adapters to ports.
+//! The `clawhost` program (floor 5): arguments, terminal and exit codes. What the commands do is in `clawhost-app`.
 //!
 //! Invariant: whatever a machine may read goes to standard output, everything for people's patience (progress, notes)
 //! to standard error.
 
 mod args;
-mod data;
+mod context;
+mod data_folder;
 mod demo;
 mod device;
 mod doctor;
 mod episodes;
 mod eval;
 mod exit;
-mod hosting;
 mod inspect;
 mod learn;
-mod learn_progress;
 mod learn_summary;
 mod model;
-mod pace;
 mod playbook;
 mod plot;
-mod plugin;
-mod policy;
-mod progress;
+mod rehearsal;
 mod replay;
-mod resume;
 mod run;
-mod run_file;
 mod score;
-mod setup;
 mod shell;
-mod stored;
+mod signals;
+mod subprocess;
 mod summary;
+mod terminal;
 mod weights;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use args::Command;
+use clap::{CommandFactory as _, Parser as _};
+use context::Context;
 use exit::Exit;
 use std::process::ExitCode;
 
@@ -45,29 +42,47 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// Does what a command says.
+async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Run(arguments) => run::run(context, &arguments).await,
+        Command::Learn(arguments) => learn::run(context, &arguments).await,
+        Command::Eval(arguments) => eval::run(context, &arguments).await,
+        Command::Score(arguments) => score::run(context, &arguments).await,
+        Command::Replay(arguments) => replay::run(context, &arguments).await,
+        Command::Inspect(arguments) => inspect::run(context, &arguments).await,
+        Command::Episodes(command) => episodes::run(context, &command).await,
+        Command::Playbook(command) => playbook::run(context, &command).await,
+        Command::Model(command) => model::run(context, &command).await,
+        Command::Data(command) => data_folder::run(context, &command).await,
+        Command::Demo(command) => demo::run(context, &command).await,
+        Command::Doctor(arguments) => doctor::run(context, &arguments).await,
+        Command::Completions(arguments) => completions(arguments.shell),
+        // They serve other processes of this program, and need no run-time.
+        Command::CompileComponent => Ok(Exit::Usage),
+        Command::ProbeDevice { what } => subprocess::probe(&what),
+    }
+}
+
+fn begun(arguments: args::Arguments) -> anyhow::Result<Exit> {
+    let context = Context::new(arguments.common);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(dispatch(&context, arguments.command));
+    // Episodes that were cancelled may sit in a slow call, and a thread may wait for a line: nobody waits for them.
+    runtime.shutdown_background();
+    exit
+}
+
 fn main() -> ExitCode {
-    let matches = args::Arguments::command().get_matches();
-    let arguments = match args::Arguments::from_arg_matches(&matches) {
-        Ok(arguments) => arguments,
-        Err(error) => error.exit(),
-    };
+    let arguments = args::Arguments::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("CLAWHOST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     let done = match arguments.command {
-        args::Command::CompileComponent => return hosting::compile(),
-        args::Command::ProbeDevice { what } => device::probe(&what),
-        args::Command::Run(options) => run::main(&arguments.common, &options, &args::given(&matches)),
-        args::Command::Eval(options) => eval::main(&arguments.common, &options),
-        args::Command::Playbook(command) => playbook::main(&arguments.common, &command),
-        args::Command::Model(command) => model::main(&arguments.common, &command),
-        args::Command::Demo(demo) => demo::main(&arguments.common, &demo),
-        args::Command::Inspect(options) => inspect::main(&arguments.common, &options),
-        args::Command::Replay(options) => replay::main(&arguments.common, &options),
-        args::Command::Score(options) => score::main(&arguments.common, &options),
-        args::Command::Doctor(options) => doctor::main(&arguments.common, &options),
-        args::Command::Completions(options) => completions(options.shell),
-        args::Command::Episodes(command) => episodes::main(&arguments.common, &command),
+        Command::CompileComponent => return subprocess::compile(),
+        // It may hang or die in a driver, so it starts no threads.
+        Command::ProbeDevice { what } => subprocess::probe(&what),
+        _ => begun(arguments),
     };
     match done {
         Ok(exit) => exit.into(),
@@ -76,7 +91,7 @@ fn main() -> ExitCode {
             let exit = Exit::of(&error);
             use std::io::Write as _;
             // Where standard error is gone there is nobody to tell.
-            let _ = writeln!(anstream::stderr(), "\x1b[1;31merror:\x1b[0m {error:#}");
+            let _ = writeln!(anstream::stderr(), "\x1b[1;31merror:\x1b[0m {}", exit::message(&error));
             if let Some(report) = exit::report(&error) {
                 let _ = writeln!(anstream::stderr(), "{report}");
             }

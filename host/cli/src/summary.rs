@@ -1,28 +1,12 @@
 //! What a run came to, for people and for machines.
 
-use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped};
-use clawhost_providers::Spending;
-use clawhost_runtime::{Branching, FailureCount, Plan, RunReport, ScoringRule, StopReason};
+use clawhost_app::{Played, Timing, time};
+use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, escaped};
+use clawhost_play::{Branching, FailureCount, Plan, RunReport, StopReason};
+use clawhost_run_config::{PluginSpec, RewardSpec, RunSpec};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// What was run.
-pub(crate) struct Facts {
-    pub(crate) environment: PluginIdentity,
-    pub(crate) rewards: Vec<ScoringRule>,
-    pub(crate) policy: LlmIdentity,
-    /// The playbook that was served, in words.
-    pub(crate) playbook: Option<String>,
-    pub(crate) plan: Plan,
-    pub(crate) run: RunId,
-    pub(crate) database: PathBuf,
-    pub(crate) step_fuel: u64,
-    pub(crate) token_limit: Option<u64>,
-    pub(crate) cost_limit: Option<f64>,
-    pub(crate) priced: bool,
-}
 
 /// `?name=value&...`, or nothing.
 fn query(options: &Attributes) -> String {
@@ -30,35 +14,45 @@ fn query(options: &Attributes) -> String {
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
+/// A plugin by its name, version and digest; by its path where it was not loaded.
+pub(crate) fn plugin(plugin: &PluginSpec) -> String {
+    match &plugin.plugin {
+        Some(PluginIdentity { name, version, digest }) => format!("{name} {version} ({})", digest.short()),
+        None => plugin.path.clone(),
+    }
+}
+
 /// A reward with everything that was decided about it.
-pub(crate) fn rule(rule: &ScoringRule) -> serde_json::Value {
-    let PluginIdentity { name, version, digest } = rule.reward.identity();
-    serde_json::json!({
-        "name": name, "version": version, "digest": digest, "options": rule.options, "source": rule.source,
-        "weight": rule.weight,
+fn reward(reward: &RewardSpec) -> Value {
+    let mut document = json!(reward.plugin.plugin);
+    if let Some(document) = document.as_object_mut() {
+        document.insert("options".to_owned(), json!(reward.plugin.options));
+        document.insert("source".to_owned(), json!(reward.source));
+        document.insert("weight".to_owned(), json!(reward.weight));
+    }
+    document
+}
+
+/// What all models have used, those of plugins and of abandoned episodes included.
+pub(crate) fn spent(timing: &Timing) -> Value {
+    let Timing { spent, is_priced, .. } = timing;
+    json!({
+        "calls": spent.calls, "prompt_tokens": spent.usage.prompt_tokens,
+        "completion_tokens": spent.usage.completion_tokens, "cost": is_priced.then_some(spent.cost),
     })
 }
 
 /// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
-pub(crate) fn json(
-    facts: &Facts,
-    report: &RunReport,
-    spent: &Spending,
-    started_ms: u64,
-    wall: Duration,
-) -> anyhow::Result<()> {
-    let seconds = wall.as_secs_f64();
-    let mut plan = serde_json::to_value(&facts.plan)?;
-    // Never changes a result, so it is no part of what is compared.
-    let concurrency = plan.as_object_mut().and_then(|plan| plan.remove("concurrency"));
-    let rewards: Vec<_> = facts.rewards.iter().map(rule).collect();
-    let document = serde_json::json!({
+pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
+    let Played { run, spec, report, timing, .. } = played;
+    let seconds = timing.wall.as_secs_f64();
+    let document = json!({
         "format": 1,
         "state_id": report.state_id,
-        "environment": facts.environment,
-        "rewards": rewards,
-        "policy": facts.policy,
-        "plan": plan,
+        "environment": spec.environment.plugin,
+        "rewards": spec.rewards.iter().map(reward).collect::<Vec<_>>(),
+        "policy": spec.policy.identity,
+        "config": spec.published(),
         "split": report.split,
         "episodes": report.episodes,
         "reward_mean": report.reward_mean,
@@ -74,17 +68,13 @@ pub(crate) fn json(
         "peak_step_fuel": report.peak_step_fuel,
         "usage": report.usage,
         "timing": {
-            "run": facts.run,
-            "started": crate::data::time(started_ms),
+            "run": run,
+            "started": time(timing.started_ms),
             "wall_seconds": seconds,
             "steps_per_second": report.steps as f64 / seconds.max(1e-9),
             "episodes_per_second": report.episodes.len() as f64 / seconds.max(1e-9),
-            "concurrency": concurrency,
-            // All model calls, those of plugins and of abandoned episodes included.
-            "spent": {
-                "calls": spent.calls, "prompt_tokens": spent.usage.prompt_tokens,
-                "completion_tokens": spent.usage.completion_tokens, "cost": facts.priced.then_some(spent.cost),
-            },
+            "concurrency": spec.play.concurrency,
+            "spent": spent(timing),
         },
     });
     writeln!(anstream::stdout(), "{document:#}")?;
@@ -123,7 +113,7 @@ fn histogram(rewards: &[f64]) -> Vec<(String, usize)> {
 }
 
 /// A whole number with thousands apart.
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (position, digit) in digits.chars().enumerate() {
@@ -138,32 +128,54 @@ fn thousands(number: u64) -> String {
 /// Failures shown by their words.
 const SHOWN_FAILURES: usize = 3;
 
+/// The beginning of a line.
+fn row(label: &str) -> String {
+    format!("\x1b[2m{label:<12}\x1b[0m")
+}
+
 /// Text for people.
-pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Duration) -> anyhow::Result<()> {
+pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
+    let Played { run, spec, report, .. } = played;
     let mut out = anstream::stdout().lock();
-    let name = |plugin: &PluginIdentity| format!("{} {} ({})", plugin.name, plugin.version, plugin.digest.short());
-    let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
-    let environment = name(&facts.environment) + &query(&facts.plan.options);
+    let environment = plugin(&spec.environment) + &query(&spec.environment.options);
     writeln!(out, "{}{environment}, split {}", row("environment"), escaped(&report.split, 80))?;
-    let LlmIdentity { provider, model, version } = &facts.policy;
-    let policy = if provider == model { provider.clone() } else { format!("{provider} {model} at {version}") };
-    writeln!(out, "{}{policy}", row("policy"))?;
-    if let Some(playbook) = &facts.playbook {
-        writeln!(out, "{}{playbook}", row("playbook"))?;
+    if let Some(LlmIdentity { provider, model, version }) = &spec.policy.identity {
+        let policy = if provider == model { provider.clone() } else { format!("{provider} {model} at {version}") };
+        writeln!(out, "{}{policy}", row("policy"))?;
     }
-    for (position, rule) in facts.rewards.iter().enumerate() {
+    if let Some(playbook) = &played.playbook {
+        writeln!(out, "{}{}", row("playbook"), clawhost_app::playbooks::described(playbook)?)?;
+    }
+    for (position, reward) in spec.rewards.iter().enumerate() {
         let mean = report.by_reward.get(position).and_then(|reward| reward.mean);
         let mean = mean.map_or_else(|| ": no value".to_owned(), |mean| format!(": {mean:.3}"));
-        let weight = if rule.weight == 1.0 { String::new() } else { format!(", weight {}", rule.weight) };
-        let reward = name(rule.reward.identity()) + &query(&rule.options);
-        writeln!(out, "{}{reward}, {}{weight}{mean}", row("scored by"), rule.source.name())?;
+        let weight = if reward.weight == 1.0 { String::new() } else { format!(", weight {}", reward.weight) };
+        let source = reward.source.map(|source| format!(", {}", source.name())).unwrap_or_default();
+        let named = plugin(&reward.plugin) + &query(&reward.plugin.options);
+        writeln!(out, "{}{named}{source}{weight}{mean}", row("scored by"))?;
     }
     let endings: Vec<String> = report.endings.iter().map(|(ending, count)| format!("{count} {ending}")).collect();
-    writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), facts.plan.episodes, endings.join(", "))?;
-    match (report.reward_mean, report.reward_interval) {
-        (Some(mean), interval) => {
-            let interval =
-                interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
+    writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), spec.play.episodes, endings.join(", "))?;
+    rewards(&mut out, spec, report)?;
+    if let Some(branching) = &report.branching {
+        branched(&mut out, branching)?;
+    }
+    budgets(&mut out, played)?;
+    writeln!(out, "{}{} (model, prompt and sampling)", row("state"), report.state_id)?;
+    writeln!(out, "{}{run} in {}", row("recorded"), played.database.display())?;
+    failures(&mut out, report)?;
+    if let Some(reason) = &report.stopped {
+        stopped(&mut out, reason)?;
+    }
+    Ok(())
+}
+
+/// The mean reward, and how rewards are spread.
+fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) -> std::io::Result<()> {
+    match report.reward_mean {
+        Some(mean) => {
+            let interval = report.reward_interval;
+            let interval = interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
             writeln!(out, "{}\x1b[1m{mean:.3}\x1b[0m{interval}  ({} scored)", row("reward"), report.scored)?;
             let rewards: Vec<f64> = report.episodes.iter().filter_map(|episode| episode.reward).collect();
             let rows = histogram(&rewards);
@@ -172,24 +184,33 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
                 let bar = "█".repeat((count * BAR).div_ceil(most));
                 writeln!(out, "{}{label:>14} {bar} {count}", row(""))?;
             }
+            Ok(())
         }
-        (None, _) if facts.rewards.is_empty() => {
-            writeln!(out, "{}not scored: name a reward with --reward R.wasm", row("reward"))?;
+        None if spec.rewards.is_empty() => {
+            writeln!(out, "{}not scored: name a reward with --reward R.wasm", row("reward"))
         }
-        (None, _) if report.failed > 0 => writeln!(out, "{}not scored: see the failures below", row("reward"))?,
-        (None, _) => writeln!(out, "{}not scored: no reward had anything to say", row("reward"))?,
+        None if report.failed > 0 => writeln!(out, "{}not scored: see the failures below", row("reward")),
+        None => writeln!(out, "{}not scored: no reward had anything to say", row("reward")),
     }
-    if let Some(Branching { by_snapshot, by_replay, unshared, reasons }) = &report.branching {
-        let counts =
-            [(by_snapshot, "from a snapshot"), (by_replay, "by taking the shared turns again"), (unshared, "not")];
-        let counts: Vec<String> =
-            counts.into_iter().filter(|(count, _)| **count > 0).map(|(count, how)| format!("{count} {how}")).collect();
-        writeln!(out, "{}{}", row("branched"), counts.join(", "))?;
-        for (reason, count) in reasons.iter().take(SHOWN_FAILURES) {
-            writeln!(out, "{}{count} because {}", row(""), escaped(reason, 500))?;
-        }
+}
+
+/// How episodes came to share turns.
+fn branched(out: &mut impl std::io::Write, branching: &Branching) -> std::io::Result<()> {
+    let Branching { by_snapshot, by_replay, unshared, reasons } = branching;
+    let counts = [(by_snapshot, "from a snapshot"), (by_replay, "by taking the shared turns again"), (unshared, "not")];
+    let counts: Vec<String> =
+        counts.into_iter().filter(|(count, _)| **count > 0).map(|(count, how)| format!("{count} {how}")).collect();
+    writeln!(out, "{}{}", row("branched"), counts.join(", "))?;
+    for (reason, count) in reasons.iter().take(SHOWN_FAILURES) {
+        writeln!(out, "{}{count} because {}", row(""), escaped(reason, 500))?;
     }
-    let seconds = wall.as_secs_f64();
+    Ok(())
+}
+
+/// Time, tokens, money, fuel and failures.
+fn budgets(out: &mut impl std::io::Write, played: &Played) -> std::io::Result<()> {
+    let Played { spec, report, timing, step_fuel, .. } = played;
+    let seconds = timing.wall.as_secs_f64();
     writeln!(
         out,
         "{}{} in {seconds:.2} s: {} steps/s, {} episodes/s",
@@ -198,47 +219,53 @@ pub(crate) fn text(facts: &Facts, report: &RunReport, spent: &Spending, wall: Du
         thousands((report.steps as f64 / seconds.max(1e-9)) as u64),
         thousands((report.episodes.len() as f64 / seconds.max(1e-9)) as u64),
     )?;
-    let tokens = spent.usage.prompt_tokens.saturating_add(spent.usage.completion_tokens);
-    let of = facts.token_limit.map(|limit| format!(" of {}", thousands(limit))).unwrap_or_default();
-    let cost = match facts.cost_limit {
-        Some(limit) => format!(", cost {:.6} of {limit}", spent.cost),
-        None if facts.priced => format!(", cost {:.6}", spent.cost),
+    let usage = timing.spent.usage;
+    let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+    let of = spec.budget.max_tokens_total.map(|limit| format!(" of {}", thousands(limit))).unwrap_or_default();
+    let cost = match spec.budget.max_cost {
+        Some(limit) => format!(", cost {:.6} of {limit}", timing.spent.cost),
+        None if timing.is_priced => format!(", cost {:.6}", timing.spent.cost),
         None => String::new(),
     };
     let fuel = report.peak_step_fuel.map_or_else(String::new, |fuel| {
-        format!(", fuel {} of {} in the longest step", thousands(fuel), thousands(facts.step_fuel))
+        format!(", fuel {} of {} in the longest step", thousands(fuel), thousands(*step_fuel))
     });
-    let allowed = facts.plan.failures_allowed();
     writeln!(
         out,
-        "{}tokens {}{of}{cost}{fuel}, failures {} of {allowed} allowed",
+        "{}tokens {}{of}{cost}{fuel}, failures {} of {} allowed",
         row("budgets"),
         thousands(tokens),
-        report.failed
-    )?;
-    writeln!(out, "{}{} (model, prompt and sampling)", row("state"), report.state_id)?;
-    writeln!(out, "{}{} in {}", row("recorded"), facts.run, facts.database.display())?;
-    failures(&mut out, report)?;
-    match &report.stopped {
-        Some(StopReason::FailureBudget { failed, allowed }) => writeln!(
+        report.failed,
+        failures_allowed(spec),
+    )
+}
+
+/// How many episodes may fail before the run stops.
+fn failures_allowed(spec: &RunSpec) -> u64 {
+    let plan = Plan { failure_budget: spec.play.failure_budget, ..Plan::new(spec.play.episodes, spec.play.group, 0) };
+    plan.failures_allowed()
+}
+
+/// Why it stopped, and how to go on.
+fn stopped(out: &mut impl std::io::Write, reason: &StopReason) -> std::io::Result<()> {
+    match reason {
+        StopReason::FailureBudget { failed, allowed } => writeln!(
             out,
             "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above and begin a new run, or, if it was chance, raise --failure-budget and go on with --resume (what failed stays failed)"
-        )?,
+        ),
         // Of learning runs, which have a summary of their own.
-        Some(StopReason::Unscored { why } | StopReason::Reflectors { why, .. }) => {
-            writeln!(out, "stopped: {}", escaped(why, 500))?
+        StopReason::Unscored { why } | StopReason::Reflectors { why, .. } => {
+            writeln!(out, "stopped: {}", escaped(why, 500))
         }
-        Some(StopReason::ModelBudget) => writeln!(
+        StopReason::ModelBudget => writeln!(
             out,
             "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost and go on with --resume"
-        )?,
-        Some(StopReason::Cancelled) => writeln!(
+        ),
+        StopReason::Cancelled => writeln!(
             out,
             "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded, and the same command with --resume goes on"
-        )?,
-        None => {}
+        ),
     }
-    Ok(())
 }
 
 /// Who failed, how often, and where to look.

@@ -1,0 +1,160 @@
+//! Arguments of commands that play, learn, measure and look.
+
+use super::spec::{Evaluates, Learns, Plays, SpecArgs};
+use super::{MachineArgs, share};
+use clap::{Args, Subcommand};
+use clawhost_app::Start;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) spec: SpecArgs<Plays>,
+    #[command(flatten)]
+    pub(crate) resume: ResumeArgs,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct LearnArgs {
+    #[command(flatten)]
+    pub(crate) spec: SpecArgs<Learns>,
+    #[command(flatten)]
+    pub(crate) resume: ResumeArgs,
+    /// Check everything, print the plan and what it costs at most, and play nothing
+    #[arg(long, conflicts_with = "resume", help_heading = "Learning")]
+    pub(crate) dry_run: bool,
+    /// Print a run.toml with every key, to begin with
+    #[arg(long, exclusive = true, help_heading = "Learning")]
+    pub(crate) sample: bool,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct EvalArgs {
+    #[command(flatten)]
+    pub(crate) spec: SpecArgs<Evaluates>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// Resume a run that was interrupted: the same command with --resume plays what is missing. The newest like it, or the
+    /// one that is named
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true)]
+    resume: Option<Option<String>>,
+}
+
+impl ResumeArgs {
+    /// How the run begins.
+    pub(crate) fn start(&self) -> Start {
+        match &self.resume {
+            None => Start::New,
+            Some(run) => Start::Resume(run.clone().filter(|run| !run.is_empty())),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct ScoreArgs {
+    /// A reward that judges the episodes, as in `clawhost run`; may be repeated
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", required = true)]
+    pub(crate) reward: Vec<String>,
+    /// Of which run [default: the newest]
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Groups judged at once; never changes a result [default: 16]
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) concurrency: Option<u16>,
+    /// Ask about verdicts that are there already too, and count those that would differ; the old ones stay
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// Share of the verdicts that may fail before it stops, 0 to 1, rounded down [default: 0.1]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) failure_budget: Option<f64>,
+    /// Allow rewards more than computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be repeated
+    #[arg(long, value_name = "GRANT", help_heading = "Model")]
+    pub(crate) grant: Vec<String>,
+    /// Stop asking models after so many tokens in all, read and written
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) max_tokens_total: Option<u64>,
+    /// Stop asking models after so much money; needs --price
+    #[arg(long, value_name = "MONEY", requires = "price", help_heading = "Model")]
+    pub(crate) max_cost: Option<f64>,
+    /// Price per million tokens, read and written, as `0.15,0.60`
+    #[arg(long, value_name = "IN,OUT", help_heading = "Model")]
+    pub(crate) price: Option<String>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub(crate) struct ReplayArgs {
+    /// An episode: its id, or RUN/ID
+    #[arg(value_name = "EPISODE", conflicts_with_all = ["all", "run"])]
+    pub(crate) episode: Option<String>,
+    /// All episodes of a run
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Of which run [default: the newest]
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Groups replayed at once; never changes a result [default: 16]
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) concurrency: Option<u16>,
+    /// Instantiate without a reserved pool: for machines with little address space
+    #[arg(long, help_heading = "Host")]
+    pub(crate) on_demand: bool,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// The component
+    #[arg(value_name = "PLUGIN.wasm")]
+    pub(crate) plugin: String,
+    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    #[arg(long)]
+    pub(crate) allow_interpreters: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EpisodesCommand {
+    /// List episodes, newest run first
+    List {
+        /// Only of this run
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// At most so many [default: 20]
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// List runs instead
+        #[arg(long, conflicts_with = "run")]
+        runs: bool,
+    },
+    /// Show one episode: every turn, the verdicts, and what went wrong
+    Show {
+        /// Its id, or RUN/ID
+        #[arg(value_name = "EPISODE")]
+        episode: String,
+    },
+    /// Write episodes as JSON lines
+    Export {
+        /// Only of this run
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// Into this file [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}

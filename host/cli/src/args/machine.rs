@@ -1,0 +1,48 @@
+//! Options of this machine: how models are asked and computed, how plugins are hosted. No result depends on them, so no file has
+//! them.
+
+use crate::device::DeviceOption;
+use clap::Args;
+use clawhost_app::{MODEL_TIMEOUT_SECONDS, RETRIES};
+
+/// How endpoints are asked.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct EndpointArgs {
+    /// File that holds an endpoint's key; with two kinds of endpoints `openai=FILE` and `anthropic=FILE` [default: the
+    /// variables OPENAI_API_KEY and ANTHROPIC_API_KEY, if set]
+    #[arg(long, value_name = "[KIND=]FILE", help_heading = "Model")]
+    pub(crate) api_key_file: Vec<String>,
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), help = timeout_help(), help_heading = "Model")]
+    pub(crate) model_timeout: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20), help = retries_help(), help_heading = "Model")]
+    pub(crate) retries: Option<u32>,
+}
+
+fn timeout_help() -> String {
+    format!("Longest wait for one answer, in seconds [default: {MODEL_TIMEOUT_SECONDS}]")
+}
+
+fn retries_help() -> String {
+    format!("Tries after the first, for endpoints that are down or overloaded [default: {RETRIES}]")
+}
+
+/// Options of this machine.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct MachineArgs {
+    #[command(flatten)]
+    pub(crate) device: DeviceOption,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
+    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    #[arg(long, help_heading = "Host")]
+    pub(crate) allow_interpreters: bool,
+    /// Instantiate without a reserved pool: for machines with little address space
+    #[arg(long, help_heading = "Host")]
+    pub(crate) on_demand: bool,
+    /// Largest size of the database, in MiB; reaching it ends the run as a full disk would [default: no limit]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Host")]
+    pub(crate) store_limit: Option<u64>,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}

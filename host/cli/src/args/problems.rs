@@ -1,0 +1,65 @@
+//! What is wrong with the description of a run, in the words of a command line: options by their flags, files by their lines.
+
+use clawhost_run_config::{Key, Problem, Problems, Source};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The flag of the layers that learn.
+pub(super) const LAYER: &str = "layer";
+
+/// The long name of an option, without dashes in front. Lists are given one by one, so their names are singular.
+pub(super) fn long_name(key: Key) -> String {
+    match key {
+        Key::Rewards => "reward".to_owned(),
+        Key::Reflectors => "reflector".to_owned(),
+        Key::Grants => "grant".to_owned(),
+        _ => key.name().replace('_', "-"),
+    }
+}
+
+/// An option as it is typed.
+pub(crate) fn flag(key: Key) -> String {
+    match key {
+        Key::Plugin => "PLUGIN.wasm".to_owned(),
+        _ => format!("--{}", long_name(key)),
+    }
+}
+
+/// An option as it is typed, by the name that libraries give it: a key of a run, or an option of this machine.
+pub(crate) fn option_flag(name: &str) -> String {
+    let singular = match name {
+        "api_key_files" => Some("api_key_file"),
+        _ => None,
+    };
+    match Key::named(name) {
+        Some(key) => flag(key),
+        None => format!("--{}", singular.unwrap_or(name).replace('_', "-")),
+    }
+}
+
+/// A problem in one line. `unread` says better why the text of a flag is no value.
+fn line(problem: &Problem, file: Option<&Path>, unread: &BTreeMap<Key, String>) -> String {
+    let in_file = file.filter(|_| problem.source != Some(Source::Flag));
+    if let Some(file) = in_file {
+        let place = problem.line().map(|line| format!(", line {line}")).unwrap_or_default();
+        let label = if problem.label.is_empty() { String::new() } else { format!("{}: ", problem.label) };
+        return format!("{}{place}: {label}{}", file.display(), problem.render(|key| key.name().to_owned()));
+    }
+    let place = match problem.key {
+        Some(key) => flag(key),
+        None if problem.label.is_empty() => String::new(),
+        None => format!("--{LAYER}"),
+    };
+    let message = problem.key.and_then(|key| unread.get(&key)).cloned();
+    let message = message.unwrap_or_else(|| problem.render(flag));
+    if place.is_empty() { message } else { format!("{place}: {message}") }
+}
+
+/// All problems, one in a line. `file` is the file that was read, if one was.
+pub(crate) fn rendered(problems: &Problems, file: Option<&Path>, unread: &BTreeMap<Key, String>) -> String {
+    let lines: Vec<String> = problems.iter().map(|problem| line(problem, file, unread)).collect();
+    match lines.as_slice() {
+        [one] => one.clone(),
+        all => format!("{} things are wrong:\n  {}", all.len(), all.join("\n  ")),
+    }
+}

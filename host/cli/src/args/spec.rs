@@ -1,0 +1,217 @@
+//! A run on the command line: an environment or a file, and one flag for each option of the table.
+
+use super::problems::{LAYER, long_name, rendered};
+use crate::exit::UsageError;
+use crate::shell::quoted;
+use clap::builder::ArgAction;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clawhost_run_config::{Key, Kind, Layer, RunSpec, RunSpecPatch, Source, Topic, Value, Verb};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::path::Path;
+
+/// The environment, or a file.
+const TARGET: &str = "target";
+/// What stands alone instead of a run.
+const SAMPLE: &str = "sample";
+
+/// What a command does.
+pub(crate) trait Does: std::fmt::Debug {
+    /// The verb.
+    const VERB: Verb;
+}
+
+/// It plays.
+#[derive(Debug)]
+pub(crate) struct Plays;
+
+/// It learns.
+#[derive(Debug)]
+pub(crate) struct Learns;
+
+/// It measures a playbook.
+#[derive(Debug)]
+pub(crate) struct Evaluates;
+
+impl Does for Plays {
+    const VERB: Verb = Verb::Play;
+}
+
+impl Does for Learns {
+    const VERB: Verb = Verb::Learn;
+}
+
+impl Does for Evaluates {
+    const VERB: Verb = Verb::Evaluate;
+}
+
+/// What was typed about a run.
+#[derive(Debug)]
+pub(crate) struct SpecArgs<V> {
+    target: Option<String>,
+    flags: RunSpecPatch,
+    /// Flags whose text is no value, with why.
+    unread: BTreeMap<Key, String>,
+    verb: PhantomData<V>,
+}
+
+/// A run that was described, and what of it was said.
+#[derive(Debug)]
+pub(crate) struct Described {
+    /// The run.
+    pub(crate) spec: RunSpec,
+    /// What was said, on the command line and in the file; everything else is a default.
+    pub(crate) said: RunSpecPatch,
+}
+
+/// Whether it is a file that describes a run.
+fn is_run_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "toml")
+}
+
+impl<V: Does> SpecArgs<V> {
+    /// The run: flags win over the file, the file over defaults.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub(crate) fn resolve(&self) -> Result<Described, UsageError> {
+        match self.target.as_deref().filter(|name| is_run_file(name)) {
+            None => self.resolved(None),
+            Some(name) => {
+                let path = Path::new(name);
+                let text =
+                    std::fs::read_to_string(path).map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+                self.resolved(Some((path, &text)))
+            }
+        }
+    }
+
+    /// The run, with the file as it was read.
+    fn resolved(&self, file: Option<(&Path, &str)>) -> Result<Described, UsageError> {
+        let path = file.map(|(path, _)| path);
+        let refused = |problems| UsageError(rendered(&problems, path, &self.unread));
+        let lower = match file {
+            None => RunSpecPatch::new(),
+            Some((path, text)) => {
+                let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
+                RunSpecPatch::from_toml(text, &folder).map_err(refused)?
+            }
+        };
+        if let Some(path) = path.filter(|_| V::VERB == Verb::Play && learns(&lower)) {
+            let name = path.display().to_string();
+            return Err(UsageError(format!(
+                "{name} names layers that learn, and `clawhost run` plays alone; learn with `clawhost learn {}`",
+                quoted(&name)
+            )));
+        }
+        let mut flags = self.flags.clone();
+        if let (None, Some(plugin)) = (path, &self.target) {
+            flags.set(Key::Plugin, Value::Text(plugin.clone()), Source::Flag);
+        }
+        if V::VERB == Verb::Play && learns(&flags) {
+            return Err(UsageError(format!("--{LAYER}: `clawhost run` plays alone; learn with `clawhost learn`")));
+        }
+        let said = flags.over(lower);
+        let exists = |name: &str| Path::new(name).exists();
+        let spec = said.clone().resolve_with(V::VERB, &exists).map_err(refused)?;
+        Ok(Described { spec, said })
+    }
+}
+
+fn learns(patch: &RunSpecPatch) -> bool {
+    patch.layers().is_some_and(|(layers, _)| !layers.is_empty())
+}
+
+/// The help of an option: what it is, whether it may be repeated, and its default.
+fn help(key: Key) -> String {
+    let repeated = if key.kind() == Kind::Texts && key != Key::AdapterTargets { "; may be repeated" } else { "" };
+    let default = key.default_text().map(|text| format!(" [default: {text}]")).unwrap_or_default();
+    format!("{}{repeated}{default}", key.summary())
+}
+
+/// An option as clap knows it. One that the command does not have is hidden: the validator says where it belongs.
+fn argument(key: Key, verb: Verb) -> Arg {
+    let argument = Arg::new(key.name())
+        .long(long_name(key))
+        .value_name(key.value_name())
+        .help(help(key))
+        .help_heading(key.topic().heading())
+        .hide(!key.applies_to(verb));
+    match key.kind() {
+        Kind::Flag => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Kind::Texts if key == Key::AdapterTargets => argument.action(ArgAction::Append).value_delimiter(','),
+        Kind::Texts => argument.action(ArgAction::Append),
+        Kind::Whole { .. } | Kind::Number { .. } => argument.allow_negative_numbers(true),
+        Kind::Text => argument,
+    }
+}
+
+/// Options with a flag: all but the environment, which has a place of its own.
+fn flags() -> impl Iterator<Item = Key> {
+    Key::ALL.iter().copied().filter(|key| *key != Key::Plugin)
+}
+
+impl<V: Does> Args for SpecArgs<V> {
+    fn augment_args(command: Command) -> Command {
+        let target = Arg::new(TARGET)
+            .value_name("PLUGIN.wasm|run.toml")
+            .help("The environment, with options as in `PLUGIN.wasm?size=10&guesses=5`; or a file that describes the run");
+        let target = match V::VERB {
+            Verb::Learn => target.required_unless_present(SAMPLE),
+            Verb::Play | Verb::Evaluate => target.required(true),
+        };
+        let layers = Layer::ALL.map(Layer::name).join(" or ");
+        let layer = Arg::new(LAYER)
+            .long(LAYER)
+            .value_name("LAYER")
+            .action(ArgAction::Append)
+            .help(format!("What learns: {layers}; may be repeated"))
+            .help_heading(Topic::Learning.heading())
+            .hide(V::VERB != Verb::Learn);
+        flags().fold(command.arg(target).arg(layer), |command, key| command.arg(argument(key, V::VERB)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<V: Does> FromArgMatches for SpecArgs<V> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let texts = |name: &str| -> Option<Vec<String>> {
+            matches.get_many::<String>(name).map(|texts| texts.cloned().collect())
+        };
+        let mut read = Self {
+            target: texts(TARGET).and_then(|texts| texts.into_iter().next()),
+            flags: RunSpecPatch::new(),
+            unread: BTreeMap::new(),
+            verb: PhantomData,
+        };
+        for key in flags() {
+            let Some(texts) = texts(key.name()) else { continue };
+            let value = match (key.kind(), texts.as_slice()) {
+                (Kind::Texts, _) => Value::Texts(texts),
+                // Of another shape than it must have, so that the validator refuses it, and nothing that follows from it.
+                (_, [text]) => key.read(text).unwrap_or_else(|why| {
+                    read.unread.insert(key, why);
+                    Value::Text(text.clone())
+                }),
+                _ => continue,
+            };
+            read.flags.set(key, value, Source::Flag);
+        }
+        if let Some(layers) = texts(LAYER) {
+            read.flags.set_layers(layers, Source::Flag);
+        }
+        Ok(read)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

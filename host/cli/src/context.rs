@@ -1,0 +1,87 @@
+//! What every command has at hand: where the data folder is, how output is written, and the commands of this program that serve its own processes.
+
+use crate::args::{Common, MachineArgs};
+use crate::exit::UsageError;
+use crate::subprocess;
+use clawhost_app::{HostSettings, ModelSettings, Workspace, WorkspaceSettings, default_folder};
+use clawhost_core::StoreReader;
+use std::path::PathBuf;
+
+/// What every command has at hand.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    /// Options that every command has.
+    pub(crate) common: Common,
+}
+
+impl Context {
+    pub(crate) fn new(common: Common) -> Self {
+        Self { common }
+    }
+
+    /// Whether one JSON document is printed instead of text.
+    pub(crate) fn json(&self) -> bool {
+        self.common.json
+    }
+
+    /// The data folder: `--data`, `CLAWHOST_HOME`, or the platform's.
+    ///
+    /// # Errors
+    /// None is named, and there is no home folder.
+    pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
+        let folder = self.common.data.clone().or_else(default_folder);
+        Ok(folder.ok_or_else(|| {
+            UsageError("there is no home folder; name a data folder with --data or CLAWHOST_HOME".to_owned())
+        })?)
+    }
+
+    /// A reader of the data folder, which is not made.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub(crate) fn reader(&self) -> anyhow::Result<Box<dyn StoreReader>> {
+        Ok(Workspace::read(&self.folder()?)?)
+    }
+
+    /// The data folder, open for writing.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub(crate) fn workspace(&self, machine: &MachineArgs) -> anyhow::Result<Workspace> {
+        let settings = WorkspaceSettings {
+            store_bytes: machine.store_limit.map(|mib| mib << 20),
+            host: self.host_settings(machine)?,
+            models: self.model_settings(machine)?,
+            ..WorkspaceSettings::new(self.folder()?)
+        };
+        Ok(Workspace::open(settings)?)
+    }
+
+    /// How plugins are hosted: this program compiles them in processes of its own.
+    ///
+    /// # Errors
+    /// This program cannot be found.
+    pub(crate) fn host_settings(&self, machine: &MachineArgs) -> anyhow::Result<HostSettings> {
+        Ok(HostSettings {
+            on_demand: machine.on_demand,
+            allow_interpreters: machine.allow_interpreters,
+            compiler: Some(subprocess::compiler()?),
+        })
+    }
+
+    /// How models are asked and computed: this program tries devices out in processes of its own.
+    ///
+    /// # Errors
+    /// This program cannot be found.
+    pub(crate) fn model_settings(&self, machine: &MachineArgs) -> anyhow::Result<ModelSettings> {
+        let usual = ModelSettings::default();
+        let endpoint = &machine.endpoint;
+        Ok(ModelSettings {
+            device: machine.device.choice(),
+            probe: Some(subprocess::probe_program()?),
+            api_key_files: endpoint.api_key_file.clone(),
+            timeout_seconds: endpoint.model_timeout.unwrap_or(usual.timeout_seconds),
+            retries: endpoint.retries.unwrap_or(usual.retries),
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! How a learning run ended, and how it goes on.
+
+use clawhost_core::escaped;
+use clawhost_learn::gate::Decision;
+use clawhost_learning::LearnReport;
+use clawhost_play::StopReason;
+
+/// Characters of a reason.
+const REASON: usize = 500;
+
+/// Why there is no verdict.
+pub(crate) fn stopped(reason: &StopReason) -> String {
+    match reason {
+        StopReason::Cancelled => "stopped".to_owned(),
+        StopReason::ModelBudget => "the token or cost budget is spent".to_owned(),
+        StopReason::FailureBudget { failed, allowed } => {
+            format!("{failed} episodes failed where {allowed} may; see `clawhost episodes list`")
+        }
+        StopReason::Unscored { why } => format!(
+            "nothing of the first iteration was scored, so there is nothing to learn from: {}",
+            escaped(why, REASON)
+        ),
+        StopReason::Reflectors { failed, why } => {
+            format!("all {failed} calls of reflectors failed: {}", escaped(why, REASON))
+        }
+    }
+}
+
+/// What goes on from where it stopped, and with which command.
+pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String {
+    let from = match done as u64 >= iterations {
+        true => "goes on with the final test".to_owned(),
+        false => format!("goes on from iteration {}", done + 1),
+    };
+    match reason {
+        StopReason::Cancelled | StopReason::Reflectors { .. } => format!("the same command with --resume {from}"),
+        StopReason::FailureBudget { .. } => {
+            format!(
+                "if that was chance: with --resume and a higher --failure-budget it {from}; what failed stays failed. If it \
+                 must happen again: mend it and begin a new run"
+            )
+        }
+        StopReason::ModelBudget => {
+            format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent counts")
+        }
+        StopReason::Unscored { .. } => {
+            "mend what it says, or take a reward that judges these tasks, and begin a new run: --resume would stop here again"
+                .to_owned()
+        }
+    }
+}
+
+/// What is different after the run, and what is not.
+fn changed(lessons: bool, prompt: bool) -> &'static str {
+    match (lessons, prompt) {
+        (false, false) => "nothing changed: no candidate passed the gate",
+        (true, false) => "the playbook alone changed: model and prompt are the same",
+        (false, true) => "the evolved prompt alone changed: the model is the same",
+        (true, true) => "the playbook and the evolved prompt changed: the model is the same",
+    }
+}
+
+/// The same, where the harness and weights learn together.
+fn changed_together(lessons: bool, prompt: bool, weights: &str) -> String {
+    let parts = [(lessons, "the playbook"), (prompt, "the evolved prompt"), (true, weights)];
+    let parts: Vec<&str> = parts.into_iter().filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect();
+    match parts.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last} changed", all.join(", ")),
+        _ => format!("{weights} alone changed: no candidate passed the gate"),
+    }
+}
+
+/// The outcome, and what it can have come from. `weights` names what changed of the model, if anything did.
+pub(crate) fn verdict(report: &LearnReport, weights: Option<&str>) -> String {
+    let lessons = report.iterations.iter().filter_map(|iteration| iteration.gate());
+    let has_lessons = lessons.into_iter().any(|gate| gate.decision == Decision::Promote);
+    let has_prompt = report.harness().is_some_and(|harness| harness.evolved());
+    let changed = match (report.harness().is_some(), weights) {
+        (true, None) => changed(has_lessons, has_prompt).to_owned(),
+        (true, Some(weights)) => changed_together(has_lessons, has_prompt, weights),
+        (false, Some(weights)) => format!("{weights} alone changed"),
+        (false, None) => "no weight changed".to_owned(),
+    };
+    format!("{} ({changed})", report.outcome.words())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_from_where_depends_on_why_it_stopped() {
+        let check = |reason: StopReason, done, expect: &str| {
+            let told = next(&reason, done, 20);
+            assert!(told.contains(expect), "{told}");
+        };
+        check(StopReason::Cancelled, 3, "the same command with --resume goes on from iteration 4");
+        check(StopReason::Cancelled, 20, "the same command with --resume goes on with the final test");
+        let budget = StopReason::FailureBudget { failed: 9, allowed: 8 };
+        check(budget, 3, "with --resume and a higher --failure-budget it goes on from iteration 4");
+        check(StopReason::ModelBudget, 0, "a higher --max-tokens-total or --max-cost it goes on from iteration 1");
+        check(
+            StopReason::Unscored { why: String::new() },
+            0,
+            "take a reward that judges these tasks, and begin a new run",
+        );
+    }
+
+    #[test]
+    fn a_verdict_names_what_changed_and_what_did_not() {
+        let check = |lessons, prompt, expect: &str| assert_eq!(changed(lessons, prompt), expect);
+        check(false, false, "nothing changed: no candidate passed the gate");
+        check(true, false, "the playbook alone changed: model and prompt are the same");
+        check(false, true, "the evolved prompt alone changed: the model is the same");
+        check(true, true, "the playbook and the evolved prompt changed: the model is the same");
+        let check = |lessons, prompt, expect: &str| {
+            assert_eq!(changed_together(lessons, prompt, "the weights"), expect);
+        };
+        check(false, false, "the weights alone changed: no candidate passed the gate");
+        check(true, false, "the playbook and the weights changed");
+        check(true, true, "the playbook, the evolved prompt and the weights changed");
+    }
+}

@@ -1,0 +1,132 @@
+//! Entries of a playbook as a table.
+
+use super::numbers::{readable, signed};
+use clawhost_core::escaped;
+use clawhost_learn::harness::EntryRow;
+use clawhost_learn::playbook::exchange::IMPORT;
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
+
+/// What is said of what is not known.
+const UNKNOWN: &str = "-";
+
+/// Least width of a lesson in a table: on a terminal that leaves less, lines are broken.
+const LESSON: u16 = 30;
+
+/// The width of the terminal that is printed on; none: it is none, so that nothing is cut.
+pub(crate) fn terminal_columns() -> Option<u16> {
+    use std::io::IsTerminal as _;
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let chosen = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    chosen.or_else(|| Table::new().width())
+}
+
+/// Every entry in one table. Lessons are cut to what so many columns leave them.
+pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
+    let mut table = crate::episodes::table(&[
+        "id",
+        "status",
+        "groups",
+        "lift",
+        "95 %, always valid",
+        "e-value",
+        "tokens",
+        "times",
+        "lesson",
+    ]);
+    for row in rows {
+        let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
+        // The evidence for what it was decided as.
+        let e_value = if row.status == "harmful" { row.harms } else { row.helps };
+        let mut line = Row::from([
+            row.id.to_string(),
+            row.status.clone(),
+            row.groups.to_string(),
+            known(row.lift.map(|lift| signed(lift, 2))),
+            known(row.interval.map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2)))),
+            known(e_value.map(readable)),
+            row.tokens.to_string(),
+            // What was planted or imported was proposed by nobody.
+            if ["planted", IMPORT].contains(&row.created_by.as_str()) {
+                row.created_by.clone()
+            } else {
+                row.support.to_string()
+            },
+            escaped(&row.lesson, usize::MAX),
+        ]);
+        if columns.is_some() {
+            line.max_height(1);
+        }
+        table.add_row(line);
+    }
+    if let Some(columns) = columns {
+        table.set_width(columns).set_content_arrangement(ContentArrangement::Dynamic);
+        let lessons = table.column_count().saturating_sub(1);
+        for (position, column) in table.column_iter_mut().enumerate() {
+            column.set_constraint(match position == lessons {
+                true => ColumnConstraint::LowerBoundary(Width::Fixed(LESSON)),
+                false => ColumnConstraint::ContentWidth,
+            });
+        }
+    }
+    table
+}
+
+/// What the columns of [`entries`] mean.
+pub(crate) fn legend() -> &'static str {
+    "lift     reward with the lesson less without it, inside groups; its interval holds however often one looks\n\
+     e-value  evidence that it helps (of harmful ones: that it harms); over 20 is strong. While on trial that of the last\n         \
+     batch, later that by which it was decided, whereas lift and interval go on being measured\n\
+     times    how often it was proposed"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::{Entry, Lesson};
+
+    fn told(rows: &[EntryRow], columns: Option<u16>) -> String {
+        let mut out = Vec::new();
+        crate::episodes::print(&mut out, &entries(rows, columns)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lessons_are_whole_or_cut_to_what_a_terminal_leaves() {
+        let lesson = format!("when tier is gold: {}\u{1b}[31m end", "wait ".repeat(60));
+        let row = EntryRow::unmeasured(&Entry::new(Lesson::read(&lesson), IMPORT));
+        let whole = told(std::slice::from_ref(&row), None);
+        assert!(whole.contains("\\u{1b}[31m end") && whole.lines().count() == 2, "{whole}");
+        for columns in [10, 120, 160, 200] {
+            let cut = told(std::slice::from_ref(&row), Some(columns));
+            let widest = cut.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(cut.lines().count() == 2 && cut.contains("when tier is gold: wait") && cut.contains('…'), "{cut}");
+            assert!(
+                widest <= usize::from(columns).max(130) && widest + 10 > usize::from(columns),
+                "{columns}: {widest}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told_as_a_number() {
+        let unknown = EntryRow::unmeasured(&Entry::new(Lesson::read("wait"), IMPORT));
+        let cells = |row: &EntryRow| -> Vec<String> {
+            let text = told(std::slice::from_ref(row), None);
+            text.lines().last().unwrap().split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(cells(&unknown)[2..], ["0", "-", "-", "-", "2", "import", "wait"]);
+        let harmful = EntryRow {
+            status: "harmful".into(),
+            lift: Some(-0.001),
+            interval: Some((-0.5, 0.001)),
+            helps: Some(3.0),
+            harms: Some(40.0),
+            created_by: "rules".into(),
+            groups: 9,
+            ..unknown
+        };
+        assert_eq!(cells(&harmful)[1..], ["harmful", "9", "0.00", "-0.50", "to", "0.00", "40.00", "2", "1", "wait"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! What the harness came to: lessons, proposals, the gate, and what it cost.
+
+use super::{entries, evolution, gate, legend, terminal_columns};
+use clawhost_app::Learned;
+use clawhost_core::escaped;
+use clawhost_learn::harness::EntryRow;
+use clawhost_learning::HarnessReport;
+use clawhost_play::FailureCount;
+use std::io::Write;
+
+/// Different failures that are shown.
+const SHOWN_FAILURES: usize = 5;
+
+/// Lessons, and what became of proposals.
+pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::Result<()> {
+    let shown: Vec<EntryRow> = report.entries.iter().filter(|row| row.status != "queued").cloned().collect();
+    let queued = report.entries.len() - shown.len();
+    if !shown.is_empty() {
+        crate::episodes::print(out, &entries(&shown, terminal_columns()))?;
+        writeln!(out, "{}", legend())?;
+    }
+    if queued > 0 {
+        writeln!(out, "and {queued} lessons that wait for a trial")?;
+    }
+    let counts = &report.proposals;
+    let refused: u64 = counts.refused.values().sum();
+    writeln!(
+        out,
+        "proposals   {} in all: {} said what was there, {} were turned down before, {refused} refused, {} dropped",
+        counts.proposed, counts.merged, counts.known, counts.dropped
+    )?;
+    for (why, times) in &counts.refused {
+        writeln!(out, "            refused {times} times: {}", escaped(why, 200))?;
+    }
+    let reflections = &report.reflections;
+    if reflections.calls > 0 && counts.proposed == 0 && reflections.failures() == 0 {
+        writeln!(
+            out,
+            "            in {} groups no reflector found anything to say: does the environment's feedback tell what was wrong?",
+            reflections.asked
+        )?;
+        writeln!(out, "            `clawhost inspect REFLECTOR.wasm` says what it reads")?;
+    }
+    for (why, times) in &reflections.failed {
+        let red = if reflections.failures() * 2 > reflections.calls { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+        writeln!(
+            out,
+            "            {}{times} of {} calls of reflectors failed{}: {}",
+            red.0,
+            reflections.calls,
+            red.1,
+            escaped(why, 300)
+        )?;
+    }
+    if let Some(report) = &report.evolution {
+        let [cost, found] = evolution(report);
+        writeln!(out, "evolution   {cost}")?;
+        writeln!(out, "            {found}")?;
+    }
+    Ok(())
+}
+
+/// Sessions of the gate, what models cost, and what failed.
+pub(super) fn cost(out: &mut impl Write, learned: &Learned) -> std::io::Result<()> {
+    let Learned { report, timing, .. } = learned;
+    for one in report.iterations.iter().filter_map(|iteration| iteration.gate()) {
+        writeln!(out, "gate        {}", gate(one))?;
+    }
+    if timing.spent.calls > 0 {
+        let usage = timing.spent.usage;
+        let cost = if timing.is_priced { format!(", cost {:.4}", timing.spent.cost) } else { String::new() };
+        writeln!(
+            out,
+            "models      {} calls, {} tokens read, {} written{cost}",
+            timing.spent.calls, usage.prompt_tokens, usage.completion_tokens
+        )?;
+    }
+    for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
+        writeln!(out, "\x1b[31mfailed\x1b[0m      {}: {episodes} x {}", escaped(who, 80), escaped(message, 1000))?;
+        writeln!(out, "            see `clawhost episodes show {example}`")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! What a learning run came to, for people and for machines.
+
+mod ending;
+mod entries;
+mod gate;
+mod harness;
+mod numbers;
+mod proof;
+
+pub(crate) use ending::{next, stopped, verdict};
+pub(crate) use entries::{entries, legend, terminal_columns};
+pub(crate) use gate::{evolution, gate};
+pub(crate) use proof::proof;
+
+pub(crate) use crate::weights::weights;
+
+use crate::{plot, summary, weights as model};
+use clawhost_app::plot::smoothed;
+use clawhost_app::{Learned, time};
+use clawhost_core::escaped;
+use clawhost_learning::{LearnReport, Outcome};
+use serde_json::json;
+use std::io::Write as _;
+
+/// Share of the iterations that one point of the curve is a mean of.
+const SMOOTHING: usize = 20;
+
+/// The reward of every iteration that has one, smoothed.
+pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
+    let scored = report.iterations.iter().filter_map(|one| Some((one.iteration as f64, one.reward?)));
+    let (numbers, rewards): (Vec<f64>, Vec<f64>) = scored.unzip();
+    let smoothed = smoothed(&rewards, (rewards.len() / SMOOTHING).max(1));
+    numbers.into_iter().zip(smoothed).map(|(number, (_, reward))| (number, reward)).collect()
+}
+
+/// For people. `play` is the command that plays the model that was learned.
+pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> {
+    let Learned { run, spec, report, .. } = learned;
+    let mut out = anstream::stdout();
+    writeln!(out, "run         {run}")?;
+    if let Some(plot) = plot::text(&curve(report), 0.0, 1.0) {
+        let on_trial = " (while lessons are on trial, half of the episodes miss them)";
+        let on_trial = if report.harness().is_some() { on_trial } else { "" };
+        writeln!(out, "training reward by iteration{on_trial}")?;
+        writeln!(out, "{plot}")?;
+    }
+    if let Some(report) = report.harness() {
+        harness::lessons(&mut out, report)?;
+    }
+    if let Some(weights) = &learned.weights {
+        model::episodes(&mut out, weights, report)?;
+    }
+    writeln!(out, "batches     {} learned of {}", report.learned, report.iterations.len())?;
+    if learned.weights.is_some() {
+        model::batches(&mut out, report)?;
+    }
+    if report.harness().is_some() {
+        harness::cost(&mut out, learned)?;
+    }
+    test(&mut out, learned)?;
+    let changed = learned.weights.as_ref().and_then(model::changed);
+    match &report.stopped {
+        None => {
+            writeln!(out, "verdict     {}", verdict(report, changed))?;
+            if report.outcome == Outcome::NotMeasured && report.evaluation.is_none() && learned.weights.is_some() {
+                writeln!(out, "            --test-pairs 200 measures it")?;
+            }
+        }
+        Some(reason) => {
+            writeln!(out, "verdict     none: {}", stopped(reason))?;
+            let most = report.failures.iter().max_by_key(|failure| failure.episodes);
+            // Where the harness learns all of them stand above.
+            if let Some(most) = most.filter(|_| report.harness().is_none()) {
+                writeln!(out, "            most failed so: {}", escaped(&most.message, 500))?;
+            }
+            let iterations = spec.learn().map_or(0, |learn| learn.iterations);
+            writeln!(out, "            {}", next(reason, report.iterations.len(), iterations))?;
+        }
+    }
+    if let Some(harness) = report.harness() {
+        writeln!(out, "playbook    {}: see `clawhost playbook show {}`", harness.name, harness.name)?;
+    }
+    if let Some(weights) = &learned.weights {
+        model::files(&mut out, weights, report, play)?;
+    }
+    Ok(())
+}
+
+/// The proof, where it was measured.
+fn test(out: &mut impl std::io::Write, learned: &Learned) -> std::io::Result<()> {
+    let Some(evaluation) = &learned.report.evaluation else { return Ok(()) };
+    let began = match learned.playbook_before {
+        Some(number) => format!("with version {number} of the playbook, as the run began"),
+        None => "without a playbook".to_owned(),
+    };
+    let (before, after) = match (learned.report.harness().is_some(), learned.weights.is_some()) {
+        (true, true) => (
+            format!("{began}, and with the weights of before the first reward"),
+            "with the playbook and the weights as they are now",
+        ),
+        (true, false) => (began, "with the playbook as it is now"),
+        (false, _) => ("with the weights of before the first reward".to_owned(), "with those of now"),
+    };
+    proof(out, evaluation, [&before, after])
+}
+
+/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
+    let Learned { run, spec, report, weights, timing, .. } = learned;
+    // What was paid differs where a run was interrupted: calls under way were lost.
+    let usage: Vec<_> = report.iterations.iter().map(|iteration| iteration.usage).collect();
+    let mut document = json!({
+        "format": 1,
+        "learn": report.published(),
+        "config": spec.published(),
+        "timing": {
+            "usage": report.usage,
+            "usage_by_iteration": usage,
+            "run": run,
+            "started": time(timing.started_ms),
+            "wall_seconds": timing.wall.as_secs_f64(),
+            "concurrency": spec.play.concurrency,
+            "spent": summary::spent(timing),
+            "out": weights.as_ref().map(|weights| &weights.out),
+        },
+    });
+    if let (Some(document), Some(weights)) = (document.as_object_mut(), weights) {
+        document.insert("weights".to_owned(), json!({ "before": weights.before, "after": weights.after }));
+    }
+    writeln!(anstream::stdout(), "{document:#}")?;
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Before, after and the difference.
+
+use super::numbers::signed;
+use clawhost_learning::{ArmReport, Evaluation, Mean};
+
+fn mean(value: Option<&Mean>) -> String {
+    value.map_or("not measured".to_owned(), |mean| format!("{:.3} ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
+}
+
+/// A difference with its interval.
+fn lift(value: Option<&Mean>) -> String {
+    value.map_or("not measured".to_owned(), |lift| {
+        format!("{} ({} to {}, 95 %)", signed(lift.mean, 3), signed(lift.low, 3), signed(lift.high, 3))
+    })
+}
+
+/// Before, after and the difference.
+pub(crate) fn proof(
+    out: &mut impl std::io::Write,
+    evaluation: &Evaluation,
+    [first, second]: [&str; 2],
+) -> std::io::Result<()> {
+    let Evaluation { split, pairs, tasks, missing, before, after, lift: difference, arms } = evaluation;
+    let lost = match missing.all() {
+        0 => String::new(),
+        all => format!(", {all} without a score ({} before, {} after)", missing.before, missing.after),
+    };
+    let about = if tasks == pairs { String::new() } else { format!(" about {tasks} tasks, which are the unit") };
+    writeln!(out, "test        {split}, {pairs} pairs{about}{lost}: both on the same tasks with the same seeds")?;
+    writeln!(out, "  before    {}, {first}", mean(before.as_ref()))?;
+    writeln!(out, "  after     {}, {second}", mean(after.as_ref()))?;
+    writeln!(out, "  lift      {}", lift(difference.as_ref()))?;
+    for ArmReport { layers, mean: reward, lift: difference, .. } in arms {
+        writeln!(out, "  {:<9} {}, lift {}", layers.join("+"), mean(reward.as_ref()), lift(difference.as_ref()))?;
+    }
+    Ok(())
+}

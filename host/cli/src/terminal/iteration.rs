@@ -1,0 +1,56 @@
+//! Iterations and phases of learning, a line or two for each.
+
+use crate::learn_summary::{gate, weights};
+use clawhost_core::escaped;
+use clawhost_learning::{IterationReport, WarmStart, WarmStartReport};
+
+/// What became of lessons.
+fn lessons(report: &IterationReport) -> Option<String> {
+    let (_, harness) = report.harness()?;
+    let metrics = report.metrics();
+    let number = |name: &str| metrics.get(&format!("harness.{name}")).copied().unwrap_or(0.0);
+    let mut text = format!(
+        "lessons: {} on trial, {} admitted, {} deployed, {} harmful, {} expired",
+        number("on_trial"),
+        number("admitted"),
+        number("deployed"),
+        number("harmful"),
+        number("expired"),
+    );
+    if report.removed > 0 {
+        text.push_str(&format!("  ({} episodes failed or were not scored)", report.removed));
+    }
+    let (calls, failed) = (harness.reflections.calls, harness.reflections.failures());
+    if failed > 0 {
+        text.push_str(&format!("  (reflectors: {failed} of {calls} calls failed)"));
+    }
+    Some(text)
+}
+
+/// Whether it should be shown at once: the gate spoke, or something went wrong.
+pub(super) fn has_news(report: &IterationReport) -> bool {
+    let failed = report.harness().is_some_and(|(_, harness)| harness.reflections.failures() > 0);
+    report.gate().is_some() || report.learned.is_err() || failed
+}
+
+/// The lines of an iteration. `pace` says how fast it goes.
+pub(super) fn lines(report: &IterationReport, of: u64, pace: Option<String>) -> Vec<String> {
+    let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
+    let refused = report.learned.as_ref().err().map(|why| format!("NOT LEARNED: {}", escaped(why, 300)));
+    let weights = weights(report);
+    // Tokens are counted where weights learn.
+    let pace = pace.filter(|_| weights.is_some());
+    let begin = format!("iteration {}/{of}  {reward}", report.iteration);
+    let parts = [Some(begin), lessons(report), weights, refused, pace];
+    let line = parts.into_iter().flatten().collect::<Vec<_>>().join("  ");
+    let gate = report.gate().map(|report| format!("  gate: {}", gate(report)));
+    std::iter::once(line).chain(gate).collect()
+}
+
+/// How learning from demonstrations goes.
+pub(super) fn demonstrations(report: &WarmStartReport, plan: &WarmStart) -> Option<String> {
+    let (steps, reward) = report.looks.last()?;
+    let (loss, target) = (report.loss, plan.target);
+    let reward = reward.map_or("unscored".to_owned(), |reward| format!("{reward:.3}"));
+    Some(format!("demonstrations: {steps} steps, loss {loss:.3}, sampled reward {reward} of {target:.2}"))
+}

@@ -1,0 +1,245 @@
+//! Progress: a bar on a terminal, a line now and then elsewhere. Always on standard error.
+
+use super::{iteration, warning};
+use crate::context::Context;
+use clawhost_app::learn::Pace;
+use clawhost_app::{Event, EventSink};
+use clawhost_core::escaped;
+use clawhost_learning::{IterationReport, is_training_phase};
+use clawhost_play::EpisodeSummary;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lines where there is no terminal: at every tenth of the run, but at most one in this time.
+const LINES: u64 = 10;
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bars: while episodes are played, while they are handled in another way, and in the phases of learning.
+const PLAYED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {msg}  {eta} left";
+const COUNTED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {eta} left";
+const PHASES: &str = "{msg:24} {bar:30} {pos}/{len} episodes, {per_sec:.0}";
+/// What happens to episodes of a learning run: its title and its folder are shown.
+pub(crate) const LEARNED: &str = "learned from";
+/// Characters of a failure's words.
+const FAILURE: usize = 1000;
+
+/// What is known so far.
+#[derive(Default)]
+struct State {
+    bar: Option<ProgressBar>,
+    scored: u64,
+    sum: f64,
+    failed: u64,
+    /// The first failure was shown: the rest is in the summary.
+    is_failure_shown: bool,
+    last_line: Option<Instant>,
+    /// A phase of learning was begun: episodes get no lines of their own.
+    in_phases: bool,
+    pace: Pace,
+    /// It was said that rewards carry no signal.
+    is_signal_shown: bool,
+    /// The larger work that this is a part of, with a comma behind it; empty: it is all there is.
+    whole: String,
+}
+
+/// Shows events to the person in front of the terminal.
+pub(crate) struct Progress {
+    is_terminal: bool,
+    quiet: bool,
+    /// What happens to episodes that are counted, for example `judged`.
+    what: String,
+    state: Mutex<State>,
+}
+
+fn line(text: &str) {
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+impl State {
+    /// Says something without breaking the bar.
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| line(text)),
+            None => line(text),
+        }
+    }
+
+    fn has_patience(&self) -> bool {
+        self.last_line.is_some_and(|last| last.elapsed() < PATIENCE)
+    }
+}
+
+impl Progress {
+    /// `what` says what happens to episodes that are counted, for example `judged`. A quiet one shows warnings alone.
+    pub(crate) fn new(_: &Context, quiet: bool, what: &str) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { is_terminal, quiet, what: what.to_owned(), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says something without breaking the bar.
+    pub(crate) fn say(&self, text: &str) {
+        self.state().say(text);
+    }
+
+    /// Says something that is of interest only to the person who waits.
+    pub(crate) fn mention(&self, text: &str) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
+    /// What comes from now on is a part of something larger, which is named in front.
+    pub(crate) fn within(&self, whole: &str) {
+        let mut state = self.state();
+        state.whole = format!("{whole}, ");
+        state.pace = Pace::default();
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = self.state().bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// A bar of this form, where there is a terminal.
+    fn with_bar(&self, state: &mut State, template: &str, total: u64, change: impl FnOnce(&ProgressBar)) {
+        if !self.is_terminal || self.quiet {
+            return;
+        }
+        let bar = state.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        bar.set_length(total);
+        change(bar);
+    }
+
+    /// Whether a line is due, where there is no terminal.
+    fn is_line_due(&self, state: &mut State, done: u64, total: u64) -> bool {
+        if self.is_terminal || self.quiet || (done != total && state.has_patience()) {
+            return false;
+        }
+        state.last_line = Some(Instant::now());
+        true
+    }
+
+    fn recorded(&self, episode: &EpisodeSummary, done: u64, total: u64) {
+        let mut state = self.state();
+        if state.in_phases {
+            return self.with_bar(&mut state, PHASES, total, |bar| bar.set_position(done));
+        }
+        if let Some(reward) = episode.reward {
+            state.scored += 1;
+            state.sum += reward;
+        }
+        state.failed += u64::from(episode.failed());
+        if episode.failed() && !state.is_failure_shown && !self.quiet {
+            state.is_failure_shown = true;
+            let why = escaped(episode.failure.as_deref().unwrap_or("?"), FAILURE);
+            state.say(&format!("first failure, {}: {why}", episode.id));
+        }
+        let reward = match state.scored {
+            0 => "not scored".to_owned(),
+            scored => format!("reward {:.3}", state.sum / scored as f64),
+        };
+        let failed = if state.failed > 0 { format!(", {} failed", state.failed) } else { String::new() };
+        self.with_bar(&mut state, PLAYED, total, |bar| {
+            bar.set_position(done);
+            bar.set_message(format!("{reward}{failed}"));
+        });
+        let is_tenth = done == total || done.is_multiple_of((total / LINES).max(1));
+        if is_tenth && self.is_line_due(&mut state, done, total) {
+            line(&format!("{done}/{total} episodes, {reward}{failed}"));
+        }
+    }
+
+    fn counted(&self, done: u64, total: u64) {
+        let mut state = self.state();
+        self.with_bar(&mut state, COUNTED, total, |bar| bar.set_position(done));
+        if self.is_line_due(&mut state, done, total) {
+            line(&format!("{done}/{total} episodes {}", self.what));
+        }
+    }
+
+    fn phase(&self, name: &str, episodes: u64) {
+        let mut state = self.state();
+        state.in_phases = true;
+        if is_training_phase(name) {
+            state.pace.begin(Instant::now());
+        }
+        let message = format!("{}{name}", state.whole);
+        self.with_bar(&mut state, PHASES, episodes, |bar| {
+            bar.set_position(0);
+            bar.set_message(message);
+        });
+    }
+
+    fn iteration(&self, report: &IterationReport, of: u64) {
+        if self.quiet {
+            return;
+        }
+        let mut state = self.state();
+        let tokens = report.metrics().get("weights.tokens").copied().unwrap_or(0.0);
+        let left = of.saturating_sub(report.iteration);
+        let pace = state.pace.note(Instant::now(), tokens, left).map(|known| known.to_string());
+        let signal = report.weights().and_then(|(_, weights)| weights.signal.as_ref());
+        // Once, and again when rewards had something to say meanwhile.
+        if let (false, Some(why)) = (state.is_signal_shown, signal) {
+            state.say(&format!("{}iteration {}: {why}", state.whole, report.iteration));
+        }
+        state.is_signal_shown = signal.is_some();
+        let has_news = iteration::has_news(report) || report.iteration == of;
+        if state.bar.is_none() && !has_news && state.has_patience() {
+            return;
+        }
+        state.last_line = Some(Instant::now());
+        for (position, text) in iteration::lines(report, of, pace).into_iter().enumerate() {
+            let whole = if position == 0 { state.whole.as_str() } else { "" };
+            state.say(&format!("{whole}{text}"));
+        }
+    }
+}
+
+impl EventSink for Progress {
+    fn event(&self, event: Event) {
+        match event {
+            Event::Warning(warning) => warning::lines(&warning).iter().for_each(|line| self.say(line)),
+            Event::Begun { run, resumed, title, out } => {
+                // The summary of other runs says as much.
+                if self.what != LEARNED {
+                    return;
+                }
+                let again = if resumed { format!("{run} is taken up again: ") } else { String::new() };
+                self.mention(&format!("{again}{title}"));
+                if let Some(out) = out {
+                    self.mention(&format!("numbers and models go into {}", out.display()));
+                }
+            }
+            Event::AlreadyRecorded { episodes } => self.say(&format!("{episodes} episodes are recorded already")),
+            Event::Phase { name, episodes } => self.phase(&name, episodes),
+            Event::Recorded { episode, done, total } => self.recorded(&episode, done, total),
+            Event::Progress { done, total } => self.counted(done, total),
+            Event::Evolved(report) => {
+                let [cost, found] = crate::learn_summary::evolution(&report);
+                self.mention(&format!("evolution: {cost}"));
+                self.mention(&format!("  {found}"));
+            }
+            Event::WarmedUp { report, plan } => {
+                if let Some(text) = iteration::demonstrations(&report, &plan) {
+                    let whole = self.state().whole.clone();
+                    self.mention(&format!("{whole}{text}"));
+                }
+            }
+            Event::Iteration { report, of } => self.iteration(&report, of),
+            Event::Played { .. } | Event::Cost(_) => {}
+        }
+    }
+}
