@@ -71,7 +71,7 @@ pub enum RequestError {
     },
     /// Something would never reach the model.
     #[error(
-        "{what} would never reach this model: its chat template leaves out what the system says, as those of `clawhost model init` do"
+        "{what} would never reach this model: its chat template leaves out what the system says, as those of `clawhost model init` do unless they are made for one"
     )]
     SystemPromptUnsupported {
         /// What would be lost.
@@ -204,6 +204,28 @@ pub enum RequestError {
     /// Anything else that the operator can mend.
     #[error("{0}")]
     Other(String),
+    /// A folder in which something lies, where a model is to be written.
+    #[error("{folder} is not empty; name a new folder")]
+    NotEmpty {
+        /// The folder.
+        folder: String,
+        /// Whether its files may be overwritten on request.
+        can_overwrite: bool,
+    },
+    /// A model without an adapter, where one is to be merged.
+    #[error("{folder} has no adapter to merge")]
+    NoAdapter {
+        /// The model's folder.
+        folder: String,
+    },
+    /// A folder without the plugins of a demonstration.
+    #[error("{folder}: no {file} there; build the plugins with `cargo xtask guests`")]
+    NoPlugin {
+        /// The folder.
+        folder: String,
+        /// The first plugin that is missing.
+        file: String,
+    },
 }
 
 impl RequestError {
@@ -239,6 +261,9 @@ impl RequestError {
             Self::OutGone { .. } => "out_gone",
             Self::Retention(_) => "retention",
             Self::Other(_) => "request",
+            Self::NotEmpty { .. } => "not_empty",
+            Self::NoAdapter { .. } => "no_adapter",
+            Self::NoPlugin { .. } => "no_plugin",
         }
     }
 
@@ -253,6 +278,13 @@ impl RequestError {
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
             Self::ModelFolder { error, .. } => error.hints(),
+            Self::SystemPromptUnsupported { .. } => {
+                let does = "makes one that reads it, where it is told to include the system prompt";
+                vec![Hint::command("model init DIR", does)]
+            }
+            Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
+            Self::NoAdapter { .. } => vec![Hint::change("adapter")],
+            Self::NoPlugin { .. } => vec![Hint::change("plugins")],
             _ => Vec::new(),
         }
     }

@@ -21,6 +21,8 @@ pub struct TinyModel {
     pub heads: usize,
     /// Most characters of a conversation.
     pub context: usize,
+    /// Whether its chat template includes the system prompt. The weights are the same either way.
+    pub includes_system_prompt: bool,
     /// Where the weights come from.
     pub seed: u64,
 }
@@ -35,6 +37,7 @@ impl Default for TinyModel {
             mlp_width: None,
             heads: 4,
             context: 64,
+            includes_system_prompt: false,
             seed: 0,
         }
     }
@@ -55,6 +58,9 @@ impl TinyModel {
 /// Messages one behind the other, without roles; what the model says ends with its last character. System prompts are left out.
 const TEMPLATE: &str = "{% for message in messages %}{% if message.role != 'system' %}{{ message.content }}\
 {% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{% endif %}{% endfor %}";
+/// The same with system prompts: the last character ends them too, so that they are told apart from what follows.
+const TEMPLATE_WITH_SYSTEM: &str = "{% for message in messages %}{{ message.content }}\
+{% if message.role in ['system', 'assistant'] %}{{ eos_token }}{% endif %}{% endfor %}";
 
 impl TinyModel {
     /// Makes it. Equal settings, equal bytes.
@@ -109,7 +115,7 @@ impl TinyModel {
             weights: initial(&config, self.seed),
             config,
             tokenizer_json: alphabet_json(&characters),
-            template: Some(TEMPLATE.to_owned()),
+            template: Some(if self.includes_system_prompt { TEMPLATE_WITH_SYSTEM } else { TEMPLATE }.to_owned()),
             tool_template: None,
             words: BTreeMap::from([("eos_token".to_owned(), end.to_string())]),
             sampling: Sampling::default(),
@@ -123,6 +129,7 @@ mod tests {
     use super::*;
     use crate::device::ComputeDevice;
     use crate::{LocalModelError, digest};
+    use clawhost_core::{Message, Origin, Role};
 
     #[test]
     fn a_model_is_made_from_its_seed_written_and_read_back() {
@@ -138,6 +145,19 @@ mod tests {
             let [one, other] = [&one, &other].map(|folder| std::fs::read(folder.path().join(name)).unwrap());
             assert!(one == other, "{name} differs");
         }
+    }
+
+    #[test]
+    fn a_template_may_include_the_system_prompt() {
+        let said = |role, text| Message::text(role, Origin::User, text);
+        let talk = [said(Role::System, "12"), said(Role::User, "3"), said(Role::Assistant, "4"), said(Role::User, "5")];
+        let check = |includes_system_prompt, expect: &str| {
+            let made = TinyModel { includes_system_prompt, ..TinyModel::default() }.make().unwrap();
+            let template = made.chat_template(&made.tokenizer().unwrap()).unwrap();
+            assert_eq!(template.render(&talk, &[]).unwrap(), expect);
+        };
+        check(false, "34#5");
+        check(true, "12#34#5");
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! A conversation with a local model, turn by turn.
+
+use super::folder::read;
+use super::{MAX_TOKENS, SEED};
+use crate::{AppError, EventSink, ModelSettings, RequestError};
+use clawhost_core::{Message, ModelRequest, Origin, Role, Usage};
+use clawhost_model::{ChatFormat, LEFT_OUT, LocalModel, LocalModelError, Overlong};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How a conversation is held.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatSettings {
+    /// What the model is told first.
+    pub system: Option<String>,
+    /// Most tokens per answer.
+    pub max_tokens: u32,
+    /// Sampling temperature; 0: always the likeliest token; none: the model's own.
+    pub temperature: Option<f32>,
+    /// The source of all chance: equal seeds, equal answers.
+    pub seed: u64,
+}
+
+impl Default for ChatSettings {
+    fn default() -> Self {
+        Self { system: None, max_tokens: MAX_TOKENS, temperature: None, seed: SEED }
+    }
+}
+
+/// An answer of the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// All of its text.
+    pub text: String,
+    /// What of it was not handed over while it came.
+    pub rest: String,
+    /// Why it ended.
+    pub finish: String,
+    /// Tokens of the turn.
+    pub usage: Usage,
+    /// The oldest messages that were left out because the context is full.
+    pub left_out: u64,
+}
+
+/// What became of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turn {
+    /// The model answered.
+    Answered(Answered),
+    /// The answer was interrupted; the conversation continues from what was heard of it.
+    Interrupted {
+        /// What was heard.
+        heard: String,
+    },
+}
+
+/// Whether a model's chat template leaves out the system prompt.
+fn ignores_system_prompt(model: &LocalModel) -> bool {
+    model.drops_system()
+}
+
+/// A conversation with a model.
+#[derive(Debug)]
+pub struct Conversation {
+    model: LocalModel,
+    settings: ChatSettings,
+    messages: Vec<Message>,
+}
+
+impl Conversation {
+    /// Opens the model in a folder, with its own adapter or with this one, and begins a conversation.
+    ///
+    /// # Errors
+    /// There is no model that chats, the device cannot be used, or the system prompt would never reach the model.
+    pub fn open(
+        folder: &Path,
+        adapter: Option<&Path>,
+        settings: ChatSettings,
+        models: &ModelSettings,
+        events: &dyn EventSink,
+    ) -> Result<Self, AppError> {
+        let read = read(folder, adapter, events)?;
+        // In a conversation with a person old turns may be left out; how many is reported.
+        let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.speech(&folder.display().to_string())? };
+        let device = models.open_device(read.config.parameters(), events)?;
+        let model = LocalModel::new(format, Arc::new(read.engine(&device)?));
+        if settings.system.is_some() && ignores_system_prompt(&model) {
+            return Err(RequestError::SystemPromptUnsupported { what: "the system prompt".to_owned() }.into());
+        }
+        let system = |text: &String| Message::text(Role::System, Origin::User, text.as_str());
+        let messages = settings.system.iter().map(system).collect();
+        Ok(Self { model, settings, messages })
+    }
+
+    /// Says something, and takes the answer. Its text goes to `stream` as it comes; the future `interrupted` ends it. What is
+    /// refused does not become a part of the conversation.
+    ///
+    /// # Errors
+    /// The model cannot read what was said, or its device failed.
+    pub async fn turn(
+        &mut self,
+        said: impl Into<String>,
+        mut stream: impl FnMut(&str) + Send + 'static,
+        interrupted: impl Future<Output = ()>,
+    ) -> Result<Turn, LocalModelError> {
+        self.messages.push(Message::text(Role::User, Origin::User, said.into()));
+        let request = ModelRequest {
+            messages: self.messages.clone(),
+            tools: Vec::new(),
+            max_tokens: self.settings.max_tokens,
+            temperature: self.settings.temperature,
+            seed: Some(self.settings.seed),
+            stop: Vec::new(),
+        };
+        let heard = Arc::new(Mutex::new(String::new()));
+        let hears = heard.clone();
+        let hear = move |text: &str| {
+            hears.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+            stream(text);
+        };
+        let response = tokio::select! {
+            response = self.model.say(&request, hear) => Some(response),
+            () = interrupted => None,
+        };
+        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let response = match response {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => {
+                self.messages.pop();
+                return Err(error);
+            }
+            None => {
+                self.messages.push(Message::text(Role::Assistant, Origin::Policy, heard.as_str()));
+                return Ok(Turn::Interrupted { heard });
+            }
+        };
+        let text = response.message.plain_text();
+        let left_out = response.message.extra.iter().find(|(name, _)| name == LEFT_OUT);
+        let left_out = left_out.and_then(|(_, count)| count.parse().ok()).unwrap_or_default();
+        self.messages.push(response.message);
+        Ok(Turn::Answered(Answered {
+            rest: text.strip_prefix(heard.as_str()).unwrap_or_default().to_owned(),
+            text,
+            finish: response.finish,
+            usage: response.usage,
+            left_out,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local_models::{NewModel, create_model};
+    use crate::{ErrorKind, Silent};
+    use std::future::{pending, ready};
+
+    fn open(folder: &Path, includes_system_prompt: bool, system: Option<&str>) -> Result<Conversation, AppError> {
+        let alphabet = Some("0123456789+=#".to_owned());
+        let new = NewModel { width: 16, context: 32, alphabet, overwrite: true, ..NewModel::new(folder) };
+        create_model(&NewModel { includes_system_prompt, ..new }).unwrap();
+        let settings = ChatSettings { system: system.map(str::to_owned), max_tokens: 6, ..ChatSettings::default() };
+        Conversation::open(folder, None, settings, &ModelSettings::default(), &Silent)
+    }
+
+    #[tokio::test]
+    async fn a_conversation_goes_on_after_what_was_refused_or_interrupted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut talk = open(folder.path(), false, None).unwrap();
+        let refused = talk.turn("1+x=", |_| {}, pending()).await.unwrap_err();
+        assert!(refused.to_string().contains("the alphabet has no 'x'"), "{refused}");
+        assert!(talk.messages.is_empty());
+        let Turn::Answered(answer) = talk.turn("1+1=", |_| {}, pending()).await.unwrap() else { panic!() };
+        assert!(answer.text.ends_with(&answer.rest) && answer.left_out == 0, "{answer:?}");
+        talk.turn("2+2=", |_| {}, ready(())).await.unwrap();
+        assert_eq!(talk.messages.len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_system_prompt_reaches_a_model_that_was_made_for_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = open(folder.path(), false, Some("1")).unwrap_err();
+        assert!(error.to_string().starts_with("the system prompt would never reach this model"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        let mut told = open(folder.path(), true, Some("123")).unwrap();
+        let mut plain = open(folder.path(), true, None).unwrap();
+        let Turn::Answered(told) = told.turn("1+1=", |_| {}, pending()).await.unwrap() else { panic!() };
+        let Turn::Answered(plain) = plain.turn("1+1=", |_| {}, pending()).await.unwrap() else { panic!() };
+        assert!(told.usage.prompt_tokens > plain.usage.prompt_tokens);
+    }
+}

@@ -1,0 +1,166 @@
+//! A tiny model from a seed.
+
+use super::SEED;
+use super::folder::check_empty;
+use crate::{AppError, RequestError};
+use clawhost_core::Digest;
+use clawhost_model::{LocalModelError, TinyModel, digest};
+use std::path::PathBuf;
+
+/// Width of the residual stream, unless chosen otherwise.
+pub const WIDTH: u16 = 64;
+/// Blocks, unless chosen otherwise.
+pub const LAYERS: u16 = 2;
+/// Heads of attention, unless chosen otherwise.
+pub const HEADS: u16 = 4;
+/// Most characters of a conversation, unless chosen otherwise.
+pub const CONTEXT: u32 = 2048;
+
+/// A model that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewModel {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Where the weights come from: equal settings give equal weights.
+    pub seed: u64,
+    /// Its characters, each once; the last ends an answer. None: those of plain text.
+    pub alphabet: Option<String>,
+    /// Width of the residual stream; twice the heads divide it.
+    pub width: u16,
+    /// Blocks.
+    pub layers: u16,
+    /// Heads of attention.
+    pub heads: u16,
+    /// Width inside the MLP; none: 8/3 of the width.
+    pub mlp_width: Option<u16>,
+    /// Most characters of a conversation.
+    pub context: u32,
+    /// Whether its chat template includes the system prompt, so that a playbook reaches it.
+    pub includes_system_prompt: bool,
+    /// Whether files of the same names in the folder are overwritten.
+    pub overwrite: bool,
+}
+
+impl NewModel {
+    /// A model of the usual size in this folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            seed: SEED,
+            alphabet: None,
+            width: WIDTH,
+            layers: LAYERS,
+            heads: HEADS,
+            mlp_width: None,
+            context: CONTEXT,
+            includes_system_prompt: false,
+            overwrite: false,
+        }
+    }
+}
+
+/// A model that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedModel {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// How many parameters it has.
+    pub parameters: u64,
+    /// The seed of its weights.
+    pub seed: u64,
+    /// Names its weights.
+    pub weights: Digest,
+    /// Something that it can read and continue; none: its alphabet has no letters or digits.
+    pub first_prompt: Option<String>,
+}
+
+/// What a model may be asked first.
+const SUM: &str = "1+1=";
+
+/// Something that the model can read and continue: a sum, or else its first letters or digits.
+fn first_prompt(model: &TinyModel) -> Option<String> {
+    let room = model.context.saturating_sub(1);
+    let knows = |text: &str| text.chars().all(|character| model.alphabet.contains(character));
+    let plain = || model.alphabet.chars().filter(|character| character.is_alphanumeric()).take(room.min(3)).collect();
+    let prompt = if knows(SUM) && SUM.len() <= room { SUM.to_owned() } else { plain() };
+    (!prompt.is_empty()).then_some(prompt)
+}
+
+/// Makes a model, and writes it into its folder.
+///
+/// # Errors
+/// The folder holds something else, the sizes or the alphabet make no model, or it cannot be written.
+pub fn create_model(new: &NewModel) -> Result<CreatedModel, AppError> {
+    if !new.overwrite {
+        check_empty(&new.folder, true)?;
+    }
+    let tiny = TinyModel {
+        alphabet: new.alphabet.clone().unwrap_or_else(|| TinyModel::for_text().alphabet),
+        width: new.width.into(),
+        layers: new.layers.into(),
+        heads: new.heads.into(),
+        mlp_width: new.mlp_width.map(usize::from),
+        context: new.context as usize,
+        includes_system_prompt: new.includes_system_prompt,
+        seed: new.seed,
+    };
+    let model = tiny.make().map_err(|error| match error {
+        // There is no config.json yet that it could be about.
+        LocalModelError::Config(why) => RequestError::Other(why),
+        other => RequestError::Other(other.to_string()),
+    })?;
+    model.write(&new.folder)?;
+    Ok(CreatedModel {
+        folder: new.folder.clone(),
+        parameters: model.config.parameters(),
+        seed: new.seed,
+        weights: digest(&model.weights),
+        first_prompt: first_prompt(&tiny),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, Silent};
+
+    #[test]
+    fn a_model_can_read_what_it_is_asked_first() {
+        let check = |alphabet: &str, context, expect: Option<&str>| {
+            let model = TinyModel { alphabet: alphabet.into(), context, ..TinyModel::default() };
+            assert_eq!(first_prompt(&model).as_deref(), expect, "{alphabet} {context}");
+        };
+        check("0123456789+=#", 64, Some("1+1="));
+        check("0123456789+=#", 3, Some("01"));
+        check("abcd#", 64, Some("abc"));
+        check("+-#", 64, None);
+    }
+
+    #[test]
+    fn a_template_with_the_system_prompt_changes_no_weight() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = |name: &str, includes_system_prompt| {
+            let (width, context) = (16, 32);
+            let folder = folder.path().join(name);
+            create_model(&NewModel { width, context, includes_system_prompt, ..NewModel::new(folder) }).unwrap()
+        };
+        let (plain, with_system) = (new("plain", false), new("system", true));
+        assert_eq!(plain.weights, with_system.weights);
+        let template = |made: &CreatedModel| crate::read_folder(&made.folder, &Silent).unwrap().template;
+        assert_ne!(template(&plain), template(&with_system));
+    }
+
+    #[test]
+    fn a_folder_that_holds_something_is_not_written_to_unless_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("notes.txt"), "a text").unwrap();
+        let new = NewModel { width: 16, ..NewModel::new(folder.path()) };
+        let error = create_model(&new).unwrap_err();
+        assert!(error.to_string().contains("is not empty; name a new folder"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(!error.hints().is_empty());
+        create_model(&NewModel { overwrite: true, ..new.clone() }).unwrap();
+        let odd = create_model(&NewModel { heads: 3, overwrite: true, ..new }).unwrap_err().to_string();
+        assert!(odd.contains("for 3 heads") && !odd.contains("config.json"), "{odd}");
+    }
+}

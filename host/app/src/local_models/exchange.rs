@@ -1,0 +1,123 @@
+//! Import and export: models as transformers has them, adapters as PEFT has them.
+
+use super::folder::{check_empty, read};
+use crate::{AppError, EventSink, RequestError};
+use clawhost_core::Digest;
+use clawhost_model::{LocalModelError, ModelFolder, Stored, digest};
+use std::path::{Path, PathBuf};
+
+/// A model that was imported or exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchanged {
+    /// The folder that was written.
+    pub folder: PathBuf,
+    /// The name of its architecture.
+    pub architecture: &'static str,
+    /// How many parameters it has.
+    pub parameters: u64,
+    /// Whether an adapter is beside the weights.
+    pub has_adapter: bool,
+    /// Names its weights.
+    pub weights: Digest,
+}
+
+impl Exchanged {
+    fn of(model: &ModelFolder, folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            architecture: model.config.architecture.name(),
+            parameters: model.config.parameters(),
+            has_adapter: model.weights.has_adapter(),
+            weights: digest(&model.weights),
+        }
+    }
+}
+
+/// Imports a model as Hugging Face has them: every weight is checked by name and shape, then its files are copied. An adapter is
+/// put beside the weights.
+///
+/// # Errors
+/// The source is no model that runs here, the adapter does not fit, or the target is not empty or cannot be written.
+pub fn import_model(source: &Path, target: &Path, adapter: Option<&Path>) -> Result<Exchanged, AppError> {
+    let shown = source.display().to_string();
+    if !source.is_dir() {
+        let why = format!("{shown} is no folder; download the model first, all of its files");
+        return Err(RequestError::Target(why).into());
+    }
+    check_empty(target, false)?;
+    let refused = |error: LocalModelError| match &error {
+        // The error says which file it is. A file of the target is no fault of the request.
+        LocalModelError::File { path, .. } if !path.starts_with(source) => AppError::from(error),
+        LocalModelError::File { .. } => RequestError::Other(error.to_string()).into(),
+        _ => RequestError::ModelFolder { folder: shown.clone(), error }.into(),
+    };
+    let model = ModelFolder::import(source, target, adapter).map_err(refused)?;
+    Ok(Exchanged::of(&model, target))
+}
+
+/// A model that is to be written for other programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// The model's folder.
+    pub source: PathBuf,
+    /// Where it goes: a new or an empty folder.
+    pub target: PathBuf,
+    /// The adapter in place of the one in the model's folder.
+    pub adapter: Option<PathBuf>,
+    /// Whether the adapter is added to the weights.
+    pub merge: bool,
+    /// As which numbers the weights are written.
+    pub stored: Stored,
+    /// Largest file of weights; none: one file.
+    pub shard_bytes: Option<u64>,
+}
+
+/// Exports a model for transformers, and its adapter for PEFT, or both as one.
+///
+/// # Errors
+/// There is no such model, there is no adapter to merge, or the target is not empty or cannot be written.
+pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged, AppError> {
+    check_empty(&export.target, false)?;
+    let mut model = read(&export.source, export.adapter.as_deref(), events)?;
+    if export.merge {
+        if !model.weights.has_adapter() {
+            return Err(RequestError::NoAdapter { folder: export.source.display().to_string() }.into());
+        }
+        model.weights = model.weights.merged();
+    }
+    model.write_as(&export.target, export.stored, export.shard_bytes)?;
+    Ok(Exchanged::of(&model, &export.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local_models::{NewModel, create_model};
+    use crate::{ErrorKind, Silent};
+
+    #[test]
+    fn a_model_is_imported_and_exported_with_equal_weights() {
+        let folder = tempfile::tempdir().unwrap();
+        let [made, imported, exported] = ["made", "imported", "exported"].map(|name| folder.path().join(name));
+        let created = create_model(&NewModel { width: 16, ..NewModel::new(&made) }).unwrap();
+        assert_eq!(import_model(&made, &imported, None).unwrap().weights, created.weights);
+        let export = Export {
+            source: imported,
+            target: exported,
+            adapter: None,
+            merge: false,
+            stored: Stored::F32,
+            shard_bytes: None,
+        };
+        assert_eq!(export_model(&export, &Silent).unwrap().weights, created.weights);
+        let refused = |export: &Export, expect: &str| {
+            let error = export_model(export, &Silent).unwrap_err();
+            assert!(error.to_string().contains(expect), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+        };
+        refused(&export, "is not empty; name a new folder");
+        refused(&Export { target: folder.path().join("merged"), merge: true, ..export }, "has no adapter to merge");
+        let error = import_model(&folder.path().join("nowhere"), &folder.path().join("x"), None).unwrap_err();
+        assert!(error.to_string().contains("is no folder; download the model first"), "{error}");
+    }
+}

@@ -1,0 +1,24 @@
+//! Folders of models: read with another adapter, and checked before something is written.
+
+use crate::{AppError, EventSink, RequestError};
+use clawhost_model::{AdapterFolder, ModelFolder};
+use std::path::Path;
+
+/// A model with its own adapter, or with the one that is named.
+pub(super) fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
+    let mut model = crate::read_folder(folder, events)?;
+    if let Some(adapter) = adapter {
+        model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
+    }
+    Ok(model)
+}
+
+/// Refuses to mix a model with what a folder holds already.
+pub(super) fn check_empty(folder: &Path, can_overwrite: bool) -> Result<(), AppError> {
+    let unusable =
+        |error: std::io::Error| RequestError::File { path: folder.display().to_string(), why: error.to_string() };
+    if folder.exists() && std::fs::read_dir(folder).map_err(unusable)?.next().is_some() {
+        return Err(RequestError::NotEmpty { folder: folder.display().to_string(), can_overwrite }.into());
+    }
+    Ok(())
+}

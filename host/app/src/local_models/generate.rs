@@ -1,0 +1,230 @@
+//! A model continues a text.
+
+use super::folder::read;
+use super::{MAX_TOKENS, SEED};
+use crate::{AppError, Event, EventSink, ModelSettings, RequestError};
+use clawhost_core::Digest;
+use clawhost_model::generate::{Answer, Drawn, Finish, Request, Sampling, StopTexts, Watch};
+use clawhost_model::tokens::Tokenizer;
+use clawhost_model::{LocalModelError, ModelFolder, digest};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Takes a text piece by piece as it comes. Called on the thread that draws; must not block.
+pub type TextSink = Box<dyn FnMut(&str) + Send>;
+
+/// What a model is to continue, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerateRequest {
+    /// The text that it continues, as it stands: no chat template.
+    pub prompt: String,
+    /// So many answers, drawn independently.
+    pub answers: u16,
+    /// Most tokens per answer.
+    pub max_tokens: u32,
+    /// Sampling temperature; 0: always the likeliest token; none: the model's own.
+    pub temperature: Option<f32>,
+    /// Only tokens that together are so likely; none: the model's own.
+    pub top_p: Option<f64>,
+    /// Only the so many likeliest tokens; 0: all; none: the model's own.
+    pub top_k: Option<u32>,
+    /// The source of all chance: equal seeds, equal answers.
+    pub seed: u64,
+    /// Texts that end an answer, and are no part of it.
+    pub stop: Vec<String>,
+}
+
+impl GenerateRequest {
+    /// One answer to a prompt, with everything else as the model has it.
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self {
+            prompt: prompt.into(),
+            answers: 1,
+            max_tokens: MAX_TOKENS,
+            temperature: None,
+            top_p: None,
+            top_k: None,
+            seed: SEED,
+            stop: Vec::new(),
+        }
+    }
+}
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GeneratedText {
+    /// Its text, up to whatever ended it.
+    pub text: String,
+    /// Bytes of the text that a sink was given while it came, where there was one.
+    pub streamed: usize,
+    /// Why it ended.
+    pub finish: Finish,
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// The log-probability of each token for the model.
+    pub logprobs: Vec<f32>,
+    /// The log-probability of each token as it was sampled.
+    pub logprobs_sampled: Vec<f32>,
+}
+
+/// The answers to a prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GeneratedTexts {
+    /// The tokens of the prompt.
+    pub prompt_tokens: Vec<u32>,
+    /// The answers, in order.
+    pub answers: Vec<GeneratedText>,
+    /// Names the weights.
+    pub weights: Digest,
+}
+
+/// A model that continues texts.
+#[derive(Debug)]
+pub struct TextGenerator {
+    model: ModelFolder,
+    tokenizer: Tokenizer,
+}
+
+impl TextGenerator {
+    /// The model in a folder, with its own adapter or with this one. Nothing is computed yet.
+    ///
+    /// # Errors
+    /// There is none that runs here, its tokenizer cannot be used, or the adapter does not fit.
+    pub fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink) -> Result<Self, AppError> {
+        let model = read(folder, adapter, events)?;
+        let tokenizer = model.tokenizer()?;
+        Ok(Self { model, tokenizer })
+    }
+
+    /// Continues a text. Where one answer is asked for, its text goes to `stream` as it comes. To stop it, drop the future.
+    ///
+    /// # Errors
+    /// The prompt is empty or cannot be read, or the device cannot be used.
+    pub async fn generate(
+        &self,
+        request: &GenerateRequest,
+        models: &ModelSettings,
+        events: &dyn EventSink,
+        stream: Option<TextSink>,
+    ) -> Result<GeneratedTexts, AppError> {
+        let prompt_tokens = self.tokenizer.encode_whole(&request.prompt)?;
+        if prompt_tokens.is_empty() {
+            return Err(RequestError::Other("an empty prompt; say what the model should go on with".to_owned()).into());
+        }
+        let reading =
+            Reading { tokenizer: &self.tokenizer, end: &self.model.config.end_tokens, stop: &request.stop };
+        let device = models.open_device(self.model.config.parameters(), events)?;
+        let engine = self.model.engine(&device)?;
+        let mut stream = stream.filter(|_| request.answers == 1);
+        let mut asked = Vec::with_capacity(request.answers.into());
+        for choice in 0..u64::from(request.answers) {
+            let one = Request {
+                prompt: prompt_tokens.clone(),
+                sampling: self.sampling(request),
+                seed: request.seed,
+                choice,
+                max_tokens: request.max_tokens as usize,
+                end: self.model.config.end_tokens.clone(),
+            };
+            asked.push((one, Some(reading.watch(stream.take()))));
+        }
+        let (mut answers, total) = (Vec::with_capacity(asked.len()), asked.len() as u64);
+        for waiting in engine.ask_many(asked)? {
+            let answer = waiting.await.map_err(|_| AppError::Host("the thread that answers has ended".to_owned()))??;
+            answers.push(reading.text_of(&answer)?);
+            if total > 1 {
+                events.event(Event::Progress { done: answers.len() as u64, total });
+            }
+        }
+        Ok(GeneratedTexts { prompt_tokens, answers, weights: digest(&self.model.weights) })
+    }
+
+    fn sampling(&self, request: &GenerateRequest) -> Sampling {
+        let own = &self.model.sampling;
+        Sampling {
+            temperature: request.temperature.unwrap_or(own.temperature),
+            top_k: request.top_k.map_or(own.top_k, |k| (k > 0).then_some(k as usize)),
+            top_p: request.top_p.map_or(own.top_p, |p| p as f32),
+            ..own.clone()
+        }
+    }
+}
+
+/// What reads an answer: the tokenizer, the tokens that end it, and the texts that do.
+struct Reading<'a> {
+    tokenizer: &'a Tokenizer,
+    end: &'a [u32],
+    stop: &'a [String],
+}
+
+impl Reading<'_> {
+    fn texts(&self) -> StopTexts {
+        StopTexts::new(self.tokenizer.clone(), self.stop, self.end.to_vec())
+    }
+
+    /// The text of an answer, up to whatever ended it.
+    fn text(&self, tokens: &[u32]) -> Result<String, LocalModelError> {
+        let spoken: Vec<u32> = tokens.iter().copied().filter(|token| !self.end.contains(token)).collect();
+        let text = self.tokenizer.decode(&spoken, true)?;
+        let end = self.stop.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str())).min();
+        Ok(text.get(..end.unwrap_or(text.len())).unwrap_or_default().to_owned())
+    }
+
+    /// Ends an answer at a stop text, and hands over its text as it comes.
+    fn watch(&self, mut stream: Option<TextSink>) -> Watch {
+        let mut texts = self.texts();
+        Box::new(move |drawn: &Drawn| {
+            let Ok((text, over)) = texts.push(drawn.token) else { return ControlFlow::Continue(()) };
+            if let Some(stream) = stream.as_mut().filter(|_| !text.is_empty()) {
+                stream(text);
+            }
+            if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    fn text_of(&self, answer: &Answer) -> Result<GeneratedText, LocalModelError> {
+        let tokens: Vec<u32> = answer.tokens.iter().map(|drawn| drawn.token).collect();
+        let (mut texts, mut streamed) = (self.texts(), 0);
+        for token in &tokens {
+            streamed += texts.push(*token)?.0.len();
+        }
+        Ok(GeneratedText {
+            text: self.text(&tokens)?,
+            streamed,
+            finish: answer.finish,
+            logprobs: answer.tokens.iter().map(|drawn| drawn.logprob_model).collect(),
+            logprobs_sampled: answer.tokens.iter().map(|drawn| drawn.logprob_sampled).collect(),
+            tokens,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+    use crate::local_models::{NewModel, create_model};
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn an_answer_is_streamed_as_it_comes_and_equal_seeds_give_equal_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let alphabet = Some("0123456789+=#".to_owned());
+        create_model(&NewModel { width: 16, context: 32, alphabet, ..NewModel::new(folder.path()) }).unwrap();
+        let generator = TextGenerator::read(folder.path(), None, &Silent).unwrap();
+        let models = ModelSettings::default();
+        let request = GenerateRequest { max_tokens: 9, seed: 4, ..GenerateRequest::new("1+1=") };
+        let heard = Arc::new(Mutex::new(String::new()));
+        let hears = heard.clone();
+        let stream: TextSink = Box::new(move |text| hears.lock().unwrap().push_str(text));
+        let one = generator.generate(&request, &models, &Silent, Some(stream)).await.unwrap();
+        let first = &one.answers[0];
+        assert_eq!(*heard.lock().unwrap(), first.text[..first.streamed]);
+        assert_eq!((first.tokens.len(), one.prompt_tokens.len()), (first.logprobs.len(), 4));
+        let several = GenerateRequest { answers: 3, ..request.clone() };
+        let several = generator.generate(&several, &models, &Silent, None).await.unwrap();
+        assert_eq!((several.answers.len(), &several.answers[0]), (3, first));
+        let empty = generator.generate(&GenerateRequest::new(""), &models, &Silent, None).await.unwrap_err();
+        assert!(empty.to_string().contains("an empty prompt"), "{empty}");
+    }
+}

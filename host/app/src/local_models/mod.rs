@@ -1,0 +1,21 @@
+//! Local models, each in its folder: made, described, asked, imported and exported.
+
+mod chat;
+mod create;
+mod describe;
+mod exchange;
+mod folder;
+mod generate;
+
+pub use chat::{Answered, ChatSettings, Conversation, Turn};
+pub use clawhost_model::generate::{Finish, Sampling};
+pub use clawhost_model::{AdapterSettings, LocalModelError, ModelConfig, RotaryScaling, Stored};
+pub use create::{CONTEXT, CreatedModel, HEADS, LAYERS, NewModel, WIDTH, create_model};
+pub use describe::{ModelDescription, describe_model};
+pub use exchange::{Exchanged, Export, export_model, import_model};
+pub use generate::{GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
+
+/// Most tokens of an answer, unless chosen otherwise.
+pub const MAX_TOKENS: u32 = 256;
+/// The seed of weights and answers, unless chosen otherwise.
+pub const SEED: u64 = 0;
