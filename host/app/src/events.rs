@@ -137,6 +137,8 @@ pub enum Event {
     },
     /// What models have cost so far.
     Cost(Usage),
+    /// A step of a demonstration begins: what follows belongs to it.
+    Demo(crate::demo::DemoStep),
 }
 
 /// Takes events. Called from any thread; must not block.

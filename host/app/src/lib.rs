@@ -22,12 +22,8 @@ mod run;
 mod session;
 mod workspace;
 
-mod data;
-mod episodes;
-mod inspect;
-mod replay;
-mod score;
-mod stored;
+pub mod demo;
+pub mod local_models;
 
 pub use error::{AppError, ErrorKind, RequestError};
 pub use evaluate::evaluate;

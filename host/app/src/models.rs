@@ -63,19 +63,35 @@ impl ModelSettings {
     /// # Errors
     /// The device that is asked for is not here, or does not work.
     pub fn open_device(&self, parameters: u64, events: &dyn EventSink) -> Result<ComputeDevice, AppError> {
+        Ok(self.choose_device(parameters, events)?.0)
+    }
+
+    /// As [`ModelSettings::open_device`], with what is known about the choice.
+    ///
+    /// # Errors
+    /// As [`ModelSettings::open_device`].
+    pub fn choose_device(
+        &self,
+        parameters: u64,
+        events: &dyn EventSink,
+    ) -> Result<(ComputeDevice, Chosen), AppError> {
         let Some(ProbeProgram { program, arguments }) = &self.probe else {
-            return Ok(ComputeDevice::processor());
+            let device = ComputeDevice::processor();
+            let (title, because) = ("this processor".to_owned(), "no other device is tried".to_owned());
+            let chosen = Chosen { name: device.name(), title, because, passed_over: Vec::new() };
+            return Ok((device, chosen));
         };
         let prober = ChildProber::new(program.clone(), arguments.clone());
         let built = Backend::built();
-        let Chosen { name, title, because, passed_over } = choose(self.device, parameters, &built, &prober)?;
-        let device = ComputeDevice::open(name)?;
+        let chosen = choose(self.device, parameters, &built, &prober)?;
+        let device = ComputeDevice::open(chosen.name)?;
         // Where there was nothing to choose there is nothing to say.
         if built != [Backend::Cpu] {
+            let Chosen { name, title, because, passed_over } = chosen.clone();
             let chosen = format!("{name} ({title}): {because}");
             events.event(Event::Warning(Warning::Device { chosen, passed_over }));
         }
-        Ok(device)
+        Ok((device, chosen))
     }
 }
 
@@ -218,7 +234,7 @@ impl ModelFactory {
 
     /// A local model that is open already.
     pub(crate) fn opened(&self, model: Arc<LocalModel>) -> Opened {
-        Opened { ignores_system_prompt: model.ignores_system_prompt(), model: self.metered(model) }
+        Opened { ignores_system_prompt: model.drops_system(), model: self.metered(model) }
     }
 
     /// The model for a text, with the budget around it.

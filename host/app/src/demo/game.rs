@@ -1,44 +1,52 @@
-//! One part of the proof: a game, who demonstrates it, how it is rewarded, and what learns in it.
+//! A game of the weights demonstration: who demonstrates it, how it is rewarded, and how a tiny model learns in it.
 
+use super::halted::Part;
+use crate::AppError;
 use clawhost_core::Attributes;
 use clawhost_learn::policy::{Objective, PolicyGradient, Truncation};
-use clawhost_runtime::learn::WarmStart;
+use clawhost_learning::WarmStart;
 use std::num::NonZeroU32;
 
 /// A game that a tiny model learns.
-#[derive(Debug, Clone)]
-pub(super) struct Part {
-    /// As it is called in reports.
-    pub(super) name: &'static str,
+#[derive(Debug, Clone, PartialEq)]
+pub struct Game {
+    /// Its name in reports.
+    pub name: &'static str,
     /// The environment's file.
-    pub(super) environment: &'static str,
+    pub environment: &'static str,
     /// Its options.
-    pub(super) options: Attributes,
+    pub options: Attributes,
     /// Its options while it demonstrates, beside those.
-    pub(super) demonstrate: Attributes,
+    pub demonstrate: Attributes,
     /// The reward's file and options.
-    pub(super) reward: (&'static str, Attributes),
-    /// Tasks of an iteration, and tries at each.
-    pub(super) groups: u64,
-    pub(super) group: u32,
-    pub(super) iterations: u64,
-    /// Of both: demonstrations and rewards.
-    pub(super) rate: f64,
-    pub(super) demonstrations: u64,
-    pub(super) batch: u64,
+    pub reward: (&'static str, Attributes),
+    /// Tasks of an iteration.
+    pub groups: u64,
+    /// Tries at each task.
+    pub group: u32,
+    /// Iterations with rewards.
+    pub iterations: u64,
+    /// The learning rate of demonstrations and of rewards.
+    pub rate: f64,
+    /// Demonstrations.
+    pub demonstrations: u64,
+    /// Demonstrations of a step.
+    pub batch: u64,
     /// Sampled reward at which demonstrations are enough.
-    pub(super) target: f64,
-    pub(super) max_turns: u32,
-    pub(super) max_tokens: u32,
+    pub target: f64,
+    /// Most turns of an episode.
+    pub max_turns: u32,
+    /// Most tokens of an answer.
+    pub max_tokens: u32,
     /// Test episodes.
-    pub(super) tests: u64,
+    pub tests: u64,
 }
 
 fn options(pairs: &[(&str, &str)]) -> Attributes {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-impl Part {
+impl Game {
     /// Guessing a number below 50 in six guesses: a clumsy player shows how, and rewards alone lead to halving the range.
     pub(super) fn guess() -> Self {
         Self {
@@ -86,7 +94,7 @@ impl Part {
         Self { iterations: self.iterations / 3, ..self }
     }
 
-    /// Learning from demonstrations, as this part does it.
+    /// Learning from demonstrations in this game.
     pub(super) fn warm_start(&self) -> WarmStart {
         WarmStart {
             demonstrations: self.demonstrations,
@@ -101,7 +109,7 @@ impl Part {
     }
 
     /// What is minimised: DAPO. Running out of guesses is part of the game, so such episodes count.
-    pub(super) fn objective(&self) -> anyhow::Result<PolicyGradient> {
+    pub(super) fn objective(&self) -> Part<PolicyGradient> {
         let most = NonZeroU32::new(self.max_tokens.saturating_mul(self.max_turns)).unwrap_or(NonZeroU32::MIN);
         match Objective::named("dapo", most)? {
             Objective::Policy(mut gradient) => {
@@ -110,7 +118,7 @@ impl Part {
                 }
                 Ok(gradient)
             }
-            _ => anyhow::bail!("dapo is no policy gradient"),
+            _ => Err(AppError::Host("dapo is no policy gradient".to_owned()).into()),
         }
     }
 }

@@ -1,168 +1,149 @@
 //! A tiny model in a game: who plays, who judges, what learns, and how it is measured.
 
-use super::part::Part;
+use super::NoMeter;
+use super::game::Game;
+use super::halted::{Part, whole};
+use super::plugins::DemoPlugins;
 use super::shuffled::shuffle;
-use crate::data::SystemClock;
-use crate::demo::stage::{meter, whole};
-use crate::learn_progress::LearnProgress;
-use clawhost_core::{Llm, RunId, Sampling};
-use clawhost_engine::{Host, ModelGrants};
-use clawhost_learn::harness::HarnessSettings;
-use clawhost_learn::playbook::Playbook;
+use super::step::{DemoStep, Measurement, Teacher};
+use crate::events::Watch;
+use crate::{Event, EventSink, SystemClock};
+use clawhost_core::{Llm, RunId, Sampling, SpecDocument};
 use clawhost_learn::policy::Generated;
-use clawhost_learn::{Layer as _, Weights};
+use clawhost_learn::{Layer as _, LearnError, Weights};
+use clawhost_learning::{
+    LearnPlan, LearnPorts, LearnReport, LearnStart, MemoryStore, TrainingThread, WarmStart, WeightsPlan, WeightsPorts,
+    WeightsStage, learn,
+};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::{OptimizerSettings, Schedule};
 use clawhost_model::{Demonstrator, Learned, LearningSettings, LocalModel, TinyModel, WeightsLayer};
-use clawhost_runtime::learn::{
-    GatePlan, LearnPlan, LearnPorts, LearnReport, MemoryStore, WarmStart, WeightsPlan, learn_run, play_and_keep,
+use clawhost_play::{
+    Cancel, ChatPolicy, Interval, Plan, PlayedRun, Ports, RunReport, RunRequest, ScoringRule, StopReason, play_run,
 };
-use clawhost_runtime::{Cancel, ChatPolicy, Plan, Ports, RunReport, ScoringRule};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Group of the first test episode: far from every seed of training.
 const TESTS_FROM: u64 = 1 << 40;
 /// Steps of demonstrations that take about as long as one iteration of rewards.
 const IMITATIONS: u64 = 3;
+/// Episodes at once: all of them. The model computes the next token of every episode together.
+const TOGETHER: usize = 1024;
 
-/// Everything that a part needs.
-pub(super) struct Stage<'a> {
-    part: Part,
+/// Everything that a game needs.
+pub(super) struct GameTrial<'a> {
+    game: Game,
     seed: u64,
     play: Plan,
     ports: Ports,
     model: Arc<LocalModel>,
     weights: Arc<Mutex<WeightsLayer>>,
     settings: LearningSettings,
+    training: TrainingThread,
     cancel: &'a Cancel,
-    progress: &'a LearnProgress,
+    events: &'a dyn EventSink,
 }
 
 /// What a model came to on the test tasks.
-#[derive(Debug, Clone, Copy, serde::Serialize)]
-pub(super) struct Measured {
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Measured {
     /// Mean reward, sampled at temperature 1.
-    pub(super) sampled: f64,
+    pub sampled: f64,
     /// Mean reward of the likeliest answers.
-    pub(super) greedy: f64,
-    /// Of the first: 95 %.
-    pub(super) low: f64,
-    pub(super) high: f64,
+    pub greedy: f64,
+    /// Lower end of the 95 % interval of the sampled reward.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
     /// Mean turns of the sampled episodes.
-    pub(super) turns: f64,
+    pub turns: f64,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> GameTrial<'a> {
     /// Loads the plugins and makes the model.
     pub(super) async fn new(
-        host: &Host,
-        plugins: &Path,
-        part: Part,
+        game: Game,
+        plugins: &DemoPlugins<'_>,
         (seed, device): (u64, &ComputeDevice),
-        (cancel, progress): (&'a Cancel, &'a LearnProgress),
-    ) -> anyhow::Result<Self> {
-        let read = |name: &str| -> anyhow::Result<(String, Vec<u8>)> {
-            let path = plugins.join(name);
-            Ok((path.display().to_string(), host.read(&path)?))
-        };
-        let (name, bytes) = read(part.environment)?;
-        let environment = Arc::new(host.environment(&name, &bytes, ModelGrants::default()).await?);
-        let (file, options) = &part.reward;
-        let (name, bytes) = read(file)?;
-        let reward = Arc::new(host.reward(&name, &bytes, ModelGrants::default()).await?);
+        (cancel, events): (&'a Cancel, &'a dyn EventSink),
+    ) -> Part<Self> {
+        let environment = plugins.environment(game.environment).await?;
+        let (file, options) = &game.reward;
+        let reward = plugins.reward(file, options).await?;
         let settings = LearningSettings {
             learned: Learned::Full,
-            objective: part.objective()?,
+            objective: game.objective()?,
             optimizer: OptimizerSettings::default(),
-            schedule: Schedule { peak: part.rate, warmup: 5, total: part.iterations, floor: 0.1 },
+            schedule: Schedule { peak: game.rate, warmup: 5, total: game.iterations, floor: 0.1 },
         };
         let folder = TinyModel { seed, ..TinyModel::default() }.make()?;
         let (model, weights) = folder.open_learning("tiny", &settings, device)?;
-        let asked: Arc<dyn Llm> = model.clone();
-        let sampling = Sampling { temperature: Some(1.0), max_tokens: part.max_tokens };
         let ports = Ports {
             environment,
-            rewards: vec![ScoringRule::new(reward, options.clone())],
-            policy: ChatPolicy::new(asked, Some(String::new()), sampling),
+            rewards: vec![reward],
+            policy: policy(model.clone(), 1.0, game.max_tokens),
             store: Arc::new(MemoryStore::default()),
-            clock: Arc::new(SystemClock::new()),
-            meter: meter(),
+            clock: Arc::new(SystemClock::default()),
+            meter: Arc::new(NoMeter),
         };
         let play = Plan {
-            episodes: part.groups * u64::from(part.group),
-            group: part.group,
-            // All at once: the model computes the next token of every episode together.
-            concurrency: 1024,
-            seed,
-            split: None,
-            options: part.options.clone(),
-            max_turns: part.max_turns,
-            branch_at: None,
-            first_group: 0,
-            positions: None,
-            paired: false,
-            episode_bytes: host.limits().episode_bytes,
+            concurrency: TOGETHER,
+            options: game.options.clone(),
+            max_turns: game.max_turns,
+            episode_bytes: plugins.host.limits().episode_bytes,
             failure_budget: 0.0,
+            ..Plan::new(game.groups * u64::from(game.group), game.group, seed)
         };
-        Ok(Self { part, seed, play, ports, model, weights: Arc::new(Mutex::new(weights)), settings, cancel, progress })
+        let (weights, training) = (Arc::new(Mutex::new(weights)), TrainingThread::start()?);
+        Ok(Self { game, seed, play, ports, model, weights, settings, training, cancel, events })
     }
 
-    /// Demonstrations alone, until rewards have something to say.
-    pub(super) async fn imitate(&self) -> anyhow::Result<LearnReport> {
-        self.learn("demonstrations", 0, Some(self.part.warm_start()), self.ports.rewards.clone()).await
+    /// Demonstrations alone, until rewards carry a signal.
+    pub(super) async fn imitate(&self) -> Part<LearnReport> {
+        let warm_start = Some(self.game.warm_start());
+        self.learn(Teacher::Demonstrations, 0, warm_start, self.ports.rewards.clone()).await
     }
 
-    /// Rewards alone, from the weights as they are; or shuffled ones, which say nothing.
-    pub(super) async fn reinforce(&self, shuffled: bool) -> anyhow::Result<LearnReport> {
-        let rewards = match shuffled {
-            false => self.ports.rewards.clone(),
-            true => self.ports.rewards.iter().map(|rule| shuffle(rule, self.seed)).collect(),
-        };
-        let name = if shuffled { "shuffled rewards" } else { "rewards" };
-        self.learn(name, self.part.iterations, None, rewards).await
+    /// Rewards alone, from the weights as they are.
+    pub(super) async fn reinforce(&self) -> Part<LearnReport> {
+        self.learn(Teacher::Rewards, self.game.iterations, None, self.ports.rewards.clone()).await
+    }
+
+    /// Shuffled rewards, which carry no signal, from the weights as they are.
+    pub(super) async fn reinforce_shuffled(&self) -> Part<LearnReport> {
+        let rewards = self.ports.rewards.iter().map(|rule| shuffle(rule, self.seed)).collect();
+        self.learn(Teacher::ShuffledRewards, self.game.iterations, None, rewards).await
     }
 
     async fn learn(
         &self,
-        name: &str,
+        teacher: Teacher,
         iterations: u64,
         warm_start: Option<WarmStart>,
         rewards: Vec<ScoringRule>,
-    ) -> anyhow::Result<LearnReport> {
-        self.progress.within(&format!("{}, {name}", self.part.name));
+    ) -> Part<LearnReport> {
+        self.events.event(Event::Demo(DemoStep::Learning { game: self.game.name, teacher }));
         let learning = Arc::new(MemoryStore::default());
-        let plan = LearnPlan {
-            iterations,
-            play: self.play.clone(),
-            harness: HarnessSettings::default(),
-            reflect_every: u64::MAX,
-            gate: GatePlan { every: u64::MAX, pairs: 1, alpha: 0.05 },
-            evolve: None,
-            weights: Some(WeightsPlan {
-                settings: serde_json::json!(self.settings),
-                warm_start,
-                refills: 0,
-                difficulty: None,
-                evaluate_every: 0,
-                evaluate_episodes: 0,
-            }),
-            test_pairs: 0,
-            planted: Vec::new(),
+        let plan = WeightsPlan {
+            settings: serde_json::json!(self.settings),
+            warm_start,
+            refills: 0,
+            difficulty: None,
+            evaluate_every: 0,
+            evaluate_episodes: 0,
         };
+        let weights = WeightsPorts { weights: self.weights.clone(), demonstrator: Some(self.demonstrator()) };
         let ports = LearnPorts {
             play: Ports { store: learning.clone(), rewards, ..self.ports.clone() },
-            reflectors: Vec::new(),
-            evolver: None,
-            weights: Some(self.weights.clone()),
-            demonstrator: Some(self.demonstrator()),
-            embedder: None,
             learning,
-            playbook: "none".to_owned(),
-            beginning: Playbook::default(),
+            stages: vec![Box::new(WeightsStage::new(plan, weights))],
+            source: None,
         };
-        let run = RunId(format!("demo-{}", self.part.name));
-        let mut report = learn_run(run, plan, ports, serde_json::Value::Null, self.cancel, self.progress).await?;
+        let plan = LearnPlan { iterations, play: self.play.clone(), test_pairs: 0 };
+        let run = RunId(format!("demo-{}", self.game.name));
+        // The run is never stored.
+        let start = LearnStart::New(SpecDocument::none());
+        let mut report = learn(run, plan, ports, start, self.cancel, &Watch(self.events)).await?;
         whole(report.stopped.take())?;
         Ok(report)
     }
@@ -171,37 +152,46 @@ impl<'a> Stage<'a> {
         Arc::new(Demonstrator::new(self.model.clone()))
     }
 
+    /// Computes with the weights on the training thread.
+    async fn compute<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut WeightsLayer) -> Result<T, LearnError> + Send + 'static,
+    ) -> Part<T> {
+        let weights = self.weights.clone();
+        let locked = move || job(&mut weights.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(self.training.run(locked).await??)
+    }
+
     /// More of the same demonstrations, for as many steps as took about as long as the rewards did.
-    pub(super) async fn imitate_on(&self) -> anyhow::Result<()> {
-        let steps = self.part.iterations * IMITATIONS;
-        self.progress.mention(&format!("{}: {steps} more steps of demonstrations, as a control", self.part.name));
+    pub(super) async fn imitate_on(&self) -> Part<()> {
+        let steps = self.game.iterations * IMITATIONS;
+        self.events.event(Event::Demo(DemoStep::MoreDemonstrations { game: self.game.name, steps }));
         let mut options = self.play.options.clone();
-        options.extend(self.part.demonstrate.iter().cloned());
-        let plan = Plan { episodes: self.part.demonstrations, group: 1, options, ..self.play.clone() };
+        options.extend(self.game.demonstrate.iter().cloned());
+        let plan = Plan { episodes: self.game.demonstrations, group: 1, options, ..self.play.clone() };
         let policy = ChatPolicy::new(self.demonstrator(), Some(String::new()), Sampling::default());
         let ports = Ports { policy, ..self.ports.clone() };
-        let run = RunId(format!("{}-demonstrations", self.part.name));
-        let nothing = serde_json::Value::Null;
-        let (report, episodes) = play_and_keep(run, plan, ports, None, nothing, (self.cancel, self.progress)).await?;
+        let run = format!("{}-demonstrations", self.game.name);
+        let PlayedRun { report, episodes } = self.play(run, plan, ports, true).await?;
         whole(report.stopped)?;
         let all: Vec<Arc<Generated>> = episodes.iter().filter_map(|one| Generated::of(one).map(Arc::new)).collect();
-        let batch = usize::try_from(self.part.batch)?;
-        let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        for (step, demonstrations) in (0..steps).zip(all.chunks(batch.max(1)).cycle()) {
+        let batch = usize::try_from(self.game.batch).unwrap_or(usize::MAX).max(1);
+        for (step, demonstrations) in (0..steps).zip(all.chunks(batch).cycle()) {
             if self.cancel.is_requested() {
-                break;
+                return Err(StopReason::Cancelled.into());
             }
             let left = 1.0 - step as f64 / steps as f64;
-            weights.supervise(demonstrations, self.part.rate * left.max(0.1))?;
+            let (demonstrations, rate) = (demonstrations.to_vec(), self.game.rate * left.max(0.1));
+            self.compute(move |weights| weights.supervise(&demonstrations, rate)).await?;
         }
-        Ok(Weights::publish(&mut *weights)?)
+        self.compute(|weights| Weights::publish(weights)).await
     }
 
     /// How the model does on the test tasks now.
-    pub(super) async fn measure(&self, name: &str) -> anyhow::Result<Measured> {
-        let sampled = self.play_tests(&format!("{name}-sampled"), 1.0).await?;
-        let greedy = self.play_tests(&format!("{name}-greedy"), 0.0).await?;
-        let interval = sampled.reward_interval.unwrap_or(clawhost_runtime::Interval { low: 0.0, high: 1.0 });
+    pub(super) async fn measure(&self, measurement: Measurement) -> Part<Measured> {
+        let sampled = self.play_tests(measurement, true).await?;
+        let greedy = self.play_tests(measurement, false).await?;
+        let interval = sampled.reward_interval.unwrap_or(Interval { low: 0.0, high: 1.0 });
         Ok(Measured {
             sampled: sampled.reward_mean.unwrap_or(0.0),
             greedy: greedy.reward_mean.unwrap_or(0.0),
@@ -211,33 +201,44 @@ impl<'a> Stage<'a> {
         })
     }
 
-    async fn play_tests(&self, name: &str, temperature: f32) -> anyhow::Result<RunReport> {
-        self.progress.mention(&format!("{}: {name}", self.part.name));
-        let sampling = Sampling { temperature: Some(temperature), max_tokens: self.part.max_tokens };
-        let asked: Arc<dyn Llm> = self.model.clone();
-        let ports = Ports { policy: ChatPolicy::new(asked, Some(String::new()), sampling), ..self.ports.clone() };
+    async fn play_tests(&self, measurement: Measurement, sampled: bool) -> Part<RunReport> {
+        self.events.event(Event::Demo(DemoStep::Measuring { game: self.game.name, measurement, sampled }));
+        let temperature = if sampled { 1.0 } else { 0.0 };
+        let policy = policy(self.model.clone(), temperature, self.game.max_tokens);
+        let ports = Ports { policy, ..self.ports.clone() };
         // Far from every seed of training: each episode is a group of its own.
         let plan = Plan {
-            episodes: self.part.tests,
+            episodes: self.game.tests,
             group: 1,
             split: Some("test".to_owned()),
             first_group: TESTS_FROM,
             ..self.play.clone()
         };
-        let run = RunId(format!("{}-{name}", self.part.name));
-        let nothing = serde_json::Value::Null;
-        let (report, _) = play_and_keep(run, plan, ports, None, nothing, (self.cancel, self.progress)).await?;
-        whole(report.stopped.clone())?;
+        let kind = if sampled { "sampled" } else { "greedy" };
+        let run = format!("{}-{}-{kind}", self.game.name, measurement.words());
+        let mut report = self.play(run, plan, ports, false).await?.report;
+        whole(report.stopped.take())?;
         Ok(report)
     }
 
-    /// The weights as they are, to come back to.
-    pub(super) fn snapshot(&self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.weights.lock().unwrap_or_else(PoisonError::into_inner).snapshot()?)
+    async fn play(&self, run: String, plan: Plan, ports: Ports, keeps_episodes: bool) -> Part<PlayedRun> {
+        let request = RunRequest { keeps_episodes, ..RunRequest::new(RunId(run), plan, ports) };
+        Ok(play_run(request, self.cancel, &Watch(self.events)).await?)
+    }
+
+    /// The weights as they are, to go back to.
+    pub(super) async fn snapshot(&self) -> Part<Vec<u8>> {
+        self.compute(|weights| weights.snapshot()).await
     }
 
     /// Back to weights of before.
-    pub(super) fn restore(&self, bytes: &[u8]) -> anyhow::Result<()> {
-        Ok(self.weights.lock().unwrap_or_else(PoisonError::into_inner).restore(bytes)?)
+    pub(super) async fn restore(&self, bytes: &[u8]) -> Part<()> {
+        let bytes = bytes.to_vec();
+        self.compute(move |weights| weights.restore(&bytes)).await
     }
+}
+
+/// The model alone, without a system prompt.
+fn policy(model: Arc<LocalModel>, temperature: f32, max_tokens: u32) -> ChatPolicy {
+    ChatPolicy::new(model, Some(String::new()), Sampling { temperature: Some(temperature), max_tokens })
 }

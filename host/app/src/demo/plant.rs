@@ -1,5 +1,5 @@
-//! A harmful lesson for the demo to find out: it looks helpful to whoever counts where it was followed by success, and does
-//! more harm than good.
+//! A harmful lesson that the loop has to detect: it looks helpful where only its successes are counted, and does more harm than
+//! good.
 //!
 //! It is made from what 400 episodes of the task show, not from what the environment hides: cases in which doing the usual thing is
 //! mostly right, and something else is right in a visible minority.
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Episodes that it is made from.
-pub(crate) const SCOUTED: u64 = 400;
+pub const SCOUTED: u64 = 400;
 /// It must lower the reward of its cases by so much.
 const HARM: f64 = 0.25;
 /// And be right in so many of them, that counting successes speaks for it.
@@ -52,18 +52,20 @@ fn case(episode: &Episode) -> Option<Case> {
 }
 
 /// A lesson that is planted.
-pub(crate) struct Plant {
-    pub(crate) lesson: Lesson,
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plant {
+    /// The lesson.
+    pub lesson: Lesson,
     /// Share of its cases in which doing the usual thing is right.
-    pub(crate) without: f64,
+    pub without: f64,
     /// Share in which what it says is right.
-    pub(crate) with: f64,
+    pub with: f64,
     /// Share of all cases that it speaks of.
-    pub(crate) common: f64,
+    pub common: f64,
 }
 
 /// The most harmful lesson on two facts that still is right now and then; none: these cases allow none.
-pub(crate) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
+pub(super) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
     let cases: Vec<Case> = episodes.iter().filter_map(|episode| case(episode)).collect();
     let usual = episodes.iter().find_map(|episode| usual(episode))?;
     // Only facts with few values divide the cases; an order's number does not.

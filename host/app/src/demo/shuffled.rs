@@ -1,10 +1,10 @@
-//! Rewards that say nothing: each member of a group gets what another one earned.
+//! Rewards without a signal: each member of a group gets what another one earned.
 
 use async_trait::async_trait;
 use clawhost_core::{
     Context, Episode, PluginIdentity, Reward, RewardDescription, RewardScope, Scoring, Verdict, derive_seed,
 };
-use clawhost_runtime::ScoringRule;
+use clawhost_play::ScoringRule;
 use std::sync::Arc;
 
 /// The rewards of a group, dealt out anew.
