@@ -222,6 +222,7 @@ impl<'a> GameTrial<'a> {
     }
 
     async fn play(&self, run: String, plan: Plan, ports: Ports, keeps_episodes: bool) -> Part<PlayedRun> {
+        self.events.event(Event::Phase { name: run.clone(), episodes: plan.episodes });
         let request = RunRequest { keeps_episodes, ..RunRequest::new(RunId(run), plan, ports) };
         Ok(play_run(request, self.cancel, &Watch(self.events)).await?)
     }

@@ -127,6 +127,7 @@ impl<'a> HarnessArms<'a> {
     /// What the usual policy makes of training tasks, and the harmful lesson that comes of it.
     pub(super) async fn scout(&self) -> Part<Option<Plant>> {
         self.events.event(Event::Demo(DemoStep::Scouting { episodes: SCOUTED }));
+        self.events.event(Event::Phase { name: "scout".to_owned(), episodes: SCOUTED });
         let plan = Plan { episodes: SCOUTED, group: 1, ..self.play.clone() };
         let request = RunRequest::new(RunId("demo-scout".to_owned()), plan, self.ports.clone());
         let request = RunRequest { keeps_episodes: true, ..request };
@@ -138,6 +139,7 @@ impl<'a> HarnessArms<'a> {
     /// What a policy reaches that is told every rule.
     pub(super) async fn ceiling(&self) -> Part<Option<Mean>> {
         self.events.event(Event::Demo(DemoStep::Ceiling));
+        self.events.event(Event::Phase { name: "ceiling".to_owned(), episodes: TEST_PAIRS * 2 });
         let play = Plan { options: vec![("handbook".to_owned(), "all".to_owned())], ..self.play.clone() };
         let nothing = || PlaybookView::serving(Playbook::default(), &Default::default(), 0);
         let (evaluation, report) = evaluate_playbooks(

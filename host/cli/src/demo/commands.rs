@@ -26,7 +26,7 @@ impl Commands {
         let data = data.map_or(String::new(), |data| format!(" --data {}", quoted(&data.display().to_string())));
         Self {
             learn: format!(
-                "{program} run {shop} --reward {reward} --learn harness --reflector {reflector} --iterations {iterations} --seed {seed}{data}"
+                "{program} learn {shop} --reward {reward} --layer harness --reflector {reflector} --iterations {iterations} --seed {seed}{data}"
             ),
             evaluate: format!("{program} eval {shop} --reward {reward} --seed {seed}{data}"),
         }
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(
             commands.learn,
             format!(
-                "clawhost run {shop} --reward {reward} --learn harness --reflector 'my guests/reflector_rules.wasm' --iterations 3 --seed 7 --data d"
+                "clawhost learn {shop} --reward {reward} --layer harness --reflector 'my guests/reflector_rules.wasm' --iterations 3 --seed 7 --data d"
             )
         );
         assert_eq!(commands.evaluate, format!("clawhost eval {shop} --reward {reward} --seed 7 --data d"));

@@ -1,34 +1,50 @@
 //! `clawhost demo`: proofs that run anywhere, without a key, a server or a GPU.
 
+mod args;
 mod commands;
 mod harness;
-mod plant;
+mod harness_summary;
 mod proof;
-mod stage;
-mod summary;
+mod steps;
 mod weights;
+mod weights_summary;
 
-use crate::args::{Common, Demo};
-use crate::exit::Exit;
+pub(crate) use args::DemoCommand;
 
-/// The seed that ships: whoever runs the demo without arguments sees what the documents show.
-pub(crate) const SEED: u64 = 1;
-/// Iterations of 64 episodes.
-pub(crate) const ITERATIONS: u64 = 100;
+use crate::args::MachineArgs;
+use crate::context::Context;
+use crate::exit::{Exit, UsageError};
+use crate::terminal::Progress;
+use clawhost_app::demo::DemoMachine;
+use clawhost_play::StopReason;
+use std::path::Path;
 
-pub(crate) fn main(common: &Common, demo: &Demo) -> anyhow::Result<Exit> {
-    match demo {
-        Demo::Harness(options) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let exit = runtime.block_on(harness::run(common, options));
-            runtime.shutdown_background();
-            exit
-        }
-        Demo::Weights(options) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let exit = runtime.block_on(weights::run(common, options));
-            runtime.shutdown_background();
-            exit
-        }
+pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Result<Exit> {
+    match command {
+        DemoCommand::Harness(arguments) => harness::run(context, arguments).await,
+        DemoCommand::Weights(arguments) => weights::run(context, arguments).await,
     }
+}
+
+/// Where a demo runs.
+fn machine(context: &Context) -> anyhow::Result<DemoMachine> {
+    let host = context.host_settings(&MachineArgs::default())?;
+    Ok(DemoMachine { folder: context.folder()?, host })
+}
+
+/// Refuses a drawing that cannot be written, before anything is played.
+fn check_drawing(path: &Path) -> anyhow::Result<()> {
+    Ok(clawhost_app::plot::check(path).map_err(|why| UsageError(format!("--svg: {why}")))?)
+}
+
+/// Says that a part of a demo did not come to its end, so that nothing is said about any.
+fn stopped(progress: &Progress, reason: &StopReason) -> Exit {
+    progress.say(match reason {
+        StopReason::Cancelled => "interrupted: start it again",
+        StopReason::ModelBudget => "the token or cost budget is spent",
+        StopReason::FailureBudget { .. } | StopReason::Unscored { .. } | StopReason::Reflectors { .. } => {
+            "an episode failed, so nothing is proved; build the plugins again with `cargo xtask guests`"
+        }
+    });
+    Exit::of_stop(Some(reason))
 }

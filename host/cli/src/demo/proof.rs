@@ -1,60 +1,49 @@
 //! What must hold for the proof to be given, and what is said where it does not.
 
-use crate::args::DemoHarness;
-use crate::demo::{ITERATIONS, SEED};
-use clawhost_learn::harness::EntryRow;
-use clawhost_runtime::learn::Verdict;
-
-/// Retired as harmful, with an interval below 0.
-pub(super) fn retired(planted: &EntryRow) -> bool {
-    planted.status == "harmful" && planted.interval.is_some_and(|(_, high)| high < 0.0)
-}
+use clawhost_app::demo::{Control, HarnessDoubt, ITERATIONS, SEED, WeightsDoubt};
+use clawhost_learn::Status;
+use clawhost_learning::Outcome;
 
 /// A number of groups, in words.
 pub(super) fn groups(number: u64) -> String {
     format!("{number} {}", if number == 1 { "group" } else { "groups" })
 }
 
-/// What is wrong with the test reward.
-fn not_improved(outcome: Verdict) -> Option<&'static str> {
-    match outcome {
-        Verdict::Improved => None,
-        Verdict::NoSignificantChange => Some("the test reward did not measurably improve"),
-        Verdict::Worse => Some("the test reward fell"),
-        Verdict::NotMeasured => Some("the test reward could not be measured"),
+/// What is wrong with the test reward, or with the planted entry.
+fn words(doubt: &HarnessDoubt) -> String {
+    match doubt {
+        HarnessDoubt::NotImproved(Outcome::Worse) => "the test reward fell".to_owned(),
+        HarnessDoubt::NotImproved(Outcome::NotMeasured) => "the test reward could not be measured".to_owned(),
+        HarnessDoubt::NotImproved(_) => "the test reward did not measurably improve".to_owned(),
+        HarnessDoubt::NothingPlanted => {
+            "this shop allows no lesson that looks helpful and harms, so none was planted".to_owned()
+        }
+        HarnessDoubt::NotRetired { status, groups: number } => {
+            let (status, after) = (status.as_str(), groups(*number));
+            let is = |one: &Status| one.name() == status;
+            match status {
+                _ if is(&Status::Harmful) => {
+                    format!("the planted entry was retired after {after}, but its effect may be above 0")
+                }
+                _ if is(&Status::Expired) => format!("the planted entry expired after {after}: no harm was found"),
+                _ => format!("the planted entry is still {status} after {after}"),
+            }
+        }
     }
 }
 
-/// What is wrong with the planted entry.
-fn not_retired(planted: Option<&EntryRow>) -> Option<String> {
-    let Some(row) = planted else {
-        return Some("this shop allows no lesson that looks helpful and harms, so none was planted".to_owned());
-    };
-    if retired(row) {
-        return None;
-    }
-    let EntryRow { status, .. } = row;
-    let after = groups(row.groups);
-    Some(match status.as_str() {
-        "harmful" => format!("the planted entry was retired after {after}, but its effect may be above 0"),
-        "expired" => format!("the planted entry expired after {after}: no harm was found"),
-        _ => format!("the planted entry is still {status} after {after}"),
-    })
-}
-
-/// Whether the proof is given.
+/// Whether the proof of the harness is given, with so many iterations of this seed.
 ///
 /// # Errors
 /// It is not: why, and what to do.
-pub(super) fn check(outcome: Verdict, planted: Option<&EntryRow>, options: &DemoHarness) -> anyhow::Result<()> {
-    let reasons: Vec<String> =
-        not_improved(outcome).map(str::to_owned).into_iter().chain(not_retired(planted)).collect();
-    if reasons.is_empty() {
+pub(super) fn check(doubts: &[HarnessDoubt], (iterations, seed): (u64, u64)) -> anyhow::Result<()> {
+    if doubts.is_empty() {
         return Ok(());
     }
-    let advice = if options.iterations < ITERATIONS {
-        format!("--iterations {} is few, the default of {ITERATIONS} shows it", options.iterations)
-    } else if options.seed != SEED {
+    let reasons: Vec<String> = doubts.iter().map(words).collect();
+    let advice = if iterations < ITERATIONS {
+        format!("--iterations {iterations} is few, the default of {ITERATIONS} shows it")
+    } else if seed != SEED {
         format!("every --seed is another shop, the default of {SEED} shows it")
     } else {
         "build the plugins and the program again, from one version".to_owned()
@@ -62,9 +51,36 @@ pub(super) fn check(outcome: Verdict, planted: Option<&EntryRow>, options: &Demo
     Err(anyhow::anyhow!("the proof failed: {}; {advice}", reasons.join(", and ")))
 }
 
+/// What to do where a proof may be chance.
+const CHANCE: &str = "which may be chance; try another --seed, and say so to its authors";
+
+/// Whether the proof of the weights is given.
+///
+/// # Errors
+/// It is not: why, and what to do.
+pub(super) fn check_weights(doubts: &[WeightsDoubt]) -> anyhow::Result<()> {
+    let Some(doubt) = doubts.first() else { return Ok(()) };
+    Err(match doubt {
+        WeightsDoubt::NotImproved { game, before, after } => {
+            anyhow::anyhow!("the proof failed: {game} went from {before:.3} to {after:.3}, {CHANCE}")
+        }
+        WeightsDoubt::ControlAsGood { game, control, reached, after } => {
+            let control = match control {
+                Control::MoreDemonstrations => "more demonstrations",
+                Control::ShuffledRewards => "shuffled rewards",
+            };
+            anyhow::anyhow!(
+                "the proof failed: {game} came to {reached:.3} by {control} and to {after:.3} by rewards, {CHANCE}"
+            )
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_app::demo::harness_doubts;
+    use clawhost_learn::harness::EntryRow;
     use clawhost_learn::{Entry, Lesson};
 
     fn planted(status: &str, groups: u64, high: f64) -> EntryRow {
@@ -73,23 +89,22 @@ mod tests {
         EntryRow { status, groups, interval, ..EntryRow::unmeasured(&entry) }
     }
 
-    fn check(outcome: Verdict, row: Option<EntryRow>, (iterations, seed): (u64, u64), expect: Option<&str>) {
-        let (plugins, svg) = (None, "a.svg".into());
-        let options = DemoHarness { seed, iterations, plugins, svg, concurrency: 1, quiet: true };
-        let said = super::check(outcome, row.as_ref(), &options).err().map(|error| error.to_string());
+    fn check(outcome: Outcome, row: Option<EntryRow>, numbers: (u64, u64), expect: Option<&str>) {
+        let doubts = harness_doubts(outcome, row.as_ref());
+        let said = super::check(&doubts, numbers).err().map(|error| error.to_string());
         assert_eq!(said.as_deref(), expect);
     }
 
     #[test]
     fn a_proof_is_given_where_the_reward_rose_and_the_planted_entry_was_retired() {
-        check(Verdict::Improved, Some(planted("harmful", 15, -0.1)), (ITERATIONS, SEED), None);
-        check(Verdict::Improved, Some(planted("harmful", 15, -0.1)), (1, 7), None);
+        check(Outcome::Improved, Some(planted("harmful", 15, -0.1)), (ITERATIONS, SEED), None);
+        check(Outcome::Improved, Some(planted("harmful", 15, -0.1)), (1, 7), None);
     }
 
     #[test]
     fn a_proof_that_fails_says_why_and_what_to_do() {
         check(
-            Verdict::NoSignificantChange,
+            Outcome::NoSignificantChange,
             Some(planted("on trial", 12, 0.8)),
             (2, SEED),
             Some(
@@ -98,7 +113,7 @@ mod tests {
             ),
         );
         check(
-            Verdict::Improved,
+            Outcome::Improved,
             Some(planted("on trial", 1, 0.8)),
             (1, 7),
             Some(
@@ -106,7 +121,7 @@ mod tests {
             ),
         );
         check(
-            Verdict::Worse,
+            Outcome::Worse,
             None,
             (ITERATIONS, 7),
             Some(
@@ -115,7 +130,7 @@ mod tests {
             ),
         );
         check(
-            Verdict::NotMeasured,
+            Outcome::NotMeasured,
             Some(planted("harmful", 9, 0.1)),
             (ITERATIONS, SEED),
             Some(
@@ -124,13 +139,28 @@ mod tests {
             ),
         );
         check(
-            Verdict::Improved,
+            Outcome::Improved,
             Some(planted("expired", 120, 0.1)),
             (ITERATIONS, SEED),
             Some(
                 "the proof failed: the planted entry expired after 120 groups: no harm was found; build the plugins and the program again, from one \
                  version",
             ),
+        );
+    }
+    #[test]
+    fn a_proof_of_weights_that_fails_says_which_game_and_why() {
+        let check = |doubt: WeightsDoubt, expect: &str| {
+            let said = check_weights(&[doubt]).unwrap_err().to_string();
+            assert_eq!(said, format!("the proof failed: {expect}, {CHANCE}"));
+        };
+        check_weights(&[]).unwrap();
+        let (game, after) = ("guess", 0.8);
+        check(WeightsDoubt::NotImproved { game, before: 0.75, after }, "guess went from 0.750 to 0.800");
+        let control = Control::ShuffledRewards;
+        check(
+            WeightsDoubt::ControlAsGood { game, control, reached: 0.79, after },
+            "guess came to 0.790 by shuffled rewards and to 0.800 by rewards",
         );
     }
 }

@@ -1,12 +1,19 @@
 //! The command line of `clawhost model`.
 
+use crate::device::DeviceOption;
 use clap::{Args, Subcommand, ValueEnum};
+use clawhost_app::local_models::{CONTEXT, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, WIDTH};
 use std::path::PathBuf;
 
+/// What an option is, and what it is where nobody says.
+fn with_default(what: &str, default: impl std::fmt::Display) -> String {
+    format!("{what} [default: {default}]")
+}
+
 #[derive(Debug, Subcommand)]
-pub(crate) enum Model {
+pub(crate) enum ModelCommand {
     /// Make a tiny model whose tokens are characters, from a seed: equal settings, equal weights
-    Init(Init),
+    Init(InitArgs),
     /// What a model is: its shape, size, context, tokenizer, sampling, adapter, and the digest of its weights
     Info {
         /// The model's folder
@@ -14,9 +21,9 @@ pub(crate) enum Model {
         folder: PathBuf,
     },
     /// Go on with a text
-    Generate(Box<Generate>),
+    Generate(Box<GenerateArgs>),
     /// Converse on a terminal, or with lines from standard input. Ctrl-C ends an answer, Ctrl-D the conversation
-    Chat(Chat),
+    Chat(ChatArgs),
     /// Take over a model as Hugging Face has them: every weight is checked by name and shape, then its files are copied
     Import {
         /// A folder with config.json, tokenizer.json and weights in safetensors
@@ -30,54 +37,53 @@ pub(crate) enum Model {
         adapter: Option<PathBuf>,
     },
     /// Write a model for transformers, and its adapter for PEFT, or both as one
-    Export(Export),
+    Export(ExportArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Init {
+pub(crate) struct InitArgs {
     /// Where it goes
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Where the weights come from
-    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 53))]
-    pub(crate) seed: u64,
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where the weights come from", SEED))]
+    pub(crate) seed: Option<u64>,
     /// Its characters, each once; the last ends an answer. Fewer learn faster: `0123456789+=<>?#` is enough for games of numbers
     /// as `env_guess.wasm?talk=terse` [default: those of plain text]
     #[arg(long, value_name = "TEXT")]
     pub(crate) alphabet: Option<String>,
-    /// Width of the residual stream; twice the heads divide it
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=4096))]
-    pub(crate) width: u16,
-    /// Blocks
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) layers: u16,
-    /// Heads of attention
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) heads: u16,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=4096), help = with_default("Width of the residual stream; twice the heads divide it", WIDTH))]
+    pub(crate) width: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help = with_default("Blocks", LAYERS))]
+    pub(crate) layers: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help = with_default("Heads of attention", HEADS))]
+    pub(crate) heads: Option<u16>,
     /// Width inside the MLP [default: 8/3 of the width]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub(crate) mlp: Option<u16>,
-    /// Most characters of a conversation
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(2..=65_536))]
-    pub(crate) context: u32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=65_536), help = with_default("Most characters of a conversation", CONTEXT))]
+    pub(crate) context: Option<u32>,
+    /// With a chat template that includes the system prompt, so that a playbook reaches the model: then lessons and weights learn
+    /// together. Its characters must be those of the lessons, as those of plain text are
+    #[arg(long)]
+    pub(crate) system: bool,
     /// Write into a folder that is not empty; files of the same names are overwritten
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Generate {
+pub(crate) struct GenerateArgs {
     /// The model's folder
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// The text that it goes on with, as it stands: no chat template [default: standard input]
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// So many answers, drawn apart from each other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) n: u16,
+    /// So many answers, drawn apart from each other [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) n: Option<u16>,
     #[command(flatten)]
-    pub(crate) sampling: SamplingOptions,
+    pub(crate) sampling: SamplingArgs,
     /// Only tokens that together are so likely, 0 to 1 [default: the model's own]
     #[arg(long, value_name = "P", value_parser = crate::args::share)]
     pub(crate) top_p: Option<f64>,
@@ -90,25 +96,23 @@ pub(crate) struct Generate {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SamplingOptions {
-    /// Most tokens per answer
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_tokens: u32,
+pub(crate) struct SamplingArgs {
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help = with_default("Most tokens per answer", MAX_TOKENS))]
+    pub(crate) max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2; 0: always the likeliest token [default: the model's own]
     #[arg(long, value_name = "T", value_parser = crate::args::temperature)]
     pub(crate) temperature: Option<f32>,
-    /// Where all chance comes from: equal seeds, equal answers
-    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 53))]
-    pub(crate) seed: u64,
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where all chance comes from: equal seeds, equal answers", SEED))]
+    pub(crate) seed: Option<u64>,
     /// Answer with this adapter (PEFT, LoRA) instead of the one in the model's folder
     #[arg(long, value_name = "ADAPTER")]
     pub(crate) adapter: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) device: crate::device::DeviceOption,
+    pub(crate) device: DeviceOption,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Chat {
+pub(crate) struct ChatArgs {
     /// The model's folder
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
@@ -116,11 +120,11 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
     #[command(flatten)]
-    pub(crate) sampling: SamplingOptions,
+    pub(crate) sampling: SamplingArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Export {
+pub(crate) struct ExportArgs {
     /// The model's folder
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
@@ -133,9 +137,9 @@ pub(crate) struct Export {
     /// Add the adapter to the weights: one model, no DIR/adapter
     #[arg(long)]
     pub(crate) merge: bool,
-    /// As which numbers the weights are written
-    #[arg(long, value_name = "TYPE", value_enum, default_value_t = NumberType::F32)]
-    pub(crate) dtype: NumberType,
+    /// As which numbers the weights are written [default: f32]
+    #[arg(long, value_name = "TYPE", value_enum)]
+    pub(crate) dtype: Option<NumberType>,
     /// Largest file of weights, as 500MB or 5GB [default: one file]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
@@ -150,6 +154,16 @@ pub(crate) enum NumberType {
     F16,
     /// Half the size; fewer digits
     Bf16,
+}
+
+impl NumberType {
+    pub(super) fn stored(self) -> Stored {
+        match self {
+            Self::F32 => Stored::F32,
+            Self::F16 => Stored::F16,
+            Self::Bf16 => Stored::BF16,
+        }
+    }
 }
 
 /// `500MB`, in the units of transformers: powers of 1000.

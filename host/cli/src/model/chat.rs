@@ -1,14 +1,12 @@
 //! `clawhost model chat`: a conversation, line by line.
 
-use super::args::Chat;
-use super::{harmless, read};
-use crate::args::Common;
+use super::args::ChatArgs;
+use super::{harmless, notes, settings};
+use crate::context::Context;
 use crate::exit::Exit;
-use crate::setup::unheard;
-use clawhost_core::{Message, ModelRequest, ModelResponse, Origin, Role};
-use clawhost_model::{LEFT_OUT, LocalModel, LocalModelError, Overlong, ChatFormat};
+use clawhost_app::local_models::{Answered, ChatSettings, Conversation, Turn};
+use clawhost_app::{AppError, RequestError};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Lines of standard input, read on a thread of their own: a terminal cannot be waited for in any other way.
@@ -31,28 +29,47 @@ fn interrupts() -> UnboundedReceiver<()> {
     interrupts
 }
 
-/// What ends an answer that is under way.
-enum Ended {
-    Said(Box<ModelResponse>),
-    Interrupted,
-    /// It cannot be answered as it stands: a character that the model does not have, for example.
-    Refused(LocalModelError),
+/// Opens the model.
+fn open(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Conversation> {
+    let (sampling, usual) = (&arguments.sampling, ChatSettings::default());
+    let chat = ChatSettings {
+        system: arguments.system.clone(),
+        max_tokens: sampling.max_tokens.unwrap_or(usual.max_tokens),
+        temperature: sampling.temperature,
+        seed: sampling.seed.unwrap_or(usual.seed),
+    };
+    let models = settings(context, sampling.device)?;
+    let adapter = sampling.adapter.as_deref();
+    Conversation::open(&arguments.folder, adapter, chat, &models, &notes(context)).map_err(|error| match error {
+        AppError::Request(RequestError::SystemPromptUnsupported { .. }) => {
+            let what = "what --system says".to_owned();
+            AppError::from(RequestError::SystemPromptUnsupported { what }).into()
+        }
+        other => other.into(),
+    })
 }
 
-pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit> {
-    let folder = read(&options.folder, options.sampling.adapter.as_deref())?;
-    let name = options.folder.display().to_string();
-    // In a conversation with a person old turns may go; what is left out is told.
-    let speech = ChatFormat { overlong: Overlong::LeaveOut, ..folder.speech(&name)? };
-    let (device, _) = options.sampling.device.open(folder.config.parameters())?;
-    let model = LocalModel::new(speech, Arc::new(folder.engine(&device)?));
-    if options.system.is_some() && model.drops_system() {
-        return Err(unheard("what --system says").into());
+/// Tells an answer, but for what was shown while it came.
+fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
+    let mut out = anstream::stdout();
+    let Answered { text, rest, finish, usage, left_out } = answer;
+    if context.json() {
+        let told = serde_json::json!({ "answer": text, "finish": finish, "usage": usage, "left_out": left_out });
+        writeln!(out, "{told}")?;
+        return Ok(());
     }
-    let mut messages = Vec::new();
-    messages.extend(options.system.iter().map(|text| Message::text(Role::System, Origin::User, text.as_str())));
+    writeln!(out, "{}", harmless(rest))?;
+    if *left_out > 0 {
+        let mut notes = anstream::stderr();
+        writeln!(notes, "note: the context is full; the {left_out} oldest messages were left out")?;
+    }
+    Ok(())
+}
+
+pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Exit> {
+    let mut conversation = open(context, arguments)?;
     let (mut lines, mut interrupts, terminal) = (lines(), interrupts(), std::io::stdin().is_terminal());
-    let mut notes = anstream::stderr();
+    let (mut notes, is_shown) = (anstream::stderr(), !context.json());
     loop {
         if terminal {
             write!(notes, "> ")?;
@@ -66,67 +83,28 @@ pub(super) async fn chat(common: &Common, options: &Chat) -> anyhow::Result<Exit
         if line.trim().is_empty() {
             continue;
         }
-        messages.push(Message::text(Role::User, Origin::User, line));
-        let request = ModelRequest {
-            messages: messages.clone(),
-            tools: Vec::new(),
-            max_tokens: options.sampling.max_tokens,
-            temperature: options.sampling.temperature,
-            seed: Some(options.sampling.seed),
-            stop: Vec::new(),
-        };
-        let heard = Arc::new(Mutex::new(String::new()));
-        let hears = heard.clone();
-        let show = !common.json;
-        let hear = move |text: &str| {
-            hears.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-            if show {
+        let show = move |text: &str| {
+            if is_shown {
                 let mut out = anstream::stdout();
                 // Whoever reads may be gone: the next line says so.
                 let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
             }
         };
-        let ended = tokio::select! {
-            said = model.say(&request, hear) => match said {
-                Ok(response) => Ended::Said(Box::new(response)),
-                // Somebody sits there and may say it otherwise; nobody does where lines come from a file.
-                Err(error) if terminal => Ended::Refused(error),
-                Err(error) => return Err(error.into()),
-            },
-            _ = interrupts.recv() => Ended::Interrupted,
+        let interrupted = async {
+            interrupts.recv().await;
         };
-        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut out = anstream::stdout();
-        match ended {
-            Ended::Said(response) => {
-                let text = response.message.plain_text();
-                let left_out = response.message.extra.iter().find(|(name, _)| name == LEFT_OUT);
-                if common.json {
-                    let told = serde_json::json!({
-                        "answer": text, "finish": response.finish, "usage": response.usage,
-                        "left_out": left_out.map_or(0, |(_, count)| count.parse::<u64>().unwrap_or_default()),
-                    });
-                    writeln!(out, "{told}")?;
-                } else {
-                    writeln!(out, "{}", harmless(text.strip_prefix(heard.as_str()).unwrap_or_default()))?;
-                    if let Some((_, count)) = left_out {
-                        writeln!(notes, "note: the context is full; the {count} oldest messages were left out")?;
-                    }
-                }
-                messages.push(response.message);
-            }
-            Ended::Refused(error) => {
-                messages.pop();
-                writeln!(notes, "error: {error}")?;
-            }
-            Ended::Interrupted => {
-                match common.json {
+        match conversation.turn(line, show, interrupted).await {
+            Ok(Turn::Answered(answer)) => tell(context, &answer)?,
+            Ok(Turn::Interrupted { heard }) => {
+                let mut out = anstream::stdout();
+                match context.json() {
                     true => writeln!(out, "{}", serde_json::json!({ "answer": heard, "finish": "interrupted" }))?,
                     false => writeln!(out)?,
                 }
-                // It goes on from what was seen.
-                messages.push(Message::text(Role::Assistant, Origin::Policy, heard));
             }
+            // Somebody sits there and may say it otherwise; nobody does where lines come from a file.
+            Err(error) if terminal => writeln!(notes, "error: {error}")?,
+            Err(error) => return Err(AppError::from(error).into()),
         }
     }
     if terminal {

@@ -1,52 +1,50 @@
 //! `clawhost model`: local models made, looked at, asked, taken over and handed on.
 
-pub(crate) mod args;
+mod args;
 mod chat;
 mod exchange;
 mod generate;
 mod info;
 mod init;
 
-use crate::args::Common;
-use crate::exit::{Exit, UsageError};
-use args::Model as Command;
-use clawhost_model::{AdapterFolder, ModelFolder};
+pub(crate) use args::ModelCommand;
+
+use crate::args::MachineArgs;
+use crate::context::Context;
+use crate::device::DeviceOption;
+use crate::exit::Exit;
+use crate::terminal::Progress;
+use clawhost_app::{Event, EventSink, ModelSettings, Warning};
 use std::io::Write as _;
-use std::path::Path;
 
-pub(crate) fn main(common: &Common, command: &Command) -> anyhow::Result<Exit> {
+pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Result<Exit> {
     match command {
-        Command::Init(options) => init::init(common, options),
-        Command::Info { folder } => info::info(common, folder),
-        Command::Generate(options) => tokio::runtime::Runtime::new()?.block_on(generate::generate(common, options)),
-        Command::Chat(options) => {
-            let runtime = tokio::runtime::Runtime::new()?;
-            let exit = runtime.block_on(chat::chat(common, options));
-            // A thread may still wait for a line.
-            runtime.shutdown_background();
-            exit
+        ModelCommand::Init(arguments) => init::init(context, arguments),
+        ModelCommand::Info { folder } => info::info(context, folder),
+        ModelCommand::Generate(arguments) => generate::generate(context, arguments).await,
+        ModelCommand::Chat(arguments) => chat::chat(context, arguments).await,
+        ModelCommand::Import { source, folder, adapter } => {
+            exchange::import(context, source, folder, adapter.as_deref())
         }
-        Command::Import { source, folder, adapter } => exchange::import(common, source, folder, adapter.as_deref()),
-        Command::Export(options) => exchange::export(common, options),
+        ModelCommand::Export(arguments) => exchange::export(context, arguments),
     }
 }
 
-/// A model with its own adapter, or with the one that is named.
-fn read(folder: &Path, adapter: Option<&Path>) -> anyhow::Result<ModelFolder> {
-    let mut model = crate::policy::local(folder)?;
-    if let Some(adapter) = adapter {
-        model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
-    }
-    Ok(model)
+/// How a model is computed here.
+fn settings(context: &Context, device: DeviceOption) -> anyhow::Result<ModelSettings> {
+    context.model_settings(&MachineArgs { device, ..MachineArgs::default() })
 }
 
-/// Refuses to mix a model with what lies in a folder already.
-fn check_target(folder: &Path, hint: &str) -> anyhow::Result<()> {
-    let unusable = |error: std::io::Error| UsageError(format!("{}: {error}", folder.display()));
-    if folder.exists() && std::fs::read_dir(folder).map_err(unusable)?.next().is_some() {
-        return Err(UsageError(format!("{} is not empty; {hint}", folder.display())).into());
+/// Shows warnings, but not the device: answers are all that is asked for.
+fn notes(context: &Context) -> impl EventSink {
+    let progress = Progress::new(context, true, "answered");
+    move |event: Event| {
+        if let Event::Warning(warning) = &event
+            && !matches!(warning, Warning::Device { .. })
+        {
+            progress.event(event);
+        }
     }
-    Ok(())
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<Exit> {

@@ -1,20 +1,20 @@
 //! What the demo found, for people and for machines.
 
 use super::commands::Commands;
-use super::harness::Found;
-use super::proof;
-use super::stage::{EPISODES, TEST_PAIRS};
-use crate::args::DemoHarness;
-use crate::{data, learn_summary, plot};
+use super::proof::groups;
+use crate::context::Context;
+use crate::{learn_summary, plot};
+use clawhost_app::demo::{EPISODES, HarnessDemo, HarnessProof, ITERATIONS, TEST_PAIRS};
+use clawhost_app::plot::{Curve, svg};
+use clawhost_app::time;
 use clawhost_core::Condition;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{Lesson, Status};
-use clawhost_runtime::learn::{LearnReport, Mean};
+use clawhost_learning::{LearnReport, Mean};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 /// What the policy is, in the demo's own words.
 const POLICY: &str = "this policy is a rule follower, not a language model: what is shown is that the loop finds, measures \
@@ -32,8 +32,8 @@ fn after(report: &LearnReport) -> Option<Mean> {
     report.evaluation.as_ref().and_then(|evaluation| evaluation.after)
 }
 
-pub(super) fn draw(path: &Path, found: &Found) -> anyhow::Result<()> {
-    let curve = |name: &str, report| plot::Curve { name: name.to_owned(), points: learn_summary::curve(report) };
+pub(super) fn draw(path: &Path, found: &HarnessProof) -> anyhow::Result<()> {
+    let curve = |name: &str, report| Curve { name: name.to_owned(), points: learn_summary::curve(report) };
     let curves = [
         curve("learning", &found.full),
         curve("silent reflector", &found.silent),
@@ -41,9 +41,9 @@ pub(super) fn draw(path: &Path, found: &Found) -> anyhow::Result<()> {
         curve("everything admitted", &found.everything),
     ];
     let levels: Vec<(String, f64)> =
-        found.oracle.iter().map(|oracle| ("told everything".to_owned(), oracle.mean)).collect();
+        found.ceiling.iter().map(|ceiling| ("told everything".to_owned(), ceiling.mean)).collect();
     let axes = (format!("iteration ({EPISODES} episodes)"), "mean reward");
-    plot::svg(path, "Training reward, env-shop", (&axes.0, axes.1), &curves, &levels)
+    Ok(svg(path, "Training reward, env-shop", (&axes.0, axes.1), &curves, &levels)?)
 }
 
 /// Largest resident memory of this process so far, where the system tells.
@@ -53,7 +53,7 @@ fn peak_memory_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-pub(super) fn json(options: &DemoHarness, found: &Found, started: u64, wall: Duration) -> anyhow::Result<()> {
+pub(super) fn json(demo: &HarnessDemo, found: &HarnessProof) -> anyhow::Result<()> {
     let document = serde_json::json!({
         "format": 1,
         "harness": {
@@ -63,26 +63,26 @@ pub(super) fn json(options: &DemoHarness, found: &Found, started: u64, wall: Dur
             "silent_after": after(&found.silent),
             "shuffled_after": after(&found.shuffled),
             "admit_all_after": after(&found.everything),
-            "oracle": found.oracle,
+            "oracle": found.ceiling,
             "outcome": found.full.outcome,
-            "planted_entry_retired": found.retired(),
+            "planted_entry_retired": found.is_plant_retired(),
             "planted_entry": found.planted(),
             "planted_made_of": found.plant.as_ref().map(|plant| serde_json::json!({
                 "usual_is_right": plant.without, "plant_is_right": plant.with, "share_of_cases": plant.common,
             })),
             "playbook": found.kept(),
-            "entries": found.full.entries,
+            "entries": found.entries(),
             "curve": found.full.iterations.iter().map(|iteration| iteration.reward).collect::<Vec<_>>(),
-            "gate": found.full.iterations.iter().filter_map(|iteration| iteration.gate.as_ref()).collect::<Vec<_>>(),
+            "gate": found.full.iterations.iter().filter_map(|iteration| iteration.gate()).collect::<Vec<_>>(),
             "learned": found.full.learned,
-            "iterations": options.iterations,
+            "iterations": demo.iterations,
             "episodes_per_iteration": EPISODES,
-            "seeds": [options.seed],
+            "seeds": [demo.seed],
             "policy": POLICY,
         },
         "timing": {
-            "started": data::time(started), "wall_seconds": wall.as_secs_f64(), "peak_memory_bytes": peak_memory_bytes(),
-            "concurrency": options.concurrency,
+            "started": time(found.started_ms), "wall_seconds": found.wall.as_secs_f64(),
+            "peak_memory_bytes": peak_memory_bytes(), "concurrency": demo.concurrency,
         },
     });
     writeln!(anstream::stdout(), "{document:#}")?;
@@ -156,7 +156,7 @@ fn playbook(out: &mut impl Write, playbook: &Playbook, kept: &[&EntryRow], all: 
     Ok(())
 }
 
-fn planted(out: &mut impl Write, found: &Found) -> anyhow::Result<()> {
+fn planted(out: &mut impl Write, found: &HarnessProof) -> anyhow::Result<()> {
     let (Some(plant), Some(row)) = (&found.plant, found.planted()) else { return Ok(()) };
     writeln!(out, "\nPlanted: {}", row.lesson)?;
     writeln!(
@@ -165,7 +165,7 @@ fn planted(out: &mut impl Write, found: &Found) -> anyhow::Result<()> {
         plant.with * 100.0,
         plant.without * 100.0
     )?;
-    let verdict = if found.retired() {
+    let verdict = if found.is_plant_retired() {
         "retired as harmful".to_owned()
     } else {
         format!("NOT retired: {}", meaning(&row.status))
@@ -174,21 +174,23 @@ fn planted(out: &mut impl Write, found: &Found) -> anyhow::Result<()> {
         (Some(lift), Some((low, high))) => format!("effect {lift:+.3} ({low:+.3} to {high:+.3}, always valid)"),
         _ => "effect not measured".to_owned(),
     };
-    writeln!(out, "  {verdict}: {effect} after {}", proof::groups(row.groups))?;
+    writeln!(out, "  {verdict}: {effect} after {}", groups(row.groups))?;
     Ok(())
 }
 
-pub(super) fn text(options: &DemoHarness, found: &Found, commands: &Commands, wall: Duration) -> anyhow::Result<()> {
+pub(super) fn text(
+    context: &Context,
+    demo: &HarnessDemo,
+    found: &HarnessProof,
+    drawing: &Path,
+) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
-    let iterations = match options.iterations {
+    let iterations = match demo.iterations {
         1 => "1 iteration".to_owned(),
         number => format!("{number} iterations"),
     };
-    writeln!(
-        out,
-        "A playbook learned from nothing: env-shop, seed {}, {iterations} of {EPISODES} episodes.",
-        options.seed
-    )?;
+    let seed = demo.seed;
+    writeln!(out, "A playbook learned from nothing: env-shop, seed {seed}, {iterations} of {EPISODES} episodes.")?;
     writeln!(out, "Note: {POLICY}.\n")?;
     if let Some(plot) = plot::text(&learn_summary::curve(&found.full), 0.0, 1.0) {
         writeln!(out, "training reward by iteration (lessons on trial are shown to half of the episodes only)")?;
@@ -201,7 +203,7 @@ pub(super) fn text(options: &DemoHarness, found: &Found, commands: &Commands, wa
         ("  silent reflector instead", after(&found.silent)),
         ("  shuffled proposals instead", after(&found.shuffled)),
         ("  everything proposed admitted", after(&found.everything)),
-        ("told every rule (ceiling)", found.oracle),
+        ("told every rule (ceiling)", found.ceiling),
     ];
     for (name, mean) in rows {
         writeln!(out, "  {name:32}{}", shown(mean.as_ref()))?;
@@ -209,12 +211,15 @@ pub(super) fn text(options: &DemoHarness, found: &Found, commands: &Commands, wa
     if let Some(lift) = found.full.evaluation.as_ref().and_then(|evaluation| evaluation.lift.as_ref()) {
         writeln!(out, "  {:32}{:+.3}  ({:+.3} to {:+.3})", "lift, pair by pair", lift.mean, lift.low, lift.high)?;
     }
-    playbook(&mut out, &found.playbook, &found.kept(), &found.full.entries)?;
+    playbook(&mut out, &found.playbook, &found.kept(), found.entries())?;
     planted(&mut out, found)?;
-    writeln!(out, "\nverdict     {}", learn_summary::verdict(&found.full))?;
-    writeln!(out, "curve       {}", options.svg.display())?;
+    writeln!(out, "\nverdict     {}", learn_summary::verdict(&found.full, None))?;
+    writeln!(out, "curve       {}", drawing.display())?;
     let memory = peak_memory_bytes().map_or(String::new(), |bytes| format!(", {} MiB at most", bytes >> 20));
-    writeln!(out, "took        {:.1} s{memory}; nothing was recorded", wall.as_secs_f64())?;
+    writeln!(out, "took        {:.1} s{memory}; nothing was recorded", found.wall.as_secs_f64())?;
+    // Where nothing was learned, so few iterations are no example.
+    let least = if found.playbook.entries.is_empty() { ITERATIONS } else { 1 };
+    let commands = Commands::new(&found.plugins, context.common.data.as_deref(), (least.max(demo.iterations), seed));
     writeln!(out, "\nLearn like this, with everything recorded:\n  {}", commands.learn)?;
     writeln!(out, "then measure what was learned, with and without it, on the test split:\n  {}", commands.evaluate)?;
     Ok(())

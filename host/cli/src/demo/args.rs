@@ -1,0 +1,64 @@
+//! The command line of `clawhost demo`.
+
+use crate::device::DeviceOption;
+use clap::{Args, Subcommand};
+use clawhost_app::demo::{CONCURRENCY, ITERATIONS, SEED};
+use std::path::PathBuf;
+
+/// The drawing of `clawhost demo harness`, unless another is named.
+pub(super) const HARNESS_SVG: &str = "clawhost-harness.svg";
+/// The drawing of `clawhost demo weights`, unless another is named.
+pub(super) const WEIGHTS_SVG: &str = "clawhost-weights.svg";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DemoCommand {
+    /// A playbook learned from nothing, measured against placebos: no key, no server
+    Harness(HarnessArgs),
+    /// A tiny model taught by demonstrations, then by rewards alone, on this processor
+    Weights(WeightsArgs),
+}
+
+/// What an option is, and what it is where nobody says.
+fn with_default(what: &str, default: impl std::fmt::Display) -> String {
+    format!("{what} [default: {default}]")
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::DEMO_HELP)]
+pub(crate) struct HarnessArgs {
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where all chance comes from: house, tasks, draws", SEED))]
+    pub(super) seed: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000), help = with_default("Iterations of 64 episodes", ITERATIONS))]
+    pub(super) iterations: Option<u64>,
+    /// Folder with env_shop.wasm, reward_state.wasm and reflector_rules.wasm [default: CLAWHOST_GUESTS, or target/guests]
+    #[arg(long, value_name = "DIR")]
+    pub(super) plugins: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help = with_default("Where the curve goes: a file that ends in .svg; a drawing that is there is overwritten", HARNESS_SVG))]
+    pub(super) svg: Option<PathBuf>,
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096), help = with_default("Episodes at once; never changes a result", CONCURRENCY))]
+    pub(super) concurrency: Option<u16>,
+    /// No progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::DEMO_HELP)]
+pub(crate) struct WeightsArgs {
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where all chance comes from: weights, numbers, draws", SEED))]
+    pub(super) seed: Option<u64>,
+    /// Fewer iterations, and no controls: whether it works at all
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Folder with env_guess.wasm, env_math.wasm, reward_signal.wasm and reward_exact.wasm [default: CLAWHOST_GUESTS, or
+    /// target/guests]
+    #[arg(long, value_name = "DIR")]
+    pub(super) plugins: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) device: DeviceOption,
+    #[arg(long, value_name = "FILE", help = with_default("Where the curves go: a file that ends in .svg; a drawing that is there is overwritten", WEIGHTS_SVG))]
+    pub(super) svg: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
