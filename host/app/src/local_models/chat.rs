@@ -103,7 +103,7 @@ impl Conversation {
         mut stream: impl FnMut(&str) + Send + 'static,
         interrupted: impl Future<Output = ()>,
     ) -> Result<Turn, LocalModelError> {
-        self.messages.push(Message::text(Role::User, Origin::User, said.into()));
+        self.messages.push(Message::text(Role::User, Origin::User, said));
         let request = ModelRequest {
             messages: self.messages.clone(),
             tools: Vec::new(),
