@@ -174,7 +174,7 @@ fn a_demo_whose_episodes_fail_is_no_failed_proof() {
 #[test]
 fn a_demo_asks_where_its_drawing_goes_before_it_plays() {
     let Some(bench) = Bench::new("a_demo_asks_where_its_drawing_goes") else { return };
-    for (file, says) in [("-", "name one that ends in .svg"), (".", "is a folder"), ("a.png", "say --svg a.svg")] {
+    for (file, says) in [("-", "name one that ends in .svg"), (".", "is a folder"), ("a.png", "name it a.svg")] {
         let output = bench.demo(&["--iterations", "1", "--svg", file]).output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{file}: {}", stderr(&output));
         assert!(
