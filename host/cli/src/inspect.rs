@@ -40,8 +40,11 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
         writeln!(out, "{}{}={}: {}", row("option"), option.name, option.default_value, option.summary)?;
     }
     for permission in &inspection.permissions {
-        let grant =
-            permission.grant.as_ref().map(|grant| format!("  \x1b[33mneeds {grant}\x1b[0m")).unwrap_or_default();
+        let grant = permission
+            .grant
+            .as_ref()
+            .map(|grant| format!("  \x1b[33mneeds --grant {grant}\x1b[0m"))
+            .unwrap_or_default();
         writeln!(out, "{}{}: {}{grant}", row("imports"), permission.import, permission.allows)?;
     }
     let memory = if inspection.world == "reward" { limits.reward_memory_bytes } else { limits.memory_bytes };

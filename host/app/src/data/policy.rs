@@ -139,9 +139,11 @@ mod tests {
 
     #[test]
     fn a_size_is_reached_where_that_is_possible_and_no_run_goes_for_nothing() {
-        for (runs, limit) in every_folder().flat_map(|runs| (0..1200).step_by(7).map(move |limit| (runs.clone(), limit)))
+        for (runs, limit) in
+            every_folder().flat_map(|runs| (0..1200).step_by(7).map(move |limit| (runs.clone(), limit)))
         {
-            let Selection { removed, resumable } = select(&runs, bytes(&runs), &PruneRule::KeepSize { bytes: limit }, NOW);
+            let Selection { removed, resumable } =
+                select(&runs, bytes(&runs), &PruneRule::KeepSize { bytes: limit }, NOW);
             let freed = |removed: &[RunId]| {
                 let gone = runs.iter().filter(|held| removed.contains(&held.holdings.run));
                 gone.map(HeldRun::bytes).sum::<u64>()

@@ -177,8 +177,7 @@ impl Round {
         citations: &Citations,
         reader: &dyn StoreReader,
     ) -> Result<Self, AppError> {
-        let open: Vec<HeldRun> =
-            held.runs.iter().filter(|held| !meant.contains(&held.holdings.run)).cloned().collect();
+        let open: Vec<HeldRun> = held.runs.iter().filter(|held| !meant.contains(&held.holdings.run)).cloned().collect();
         // Blobs that nothing refers to go anyway.
         let in_use = held.record_bytes().saturating_sub(held.unused_blobs.bytes);
         let Selection { removed, resumable } = select(&open, in_use, &request.rule, now_ms);

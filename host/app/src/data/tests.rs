@@ -3,8 +3,8 @@
 use super::*;
 use crate::RequestError;
 use clawhost_core::{
-    Checkpoint, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeStore as _, Evidence, LearningStore as _, PlaybookLedger,
-    PlaybookVersion, Recorded, RunId, RunKind, RunRecord, SpecDocument, Usage,
+    Checkpoint, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeStore as _, Evidence, LearningStore as _,
+    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunKind, RunRecord, SpecDocument, Usage,
 };
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{Entry, Lesson};
@@ -115,8 +115,7 @@ async fn old_runs_go_but_for_what_can_be_resumed_and_what_playbooks_refer_to() {
     assert_eq!(going(&report), ["run-learned", "run-ended"]);
     let removed = report.removed.unwrap();
     assert_eq!((removed.runs, removed.episodes, report.episodes()), (1, 3, 3));
-    let kept: Vec<(&str, &KeptBecause)> =
-        report.kept.iter().map(|kept| (kept.run.0.as_str(), &kept.because)).collect();
+    let kept: Vec<(&str, &KeptBecause)> = report.kept.iter().map(|kept| (kept.run.0.as_str(), &kept.because)).collect();
     let expected = [
         ("run-interrupted", KeptBecause::CanBeResumed),
         ("run-learned", KeptBecause::MadeVersions { playbooks: vec!["guess".into()] }),
