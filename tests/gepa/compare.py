@@ -194,14 +194,14 @@ def theirs(program, arguments, seed_prompt):
 
 
 def ours(program, arguments, seed_prompt):
-    """`clawhost run --evolve`, and the evolved section behind the prompt as a playbook shows it."""
+    """`clawhost learn --evolve`, and the evolved section behind the prompt as a playbook shows it."""
     reflector = f"{pathlib.Path(arguments.guests) / 'reflector_rules.wasm'}?write=section&section={SECTION}"
     flags = ["--reward", program.reward, "--policy", "follower", "--seed", arguments.seed, "--failure-budget", 1]
-    flags += ["--learn", "harness", "--evolve", arguments.budget, "--evolve-section", SECTION]
+    flags += ["--layer", "harness", "--evolve", arguments.budget, "--evolve-section", SECTION]
     flags += ["--evolve-reflector", reflector, "--playbook", f"ours-{arguments.seed}"]
     # One short iteration behind it: it changes nothing about the section.
     flags += ["--iterations", 1, "--episodes", 4, "--gate-pairs", arguments.gate_pairs, "--test-pairs", 0]
-    document = json.loads(program.call("run", program.environment, *flags, "--json", "--quiet"))
+    document = json.loads(program.call("learn", program.environment, *flags, "--json", "--quiet"))
     evolution = document["learn"]["evolution"]
     section = evolution["best"].get(SECTION, "")
     prompt = f"{seed_prompt}\n{SECTION}:\n{section}\n" if section else seed_prompt

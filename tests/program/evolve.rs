@@ -15,7 +15,7 @@ impl Bench {
         let (shop, state) = (format!("{}?house=7", self.guest("env_shop")), self.guest("reward_state"));
         let rules = format!("{}?write=section", self.guest("reflector_rules"));
         let budget = budget.to_string();
-        let words = ["run", &shop, "--reward", &state, "--learn", "harness", "--evolve", &budget, "--quiet"];
+        let words = ["learn", &shop, "--reward", &state, "--layer", "harness", "--evolve", &budget, "--quiet"];
         let short = ["--iterations", "1", "--episodes", "4", "--gate-pairs", "64", "--test-pairs", "4", "--seed", "1"];
         let reflector = ["--evolve-reflector", &rules];
         words.iter().chain(&short).chain(&reflector).map(|word| (*word).to_owned()).collect()
@@ -74,14 +74,14 @@ fn killed_again_and_again_an_evolution_is_taken_up_and_comes_to_the_same() {
     let Some(whole) = Bench::new("killed_again_and_again_an_evolution") else { return };
     let arguments = whole.evolution(BUDGET);
     let (expected, paid) = whole.came_to(&arguments);
-    let bench = Bench { guests: whole.guests.clone(), data: tempfile::tempdir().unwrap() };
+    let bench = whole.fresh();
     let resumed: Vec<String> = arguments.iter().cloned().chain(["--resume".to_owned()]).collect();
     let gate = "SELECT count(*) FROM episodes WHERE run GLOB '*.evolve-gate-*'";
     let played = format!("SELECT count(*) {PLAYED}");
     // While the seed is played, later, still later, and at the gate.
     for (count, reached) in [(&*played, 3), (&*played, 100), (&*played, 200), (gate, 1)] {
-        let begun = bench.number("SELECT count(*) FROM runs WHERE parent IS NULL") > 0;
-        let words: Vec<&str> = if begun { &resumed } else { &arguments }.iter().map(String::as_str).collect();
+        // Where nothing was begun yet, a new run begins.
+        let words: Vec<&str> = resumed.iter().map(String::as_str).collect();
         let mut child = bench.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         while bench.number(count) < reached && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(2));
@@ -103,33 +103,31 @@ fn killed_again_and_again_an_evolution_is_taken_up_and_comes_to_the_same() {
 fn who_rewrites_follows_from_the_first_reflector_and_a_run_file_says_the_same() {
     let Some(bench) = Bench::new("who_rewrites_follows") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
-    let plain = ["run", &shop, "--reward", &state, "--learn", "harness", "--dry-run"];
+    let plain = ["learn", &shop, "--reward", &state, "--layer", "harness", "--dry-run"];
     let plan = |more: &[&str]| bench.json(&[&plain[..], more].concat());
     let by_default = plan(&["--reflector", &rules, "--evolve", "1000"]);
-    let expected = serde_json::json!({ "budget": 1000, "minibatch": 3, "pareto": 50, "section": "rules" });
-    assert_eq!(by_default["plan"]["evolve"], expected);
+    let evolve = |plan: &Value| plan["config"]["work"]["layers"][0]["evolve"].clone();
+    let told = |plan: &Value| ["budget", "minibatch", "section"].map(|key| evolve(plan)[key].clone());
+    assert_eq!(told(&by_default), [Value::from(1000), 3.into(), "rules".into()], "{by_default}");
     assert_eq!(by_default["at_most"]["evolution_episodes"], 1000);
     let other =
         plan(&["--reflector", &rules, "--evolve", "1000", "--evolve-section", "tone", "--evolve-minibatch", "5"]);
-    assert_eq!(
-        (&other["plan"]["evolve"]["section"], &other["plan"]["evolve"]["minibatch"]),
-        (&"tone".into(), &5.into())
-    );
+    assert_eq!(told(&other), [Value::from(1000), 5.into(), "tone".into()], "{other}");
     let none = plan(&["--reflector", &rules]);
-    assert_eq!((&none["plan"]["evolve"], &none["at_most"]["evolution_episodes"]), (&Value::Null, &0.into()));
+    assert_eq!((evolve(&none), &none["at_most"]["evolution_episodes"]), (Value::Null, &0.into()));
 
     let named = format!("{rules}?write=section");
     let spelled = plan(&["--reflector", &rules, "--evolve", "1000", "--evolve-reflector", &named]);
     assert_eq!(spelled["digest"], by_default["digest"], "the same run");
     let file = bench.data.path().join("run.toml");
     let text = format!(
-        "plugin = {shop:?}\nrewards = [{state:?}]\n[learn]\nlayers = [\"harness\"]\n[harness]\nreflector = {rules:?}\n\
-         [evolve]\nbudget = 1000\nsection = \"tone\"\nminibatch = 5\n"
+        "version = 1\nplugin = {shop:?}\nrewards = [{state:?}]\n[[learn]]\nlayer = \"harness\"\nreflectors = [{rules:?}]\n\
+         evolve = 1000\nevolve_section = \"tone\"\nevolve_minibatch = 5\n"
     );
     std::fs::write(&file, text).unwrap();
-    let written = bench.json(&["run", file.to_str().unwrap(), "--dry-run"]);
+    let written = bench.json(&["learn", file.to_str().unwrap(), "--dry-run"]);
     assert_eq!(written["digest"], other["digest"], "{written}");
-    let text = stdout(&bench.run(&["run", file.to_str().unwrap(), "--dry-run"]));
+    let text = stdout(&bench.run(&["learn", file.to_str().unwrap(), "--dry-run"]));
     assert!(text.contains("evolution   of section tone: 1000 episodes at most"), "{text}");
 }
 
@@ -148,14 +146,16 @@ fn an_evolution_that_could_not_begin_is_refused_and_leaves_no_run() {
     let Some(bench) = Bench::new("an_evolution_that_could_not_begin") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let refused = |more: &[&str], says: &str| {
-        let output = bench.run(&[&["run", &shop, "--reward", &state, "--quiet"][..], more].concat());
+        let output = bench.run(&[&["learn", &shop, "--reward", &state, "--quiet"][..], more].concat());
         assert!(!output.status.success(), "{more:?}");
         assert!(stderr(&output).contains(says), "{says}: {}", stderr(&output));
         assert_eq!(bench.number("SELECT count(*) FROM runs"), 0, "{more:?}");
     };
-    refused(&["--learn", "harness", "--reflector", &rules, "--evolve", "8"], "lets no child in");
-    refused(&["--learn", "harness", "--evolve", "100"], "--reflector");
-    refused(&["--reflector", &rules, "--evolve", "100"], "--learn");
-    refused(&["--learn", "harness", "--reflector", &rules, "--evolve-reflector", &rules], "--evolve <BUDGET>");
-    refused(&["--learn", "harness", "--reflector", &rules, "--evolve", "many"], "invalid value");
+    refused(&["--layer", "harness", "--reflector", &rules, "--evolve", "8"], "lets no child in");
+    refused(&["--layer", "harness", "--evolve", "100"], "--reflector: missing; name what proposes lessons");
+    refused(&["--reflector", &rules, "--evolve", "100"], "--layer: names no layer; known: harness, weights");
+    let rewriting = ["--layer", "harness", "--reflector", &rules, "--evolve-reflector", &rules];
+    refused(&rewriting, "--evolve-reflector: needs --evolve; without it nothing evolves");
+    let many = ["--layer", "harness", "--reflector", &rules, "--evolve", "many"];
+    refused(&many, "--evolve: found the text \"many\"; expected a whole number from 0 to 1000000");
 }

@@ -8,104 +8,41 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../common/bench.rs"]
+mod bench;
 #[path = "../common/guests.rs"]
 mod guests;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
+mod both_layers;
 mod compile;
 mod crash;
+mod data_folder;
 mod demo;
 mod devices;
 mod doctor;
 mod endpoint;
 mod evolve;
 mod failures;
+mod help;
 mod learn;
 mod models;
 mod playbooks;
 mod refusals;
 mod replay;
+mod resume;
+mod run_files;
+mod shared;
 mod shop;
 mod weights;
 mod weights_told;
 
+pub(crate) use bench::{Bench, contents, stderr, stdout, without_timing};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-/// A data folder of its own, and the guests.
-pub(crate) struct Bench {
-    pub(crate) guests: PathBuf,
-    pub(crate) data: tempfile::TempDir,
-}
-
-impl Bench {
-    /// A bench, or a skip.
-    pub(crate) fn new(test: &str) -> Option<Self> {
-        let guests = guests::folder_or_skip(test)?;
-        Some(Self { guests, data: tempfile::tempdir().unwrap() })
-    }
-
-    /// Another bench whose plugins are compiled already, so that its runs begin at once.
-    pub(crate) fn warm(&self) -> Self {
-        fn copy(from: &Path, to: &Path) {
-            std::fs::create_dir_all(to).unwrap();
-            for entry in std::fs::read_dir(from).unwrap().flatten() {
-                let (path, copied) = (entry.path(), to.join(entry.file_name()));
-                if path.is_dir() {
-                    copy(&path, &copied);
-                } else {
-                    std::fs::copy(&path, &copied).unwrap();
-                }
-            }
-        }
-        let data = tempfile::tempdir().unwrap();
-        copy(&self.data.path().join("cache"), &data.path().join("cache"));
-        std::fs::copy(self.data.path().join("host.key"), data.path().join("host.key")).unwrap();
-        Self { guests: self.guests.clone(), data }
-    }
-
-    pub(crate) fn guest(&self, name: &str) -> String {
-        self.guests.join(format!("{name}.wasm")).display().to_string()
-    }
-
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_clawhost"));
-        command.args(arguments).env_clear().env("CLAWHOST_HOME", self.data.path()).stdin(Stdio::null());
-        command
-    }
-
-    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// Runs, expects success, and reads the JSON.
-    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.run(&[arguments, &["--json"]].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-}
-
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// All bytes below a folder.
-pub(crate) fn contents(folder: &Path) -> Vec<u8> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        all.extend(if path.is_dir() { contents(&path) } else { std::fs::read(&path).unwrap() });
-    }
-    all
-}
 
 #[test]
 fn equal_seeds_give_equal_runs_outside_timing() {
@@ -114,8 +51,7 @@ fn equal_seeds_give_equal_runs_outside_timing() {
     let play = |seed: &str, concurrency: &str| {
         let arguments =
             ["run", &math, "--reward", &exact, "--episodes", "200", "--seed", seed, "--concurrency", concurrency];
-        let mut summary = bench.json(&arguments);
-        let timing = summary.as_object_mut().unwrap().remove("timing").unwrap();
+        let (summary, timing) = without_timing(bench.json(&arguments));
         assert!(timing["run"].as_str().unwrap().starts_with("run-"));
         assert!(timing["steps_per_second"].as_f64().unwrap() > 0.0);
         summary
@@ -126,6 +62,9 @@ fn equal_seeds_give_equal_runs_outside_timing() {
     assert_eq!(one["episodes"].as_array().unwrap().len(), 200);
     assert!(one["state_id"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(one["endings"]["terminated"], 200);
+    let config = &one["config"];
+    assert_eq!((&config["work"]["verb"], &config["play"]["seed"]), (&"play".into(), &7.into()), "{config}");
+    assert!(!config.to_string().contains(".wasm"), "no path of this machine: {config}");
     let (mean, low, high) = (&one["reward_mean"], &one["reward_interval"]["low"], &one["reward_interval"]["high"]);
     let (mean, low, high) = (mean.as_f64().unwrap(), low.as_f64().unwrap(), high.as_f64().unwrap());
     // The follower calculates what it is told to calculate, about half of the problems, and nothing else.

@@ -198,12 +198,17 @@ fn ctrl_c_ends_an_answer_and_the_conversation_goes_on_from_what_was_seen() {
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130), "while nobody speaks it ends the conversation");
 
-    // As JSON an answer is told when it ends, so nothing shows that it has begun: longer is waited until it has.
+    // As JSON an answer is told when it ends, so nothing shows that it has begun. A conversation beside it that began later shows
+    // its answer as it comes: when that has so many bytes, this one has some too.
     let told = (0..10).find_map(|doubled| {
         let (mut child, mut input, mut output) = spawn(&[&arguments[..], &["--json"]].concat());
         input.write_all(b"Hello\n").unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(50 << doubled));
+        let (mut beside, mut beside_input, mut beside_output) = spawn(&arguments);
+        beside_input.write_all(b"Hello\n").unwrap();
+        beside_output.read_exact(&mut vec![0; 1 << doubled]).unwrap();
         interrupt(&child);
+        beside.kill().unwrap();
+        beside.wait().unwrap();
         drop(input);
         let mut said = String::new();
         output.read_to_string(&mut said).unwrap();

@@ -118,17 +118,30 @@ fn tamper(bench: &Bench, sql: &str) {
     assert!(database.execute(sql, []).unwrap() > 0, "{sql}");
 }
 
+/// Where the component of a kept plugin lies.
+fn component(bench: &Bench, world: &str) -> PathBuf {
+    let database = Connection::open(bench.data.path().join("clawhost.sqlite")).unwrap();
+    let sql = "SELECT digest FROM plugins WHERE world = ?1";
+    let digest: String = database.query_row(sql, [world], |row| row.get(0)).unwrap();
+    let hex = digest.trim_start_matches("sha256:");
+    bench.data.path().join("blobs/sha256").join(&hex[..2]).join(hex)
+}
+
 #[test]
 fn the_first_difference_is_named() {
     let Some(bench) = Bench::new("the_first_difference_is_named") else { return };
     let (guess, ranking) = (bench.guest("env_guess"), bench.guest("odd_ranking"));
-    let whole = |sql: &str| {
-        bench.json(&["run", &guess, "--episodes", "2", "--reward", &ranking, "--seed", "3"]);
-        tamper(&bench, sql);
+    let play = || bench.json(&["run", &guess, "--episodes", "2", "--reward", &ranking, "--seed", "3"]);
+    let found = |sql: &str| {
         let output = bench.run(&["replay", "--all", "--json"]);
         assert_eq!(output.status.code(), Some(7), "{sql}: {}", stdout(&output));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         report["report"]["findings"][0].clone()
+    };
+    let whole = |sql: &str| {
+        play();
+        tamper(&bench, sql);
+        found(sql)
     };
     let newest = "(SELECT id FROM runs ORDER BY rowid DESC LIMIT 1)";
     let set = |path: &str, value: &str| {
@@ -177,8 +190,13 @@ fn the_first_difference_is_named() {
     assert_eq!(found["outcome"]["differs"]["what"], "verdict.scored.rationale", "{found}");
     let found = whole("UPDATE episodes SET document = json_set(document, '$.format', 1)");
     assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("kept less than a replay needs"), "{found}");
-    let found = whole("UPDATE plugins SET bytes = x'00' WHERE world = 'environment'");
-    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("it is damaged"), "{found}");
+    play();
+    let component = component(&bench, "environment");
+    let bytes = std::fs::read(&component).unwrap();
+    std::fs::write(&component, [0]).unwrap();
+    let damaged = found("a damaged component");
+    assert!(damaged["outcome"]["not_replayed"].as_str().unwrap().contains("damaged"), "{damaged}");
+    std::fs::write(&component, bytes).unwrap();
     let found = whole("DELETE FROM plugins WHERE world = 'environment'");
     assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("is not kept here"), "{found}");
 }
@@ -195,7 +213,7 @@ fn a_record_that_is_damaged_is_named_and_the_others_replay() {
     assert!(said.contains("episodes    2 exact, 1 not replayed (2 turns)"), "{said}");
     assert!(said.contains("its record is damaged") && said.contains("1 episodes of this run are not there"), "{said}");
     let exported = bench.run(&["episodes", "export"]);
-    assert!(stderr(&exported).contains("other records are not concerned"), "{}", stderr(&exported));
+    assert!(stderr(&exported).contains("other records are not affected"), "{}", stderr(&exported));
 }
 
 #[test]

@@ -1,11 +1,8 @@
-//! Weights that learn, as people do it: a folder with a model, a game that is a component, and a run that is killed and taken up.
+//! Weights that learn, as people do it: a folder with a model, and a game that is a component. Interrupted learning is in the
+//! suite `crash`.
 
 use super::*;
 use clawhost_model::{ModelFolder, TinyModel, digest};
-use std::time::Duration;
-
-/// Kills of every day.
-const KILLS: usize = 6;
 
 /// A run that takes seconds: the tiny model, shown how to play, then rewarded.
 pub(crate) struct Game {
@@ -19,7 +16,7 @@ impl Game {
         let model = bench.data.path().join("tiny");
         TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
         let plugin = format!("{}?size=10&guesses=4&talk=terse", bench.guest("env_guess"));
-        let words = ["run", &plugin, "--learn", "weights", "--model", &model.display().to_string(), "--seed", "7"];
+        let words = ["learn", &plugin, "--layer", "weights", "--model", &model.display().to_string(), "--seed", "7"];
         let few = ["--iterations", "4", "--episodes", "32", "--max-tokens", "3", "--test-pairs", "20", "-q"];
         let looks = ["--evaluate-every", "2", "--evaluate-episodes", "20"];
         let shown = ["--demonstrations", "demonstrate=clumsy", "--demonstrations-steps", "20"];
@@ -33,13 +30,9 @@ impl Game {
 
     /// What the run came to outside timing, and where it wrote.
     fn learned(&self, bench: &Bench, more: &[&str]) -> (Value, PathBuf) {
-        told(bench.json(&self.words(more)))
+        let (document, timing) = without_timing(bench.json(&self.words(more)));
+        (document, PathBuf::from(timing["out"].as_str().unwrap()))
     }
-}
-
-fn told(mut document: Value) -> (Value, PathBuf) {
-    let timing = document.as_object_mut().unwrap().remove("timing").unwrap();
-    (document, PathBuf::from(timing["out"].as_str().unwrap()))
 }
 
 #[test]
@@ -81,10 +74,8 @@ fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
     );
     assert_eq!(learn["warm_start"]["steps"], 20);
     let config = &document["config"];
-    assert_eq!(
-        (&config["device"], &config["playbook"], &config["deterministic"]),
-        (&"cpu".into(), &Value::Null, &true.into())
-    );
+    assert_eq!((&config["playbook"], &config["work"]["layers"][0]["objective"]), (&Value::Null, &"dapo".into()));
+    assert_eq!(config["work"]["layers"][0]["before"], weights["before"], "it says what it began with");
     assert!(learn["evaluation"]["lift"]["mean"].is_f64(), "{}", learn["evaluation"]);
 
     // Elsewhere, with another number of episodes at once.
@@ -152,57 +143,6 @@ fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
     assert_eq!(replayed["report"]["episodes"]["exact"], 20, "{replayed}");
 }
 
-/// Kills a run again and again, takes it up each time, and gives what it came to, where it wrote (in a folder of the bench), and how often it was killed. None: it had
-/// recorded its end when it was killed, and not told it yet.
-fn killed_and_taken_up(game: &Game, life: Duration) -> Option<(Bench, Value, PathBuf, usize)> {
-    let begun = |bench: &Bench| {
-        let runs = bench.run(&["episodes", "list", "--runs", "--json"]);
-        serde_json::from_slice::<Value>(&runs.stdout)
-            .is_ok_and(|runs| runs.as_array().is_some_and(|runs| !runs.is_empty()))
-    };
-    let bench = game.bench.warm();
-    for kill in 0..=KILLS {
-        let words = game.words(if begun(&bench) { &["--resume", "--json"] } else { &["--json"] });
-        let [printed, said] = ["printed", "said"].map(|name| bench.data.path().join(name));
-        let [out, err] = [&printed, &said].map(|path| std::fs::File::create(path).unwrap());
-        let mut child = bench.command(&words).stdout(out).stderr(err).spawn().unwrap();
-        // Some pseudo-random moment: what is left grows shorter. The last is left alone.
-        if kill < KILLS {
-            let share = 0.1 + (kill as f64 * 0.618_033_988_749_895).fract() / 3.0;
-            std::thread::sleep(life.mul_f64(share) + Duration::from_millis(50));
-            child.kill().unwrap();
-        }
-        child.wait().unwrap();
-        if let Ok(document) = serde_json::from_slice(&std::fs::read(&printed).unwrap()) {
-            let (found, out) = told(document);
-            return Some((bench, found, out, kill));
-        }
-        let said = std::fs::read_to_string(&said).unwrap();
-        if said.contains("no run of this configuration was interrupted here") {
-            return None;
-        }
-        assert!(kill < KILLS, "{said}");
-    }
-    None
-}
-
-#[test]
-fn killed_at_any_moment_weights_are_taken_up_again_and_come_to_the_same() {
-    let Some(game) = Game::new("killed_weights", &[]) else { return };
-    let began = std::time::Instant::now();
-    let (expected, _) = game.learned(&game.bench, &[]);
-    let life = began.elapsed();
-    // A kill between the record of the end and the word of it leaves nothing to take up, and nothing to compare: once more then.
-    let (_bench, found, out, met) =
-        (0..3).find_map(|_| killed_and_taken_up(&game, life)).expect("a run that was taken up");
-    assert!(met >= 2, "it was killed {met} times");
-    assert_eq!(found["weights"], expected["weights"], "killed {met} times");
-    assert_eq!(found["learn"], expected["learn"]);
-    let metrics = lines(&out.join("metrics.jsonl"));
-    assert_eq!(metrics.iter().map(|line| line["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    assert_eq!(lines(&out.join("completions.jsonl")).len(), 16);
-}
-
 #[test]
 fn an_adapter_learns_while_the_model_stays_and_is_kept_as_peft_has_it() {
     let more = ["--adapter-rank", "4", "--adapter-targets", "q_proj,v_proj", "--rate", "0.01"];
@@ -228,35 +168,42 @@ fn what_cannot_be_learned_is_refused_with_what_can() {
     let Some(game) = Game::new("what_cannot_be_learned", &[]) else { return };
     let plugin = game.words[1].clone();
     let model = game.words[5].clone();
-    let base = ["run", &plugin, "--learn", "weights"];
+    let base = ["learn", &plugin, "--layer", "weights"];
     let check = |more: &[&str], says: &str| game.bench.refused(&[&base[..], more].concat(), &[says]);
-    check(&[], "--learn weights needs a model whose weights are here: --model DIR");
+    check(&[], "layer weights needs a local model: name its folder with --model, or write local:DIR for --policy");
     check(&["--model", "nowhere"], "nowhere: there is no config.json, so it is no model's folder");
     check(
         &["--model", &model, "--group", "1", "--episodes", "8"],
-        "--group 1: members of a group are compared with each other",
+        "--group: found 1; expected at least 2: members of a group are compared with each other",
     );
     check(
         &["--model", &model, "--group", "8", "--episodes", "12"],
-        "--episodes 12 an iteration is no multiple of --group 8",
+        "--episodes: found 12; expected a multiple of the --group of 8, as 8 or 16",
     );
-    check(&["--model", &model, "--temperature", "0"], "--temperature 0 samples next to nothing");
-    check(&["--model", &model, "--temperature", "0.04"], "--temperature 0.04 samples next to nothing");
-    check(&["--model", &model, "--reflector", "r.wasm"], "--reflector goes with --learn harness");
-    check(&["--model", &model, "--gate-pairs", "64"], "--gate-pairs goes with --learn harness");
-    let plain = |more: &[&str], says: &str| game.bench.refused(&[&["run", &plugin], more].concat(), &[says]);
-    plain(
-        &["--model", &model, "--adapter-rank", "8"],
-        "--adapter-rank goes with --learn weights; without it it does nothing",
-    );
-    plain(&["--learn", "harness", "--out", "x"], "--out goes with --learn weights");
-    plain(&["--evolve-section", "x"], "--evolve-section goes with --learn harness");
-    check(&["--model", &model, "--demonstrations", "clumsy"], "write OPTION=VALUE");
+    check(&["--model", &model, "--temperature", "0"], "--temperature: found 0; expected at least 0.05");
+    check(&["--model", &model, "--temperature", "0.04"], "a lower one samples next to nothing");
     check(
-        &["--model", &model, "--demonstrations", "demonstrat=clumsy"],
-        "--demonstrations: env-guess has no option `demonstrat`",
+        &["--model", &model, "--reflector", "r.wasm"],
+        "--reflector: belongs to layer harness, which this run does not name",
     );
-    check(&["--model", &model, "--objective", "sft"], "possible values: grpo, dapo");
+    check(&["--model", &model, "--gate-pairs", "64"], "--gate-pairs: belongs to layer harness");
+    check(
+        &["--model", &model, "--adapter-alpha", "8"],
+        "--adapter-alpha: needs --adapter-rank; without it all weights learn",
+    );
+    check(&["--model", &model, "--demonstrations-steps", "8"], "--demonstrations-steps: needs --demonstrations");
+    check(&["--model", &model, "--policy", "follower"], "--model: not together with --policy; take one of them out");
+    let plain = |more: &[&str], says: &str| game.bench.refused(&[&["run", &plugin], more].concat(), &[says]);
+    plain(&["--model", &model, "--adapter-rank", "8"], "--adapter-rank: belongs to learning; this run is for playing");
+    plain(&["--evolve-section", "x"], "--evolve-section: belongs to learning");
+    let harness = ["learn", &plugin, "--layer", "harness", "--out", "x"];
+    game.bench.refused(&harness, &["--out: belongs to layer weights, which this run does not name"]);
+    check(&["--model", &model, "--demonstrations", "clumsy"], "expected OPTION=VALUE, as in demonstrate=clumsy");
+    check(&["--model", &model, "--demonstrations", "demonstrat=clumsy"], "env-guess has no option `demonstrat`");
+    check(
+        &["--model", &model, "--objective", "sft"],
+        "--objective: found the text \"sft\"; expected one of grpo, dapo",
+    );
 }
 
 #[test]
@@ -271,7 +218,7 @@ fn a_dry_run_of_weights_says_what_it_would_play() {
     );
     let adapter = game.bench.out(&game.words(&["--adapter-rank", "8", "--objective", "grpo", "--rate", "0.001"]));
     assert!(adapter.contains("learns      an adapter of rank 8 and alpha 16 by grpo, AdamW, rate 0.001"), "{adapter}");
-    game.bench.refused(&game.words(&["--resume"]), &["--dry-run rehearses a new run: leave --resume out"]);
+    game.bench.refused(&game.words(&["--resume"]), &["--dry-run", "cannot be used with", "--resume"]);
     let document = game.bench.json(&game.words(&[]));
     assert_eq!((&document["dry_run"], &document["at_most"]["training_episodes"]), (&true.into(), &128.into()));
     assert_eq!(game.bench.json(&["episodes", "list", "--runs"]), serde_json::json!([]));
@@ -285,9 +232,9 @@ fn a_model_that_learns_nothing_is_told_why() {
     TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
     let plugin = format!("{}?size=1000000&guesses=1&talk=terse", bench.guest("env_guess"));
     let told = bench.run(&[
-        "run",
+        "learn",
         &plugin,
-        "--learn",
+        "--layer",
         "weights",
         "--model",
         &model.display().to_string(),
@@ -328,7 +275,7 @@ fn a_run_that_failed_too_often_says_how_and_what_would_go_on() {
     TinyModel::default().make().unwrap().write(&model).unwrap();
     let model = model.display().to_string();
     let told =
-        bench.run(&["run", &bench.guest("env_guess"), "--learn", "weights", "--model", &model, "--iterations", "2"]);
+        bench.run(&["learn", &bench.guest("env_guess"), "--layer", "weights", "--model", &model, "--iterations", "2"]);
     let out = stdout(&told);
     assert_eq!(told.status.code(), Some(4), "{out}");
     for part in [

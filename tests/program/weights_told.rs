@@ -24,20 +24,6 @@ fn what_the_model_would_never_see_is_refused() {
 }
 
 #[test]
-fn a_run_file_and_its_error_do_not_point_at_each_other() {
-    let Some(game) = Game::new("a_run_file_and_its_error", &[]) else { return };
-    let file = game.bench.data.path().join("run.toml");
-    std::fs::write(
-        &file,
-        "plugin = \"g.wasm\"\n[learn]\nlayers = [\"weights\"]\n[learn.harness]\nreflector = \"r.wasm\"\n",
-    )
-    .unwrap();
-    let file = file.display().to_string();
-    game.bench.refused(&["run", &file, "--learn", "weights"], &["for weights say it all on the command line"]);
-    game.bench.refused(&["run", &file], &["weights learn by the command line alone so far"]);
-}
-
-#[test]
 fn what_changed_since_a_run_was_begun_is_named() {
     let Some(bench) = Bench::new("what_changed_since_a_run_was_begun") else { return };
     let folder = bench.data.path().join("tiny");
@@ -45,13 +31,13 @@ fn what_changed_since_a_run_was_begun_is_named() {
     make(1);
     // It reads 64 tokens, and the first question has more: it stops at once.
     let (guess, model) = (bench.guest("env_guess"), folder.display().to_string());
-    let words = ["run", &guess, "--learn", "weights", "--model", &model, "--iterations", "2", "--test-pairs", "0"];
+    let words = ["learn", &guess, "--layer", "weights", "--model", &model, "--iterations", "2", "--test-pairs", "0"];
     let with = |more: &[&'static str]| [&words[..], more].concat();
     assert_eq!(bench.run(&with(&[])).status.code(), Some(4));
     let other = bench.data.path().join("other").display().to_string();
     bench.refused(
         &[&with(&["--resume", "--out"])[..], &[&other]].concat(),
-        &["give it the --out that it was begun with"],
+        &["nothing of this run is here; name the folder that it was begun with", "--out names it"],
     );
     bench.refused(
         &with(&["--rate", "0.001", "--resume"]),

@@ -17,7 +17,8 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "cargo xtask COMMAND
 
   demo        build guests and program in release, then play and score the built-in environments
-  test        build guests, then run every test, doc tests included; further arguments go to `cargo test`
+  test        build guests, then run every test, doc tests included, and last the program built with failpoints, which dies
+              again and again; further arguments go to `cargo test`, which then runs alone
   guests      build every guest into target/guests
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
@@ -103,9 +104,15 @@ fn test(rest: &[String]) -> Result<()> {
     let folder = guests::build()?;
     languages::build(&folder)?;
     // With guests at hand no test may skip itself for want of one.
-    run(cargo()
-        .args(["test", "--workspace"])
-        .args(rest)
-        .env("CLAWHOST_GUESTS", folder)
-        .env("CLAWHOST_REQUIRE_GUESTS", "1"))
+    let with_guests = |arguments: &[&str], rest: &[String]| {
+        let mut cargo = cargo();
+        cargo.args(arguments).args(rest).env("CLAWHOST_GUESTS", &folder).env("CLAWHOST_REQUIRE_GUESTS", "1");
+        run(&mut cargo)
+    };
+    with_guests(&["test", "--workspace"], rest)?;
+    if rest.is_empty() {
+        // In a build of its own: the ordinary program has no failpoints.
+        with_guests(&["test", "-p", "clawhost-cli", "--features", "failpoints", "--test", "crash"], &[])?;
+    }
+    Ok(())
 }

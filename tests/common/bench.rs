@@ -1,0 +1,113 @@
+//! The program on a data folder of its own, as people use it.
+
+use crate::guests;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A data folder of its own, and the guests.
+pub(crate) struct Bench {
+    pub(crate) guests: PathBuf,
+    pub(crate) data: tempfile::TempDir,
+}
+
+impl Bench {
+    /// A bench, or a skip.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let guests = guests::folder_or_skip(test)?;
+        Some(Self { guests, data: tempfile::tempdir().unwrap() })
+    }
+
+    /// Another data folder, which is empty.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn fresh(&self) -> Self {
+        Self { guests: self.guests.clone(), data: tempfile::tempdir().unwrap() }
+    }
+
+    /// Another data folder in which the plugins are compiled already, so that runs begin at once.
+    pub(crate) fn warm(&self) -> Self {
+        fn copy(from: &Path, to: &Path) {
+            std::fs::create_dir_all(to).unwrap();
+            for entry in std::fs::read_dir(from).unwrap().flatten() {
+                let (path, copied) = (entry.path(), to.join(entry.file_name()));
+                if path.is_dir() {
+                    copy(&path, &copied);
+                } else {
+                    std::fs::copy(&path, &copied).unwrap();
+                }
+            }
+        }
+        let other = self.fresh();
+        copy(&self.data.path().join("cache"), &other.data.path().join("cache"));
+        std::fs::copy(self.data.path().join("host.key"), other.data.path().join("host.key")).unwrap();
+        other
+    }
+
+    pub(crate) fn guest(&self, name: &str) -> String {
+        self.guests.join(format!("{name}.wasm")).display().to_string()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_clawhost"));
+        command.args(arguments).env_clear().env("CLAWHOST_HOME", self.data.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs, expects success, and reads the JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs, expects success, and reads the JSON without what differs between equal runs.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn outside_timing(&self, arguments: &[&str]) -> Value {
+        without_timing(self.json(arguments)).0
+    }
+
+    /// Runs, expects success, and gives what was printed.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn out(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// Refused with these words, as a wrong use.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn refused(&self, arguments: &[&str], says: &[&str]) {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        says.iter().for_each(|part| assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output)));
+    }
+}
+
+/// A document, and what in it differs between equal runs.
+pub(crate) fn without_timing(mut document: Value) -> (Value, Value) {
+    let timing = document.as_object_mut().unwrap().remove("timing").unwrap();
+    (document, timing)
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// All bytes below a folder.
+#[allow(dead_code, reason = "each suite uses its part")]
+pub(crate) fn contents(folder: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        all.extend(if path.is_dir() { contents(&path) } else { std::fs::read(&path).unwrap() });
+    }
+    all
+}

@@ -1,0 +1,71 @@
+//! A run that learns dies again and again.
+
+use super::*;
+use crate::database::check;
+use std::path::{Path, PathBuf};
+
+/// Interruptions of runs whose iterations take long.
+const FEW: u64 = 4;
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Digests of all versions of a playbook, the newest first.
+fn versions(bench: &Bench) -> Vec<Value> {
+    let log = bench.json(&["playbook", "log", "env-shop"]);
+    log.as_array().unwrap().iter().map(|version| version["digest"].clone()).collect()
+}
+
+fn runs(bench: &Bench) -> usize {
+    bench.json(&["episodes", "list", "--runs"]).as_array().unwrap().len()
+}
+
+#[test]
+fn a_harness_that_dies_after_any_commit_is_resumed_and_comes_to_the_same() {
+    let Some(whole) = Bench::new("a_harness_that_dies") else { return };
+    let (shop, reward, reflector) =
+        (whole.guest("env_shop"), whole.guest("reward_state"), whole.guest("reflector_rules"));
+    let words = ["learn", &shop, "--reward", &reward, "--layer", "harness", "--reflector", &reflector, "--seed", "4"];
+    let few = ["--iterations", "8", "--gate-every", "4", "--gate-pairs", "32", "--test-pairs", "20", "-q"];
+    let crashing = Crashing::new(whole, owned(&[&words[..], &few].concat()));
+    let (expected, episodes) = (versions(&crashing.whole), check(&crashing.whole, 1));
+    crashing.survives(kills(), |bench, end| {
+        let recorded = check(bench, 1);
+        if end.is_some() {
+            assert_eq!(recorded, episodes, "nothing was played twice");
+            assert_eq!(versions(bench), expected, "versions are neither lost nor written twice");
+            assert_eq!(runs(bench), 1, "it went on, it did not begin anew");
+        }
+    });
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn weights_that_die_after_any_commit_are_resumed_and_come_to_the_same() {
+    let Some(whole) = Bench::new("weights_that_die") else { return };
+    let models = tempfile::tempdir().unwrap();
+    let model = models.path().join("tiny").display().to_string();
+    whole.out(&["model", "init", &model, "--alphabet", "0123456789+=<>?#", "--context", "64", "--seed", "3"]);
+    let plugin = format!("{}?size=10&guesses=4&talk=terse", whole.guest("env_guess"));
+    let words = ["learn", &plugin, "--layer", "weights", "--model", &model, "--seed", "7"];
+    let few = ["--iterations", "4", "--episodes", "32", "--max-tokens", "3", "--test-pairs", "20", "-q"];
+    let looks = ["--evaluate-every", "2", "--evaluate-episodes", "20"];
+    let shown = ["--demonstrations", "demonstrate=clumsy", "--demonstrations-steps", "20"];
+    let crashing = Crashing::new(whole, owned(&[&words[..], &few, &looks, &shown].concat()));
+    crashing.survives(FEW.min(kills()), |bench, end| {
+        check(bench, 1);
+        let Some((_, timing)) = end else { return };
+        assert_eq!(runs(bench), 1, "it went on, it did not begin anew");
+        if let Some(out) = timing["out"].as_str().map(PathBuf::from) {
+            let metrics = lines(&out.join("metrics.jsonl"));
+            let iterations: Vec<_> = metrics.iter().map(|line| line["iteration"].as_u64().unwrap()).collect();
+            assert_eq!(iterations, [1, 2, 3, 4], "each is written once");
+            assert_eq!(lines(&out.join("completions.jsonl")).len(), 16, "four of each iteration");
+        }
+    });
+}

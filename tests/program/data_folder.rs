@@ -1,0 +1,152 @@
+//! `clawhost data`: what a data folder holds, and what may go. And data folders of other versions.
+
+use super::*;
+use rusqlite::Connection;
+
+/// What the rows of a list have under a name.
+fn named<'a>(rows: &'a Value, name: &str) -> Vec<&'a str> {
+    rows.as_array().unwrap().iter().map(|row| row[name].as_str().unwrap()).collect()
+}
+
+impl Bench {
+    fn play(&self, arguments: &[&str]) -> String {
+        let document = self.json(&[&["run"], arguments].concat());
+        document["timing"]["run"].as_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_data_folder_tells_what_it_holds() {
+    let Some(bench) = Bench::new("a_data_folder_tells_what_it_holds") else { return };
+    let empty = bench.run(&["data"]);
+    assert_eq!(empty.status.code(), Some(5), "{}", stderr(&empty));
+    assert!(stderr(&empty).contains("no episodes here yet"), "{}", stderr(&empty));
+    let (math, exact) = (bench.guest("env_math"), bench.guest("reward_exact"));
+    let run = bench.play(&[&math, "--reward", &exact, "--episodes", "5"]);
+    assert_eq!(bench.run(&["run", &bench.guest("env_guess"), "--max-tokens-total", "100"]).status.code(), Some(6));
+    let report = bench.json(&["data", "show"]);
+    assert_eq!(report["format"], 1);
+    let data = &report["data"];
+    let runs = data["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), runs[1]["run"].as_str()), (2, Some(run.as_str())), "{data}");
+    let held = |place: usize| [&runs[place]["kind"], &runs[place]["state"], &runs[place]["can_be_resumed"]];
+    assert_eq!(held(0), [&Value::from("play"), &"stopped".into(), &true.into()], "{data}");
+    assert_eq!(held(1), [&Value::from("play"), &"finished".into(), &false.into()], "{data}");
+    assert_eq!((&runs[1]["episodes"], &data["plugins"]["count"]), (&5.into(), &3.into()), "{data}");
+    for bytes in ["database_bytes", "cache_bytes"] {
+        assert!(data[bytes].as_u64().unwrap() > 1000, "{bytes}: {data}");
+    }
+    let text = bench.out(&["data"]);
+    for part in [run.as_str(), "no, can be resumed", "database", "plugins     3 kept", "playbooks   0", "compiled code"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
+    let Some(bench) = Bench::new("pruning_keeps_what_playbooks_cite") else { return };
+    let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let learn = ["learn", &shop, "--reward", &state, "--layer", "harness", "--reflector", &rules, "-q"];
+    let learned = bench.json(&[&learn[..], &["--iterations", "2", "--test-pairs", "4"]].concat());
+    let learned = learned["timing"]["run"].as_str().unwrap().to_owned();
+    let math = bench.guest("env_math");
+    let played = bench.play(&[&math, "--episodes", "30"]);
+    let guess = ["run", &bench.guest("env_guess"), "--episodes", "12"];
+    assert_eq!(bench.run(&[&guess[..], &["--max-tokens-total", "500"]].concat()).status.code(), Some(6));
+    let stopped = bench.newest_run();
+    let playbook = bench.json(&["playbook", "show", "env-shop"]);
+
+    let rule = ["data", "prune", "--older-than", "0"];
+    bench.refused(&["data", "prune"], &["--older-than", "--run", "--keep-size"]);
+    bench.refused(&["data", "prune", "--run", "run-none"], &["no run `run-none` here"]);
+    bench.refused(&[&rule[..], &["--run", &played]].concat(), &["cannot be used with"]);
+    let all = bench.count("SELECT count(*) FROM episodes");
+    let rehearsed = bench.json(&[&rule[..], &["--dry-run"]].concat())["prune"].clone();
+    assert_eq!((&rehearsed["dry_run"], &rehearsed["removed"]), (&true.into(), &Value::Null));
+    assert_eq!(named(&rehearsed["runs"], "run"), [learned.as_str(), &played], "the oldest first");
+    assert_eq!(bench.count("SELECT count(*) FROM episodes"), all, "a rehearsal removes nothing");
+
+    let pruned = bench.json(&rule)["prune"].clone();
+    assert_eq!((&pruned["runs"], &pruned["kept"]), (&rehearsed["runs"], &rehearsed["kept"]), "as rehearsed");
+    assert!(pruned["bytes_after"].as_u64() < pruned["bytes_before"].as_u64(), "{pruned}");
+    let kept = pruned["kept"].as_array().unwrap();
+    let because = |run: &str, why: &str| kept.iter().find(|kept| kept["run"] == run && kept["because"] == why);
+    assert!(because(&stopped, "can_be_resumed").is_some(), "{pruned}");
+    let cited = because(&learned, "cited").unwrap()["episodes"].as_array().unwrap();
+    assert!(!cited.is_empty());
+    for episode in cited {
+        bench.json(&["episodes", "show", episode.as_str().unwrap()]);
+    }
+    let left = "SELECT count(*) FROM episodes";
+    let others = format!("SELECT count(*) FROM episodes WHERE run = '{stopped}'");
+    assert_eq!(bench.count(left) - bench.count(&others), cited.len() as i64, "nothing else of the others is left");
+    assert_eq!(bench.json(&["playbook", "show", "env-shop"]), playbook, "lessons stand as they stood");
+    let runs = bench.json(&["episodes", "list", "--runs"]);
+    assert!(!named(&runs, "id").contains(&played.as_str()), "{runs}");
+    assert_eq!(bench.json(&["data"])["data"]["unused_blobs"]["count"], 0);
+    let kinds = bench.count("SELECT count(*) FROM plugins WHERE name = 'env-math'");
+    assert_eq!(kinds, 0, "plugins that no record refers to are gone");
+
+    // What was kept goes on as if nothing had been removed.
+    let whole = bench.fresh().outside_timing(&guess);
+    let (resumed, timing) = without_timing(bench.json(&[&guess[..], &["--resume"]].concat()));
+    assert_eq!((resumed, &timing["run"]), (whole, &Value::from(stopped.as_str())));
+    let next = [&learn[..], &["--iterations", "1", "--test-pairs", "0"]].concat();
+    assert!(bench.json(&next)["learn"]["entries"].as_array().unwrap().len() > 1, "it begins with what was learned");
+}
+
+#[test]
+fn pruning_by_name_and_by_size_removes_what_is_meant() {
+    let Some(bench) = Bench::new("pruning_by_name_and_by_size") else { return };
+    let guess = ["run", &bench.guest("env_guess"), "--episodes", "12"];
+    assert_eq!(bench.run(&[&guess[..], &["--max-tokens-total", "500"]].concat()).status.code(), Some(6));
+    let stopped = bench.newest_run();
+    let math = bench.guest("env_math");
+    let [old, new] = ["1", "2"].map(|seed| bench.play(&[&math, "--episodes", "30", "--seed", seed]));
+    // A size that is reached already removes nothing; none at all is reached as far as that goes.
+    let pruned = bench.json(&["data", "prune", "--keep-size", "1000"])["prune"].clone();
+    assert_eq!((&pruned["runs"], &pruned["kept"]), (&serde_json::json!([]), &serde_json::json!([])), "{pruned}");
+    let pruned = bench.json(&["data", "prune", "--keep-size", "0", "--dry-run"])["prune"].clone();
+    assert_eq!(named(&pruned["runs"], "run"), [old.as_str(), &new]);
+    assert_eq!(named(&pruned["kept"], "run"), [stopped.as_str()]);
+    // Whoever names a run means it.
+    let text = bench.out(&["data", "prune", "--run", &stopped]);
+    assert!(text.contains(&format!("removed     {stopped}")), "{text}");
+    let runs = bench.json(&["episodes", "list", "--runs"]);
+    assert_eq!(named(&runs, "id"), [new.as_str(), &old]);
+    let again = bench.run(&[&guess[..], &["--resume"]].concat());
+    assert!(again.status.success() && stderr(&again).contains("a new run begins"), "{}", stderr(&again));
+    let replayed = bench.run(&["replay", "--run", &old]);
+    assert!(replayed.status.success(), "what stayed replays: {}", stderr(&replayed));
+}
+
+#[test]
+fn a_database_of_another_version_is_refused_and_stays_as_it_is() {
+    let Some(bench) = Bench::new("a_database_of_another_version") else { return };
+    let guess = bench.guest("env_guess");
+    let path = bench.data.path().join("clawhost.sqlite");
+    let old = "written by an older clawhost (schema ";
+    let new = "written by a newer clawhost (schema ";
+    for (schema, says) in [(1, old), (2, old), (3, old), (4, old), (5, old), (1000, new)] {
+        let database = Connection::open(&path).unwrap();
+        database.execute_batch("CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, config TEXT)").unwrap();
+        database.pragma_update(None, "user_version", schema).unwrap();
+        drop(database);
+        let before = std::fs::read(&path).unwrap();
+        let says = format!("{says}{schema}");
+        for words in [
+            &["run", &guess][..],
+            &["episodes", "list"],
+            &["data"],
+            &["data", "prune", "--older-than", "1"],
+            &["replay", "--all"],
+        ] {
+            let output = bench.run(words);
+            assert_eq!(output.status.code(), Some(5), "{words:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains(&says), "{words:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("--data folder"), "it says what to do: {}", stderr(&output));
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before, "nothing was written");
+    }
+}

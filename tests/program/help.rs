@@ -1,0 +1,40 @@
+//! What the program says of itself, and what it does not contain.
+
+use super::*;
+
+fn bench() -> Bench {
+    Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() }
+}
+
+#[test]
+fn help_of_a_run_is_short_and_each_command_has_its_own_options() {
+    let bench = bench();
+    let help = |command: &str| bench.out(&[command, "--help"]);
+    let run = help("run");
+    assert!(run.lines().count() <= 120, "{} lines", run.lines().count());
+    let check = |text: &str, has: &[&str], has_not: &[&str]| {
+        has.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
+        has_not.iter().for_each(|part| assert!(!text.contains(part), "{part}: {text}"));
+    };
+    check(
+        &run,
+        &["--reward", "--branch-at", "--resume", "Exit codes"],
+        &["--iterations", "--layer", "--rate", "--pairs"],
+    );
+    let learn = help("learn");
+    check(&learn, &["--layer", "--iterations", "--reflector", "--rate", "--dry-run", "--sample"], &["--branch-at"]);
+    check(&help("eval"), &["--pairs", "--playbook-version", "--against"], &["--iterations", "--resume"]);
+    check(&bench.out(&["data", "prune", "--help"]), &["--older-than", "--run", "--keep-size", "--dry-run"], &[]);
+}
+
+#[test]
+fn the_ordinary_program_has_no_failpoints() {
+    if cfg!(feature = "failpoints") {
+        eprintln!("skipped the_ordinary_program_has_no_failpoints: it was built with them");
+        return;
+    }
+    let program = std::fs::read(env!("CARGO_BIN_EXE_clawhost")).unwrap();
+    let holds = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("CLAWHOST_HOME"), "what a program reads is found in it");
+    assert!(!holds("CLAWHOST_ABORT_AFTER_COMMIT"));
+}

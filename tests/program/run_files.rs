@@ -1,0 +1,116 @@
+//! `run.toml`: a run that is written down is the run on the command line, flags beside it win, and every mistake is named by its
+//! line.
+
+use super::*;
+
+/// A run of the shop that learns a little.
+const SHOP: &str = "version = 1\nplugin = \"env_shop.wasm\"\nrewards = [\"reward_state.wasm\"]\nseed = 4\niterations = 3\n\
+                    test_pairs = 10\n\n[[learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]\n\
+                    gate_every = 3\ngate_pairs = 16\n";
+
+impl Bench {
+    /// A folder with a run file and the plugins that it names, so that paths beside the file are meant.
+    fn with_file(&self, text: &str) -> String {
+        let folder = self.data.path().join("written");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["env_shop", "env_guess", "reward_state", "reflector_rules"] {
+            std::fs::copy(self.guest(name), folder.join(format!("{name}.wasm"))).unwrap();
+        }
+        let file = folder.join("run.toml");
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    }
+
+    /// The same on the command line.
+    fn typed(&self, more: &[&str]) -> Vec<String> {
+        let (shop, reward, reflector) =
+            (self.guest("env_shop"), self.guest("reward_state"), self.guest("reflector_rules"));
+        let words =
+            ["learn", &shop, "--reward", &reward, "--layer", "harness", "--reflector", &reflector, "--seed", "4"];
+        let numbers = ["--iterations", "3", "--gate-every", "3", "--gate-pairs", "16", "--test-pairs", "10", "-q"];
+        words.iter().chain(&numbers).chain(more).map(|word| (*word).to_owned()).collect()
+    }
+
+    fn learned_by(&self, words: &[String]) -> Value {
+        self.outside_timing(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+#[test]
+fn a_run_that_is_written_down_is_the_run_on_the_command_line() {
+    let Some(bench) = Bench::new("a_run_that_is_written_down") else { return };
+    let file = bench.with_file(SHOP);
+    let written = bench.outside_timing(&["learn", &file, "-q"]);
+    let elsewhere = bench.fresh();
+    assert_eq!(elsewhere.learned_by(&elsewhere.typed(&[])), written, "from two empty data folders");
+    // Flags stand beside the file, and win.
+    let third = bench.fresh();
+    let beside = third.outside_timing(&["learn", &file, "-q", "--iterations", "2", "--seed", "5"]);
+    assert_eq!((&beside["config"]["play"]["seed"], &beside["config"]["work"]["iterations"]), (&5.into(), &2.into()));
+    assert_eq!(beside["config"]["work"]["layers"], written["config"]["work"]["layers"], "the rest stands");
+    // One that plays alone is for the other command.
+    let plays = bench.with_file("version = 1\nplugin = \"env_guess.wasm\"\nepisodes = 3\nseed = 2\n");
+    let played = bench.outside_timing(&["run", &plays]);
+    assert_eq!(played, bench.outside_timing(&["run", &bench.guest("env_guess"), "--episodes", "3", "--seed", "2"]));
+}
+
+#[test]
+fn weights_are_written_down_as_well() {
+    let Some(game) = weights::Game::new("weights_are_written_down", &["--iterations", "1"]) else { return };
+    let without = |name: &str, words: &[String]| {
+        let place = words.iter().position(|word| word == name).unwrap();
+        [&words[..place], &words[place + 2..]].concat()
+    };
+    // Game says 4 iterations first, and an option is said once.
+    let typed = without("--iterations", &game.words);
+    let file = game.bench.data.path().join("run.toml");
+    let text = format!(
+        "version = 1\nplugin = {:?}\nmodel = {:?}\nseed = 7\niterations = 1\nepisodes = 32\nmax_tokens = 3\ntest_pairs = 20\n\
+         [[learn]]\nlayer = \"weights\"\nevaluate_every = 2\nevaluate_episodes = 20\n\
+         demonstrations = [\"demonstrate=clumsy\"]\ndemonstrations_steps = 20\n",
+        game.words[1], game.words[5]
+    );
+    std::fs::write(&file, text).unwrap();
+    let written = game.bench.outside_timing(&["learn", file.to_str().unwrap(), "-q"]);
+    assert_eq!(game.bench.fresh().learned_by(&typed), written);
+}
+
+#[test]
+fn every_mistake_of_a_file_is_named_by_its_line() {
+    let Some(bench) = Bench::new("every_mistake_of_a_file") else { return };
+    let refused = |text: &str, says: &[&str]| {
+        let file = bench.with_file(text);
+        bench.refused(&["learn", &file], says);
+        bench.refused(&["learn", &file, "--dry-run"], says);
+    };
+    let wrong = SHOP.replace("iterations", "iteratoins").replace("gate_pairs = 16", "gate_pairs = -1");
+    refused(
+        &wrong,
+        &["run.toml, line 5: iteratoins: unknown key; did you mean `iterations`?", "line 12", "gate_pairs"],
+    );
+    let newer = SHOP.replace("version = 1", "version = 2").replace("seed", "seeed");
+    refused(&newer, &["run.toml, line 1: version: found 2; this program reads version 1"]);
+    let output = bench.run(&["learn", &bench.with_file(&newer)]);
+    assert!(!stderr(&output).contains("seeed"), "what its keys mean is unsure: {}", stderr(&output));
+    refused("plugin = ", &["run.toml, line 1: not TOML"]);
+    refused(&SHOP.replace("[[learn]]", "[harness]"), &["[harness]", "[[learn]]"]);
+    refused(&SHOP.replace("\"harness\"", "\"router\""), &["line 9", "router", "harness, weights"]);
+    refused(&SHOP.replace("rewards = [\"reward_state.wasm\"]", "group = 3"), &["line 3: group: found 3", "rewards"]);
+    bench.refused(&["learn", "missing.toml"], &["missing.toml: "]);
+    let file = bench.with_file(SHOP);
+    let quoted = "and `clawhost run` plays alone; learn with `clawhost learn ";
+    bench.refused(&["run", &file], &["names layers that learn", quoted, "run.toml"]);
+    bench.refused(&["learn", &file, "--gate-pairs", "1"], &["--gate-pairs: found 1; expected a whole number from 8"]);
+    assert!(!bench.data.path().join("clawhost.sqlite").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_sample_of_a_file_describes_a_run() {
+    let Some(bench) = Bench::new("a_sample_of_a_file") else { return };
+    let sample = bench.out(&["learn", "--sample"]);
+    let plan = bench.json(&["learn", &bench.with_file(&sample), "--dry-run"]);
+    assert_eq!((&plan["config"]["play"]["seed"], &plan["plan"]["iterations"]), (&7.into(), &20.into()), "{plan}");
+    for part in ["# adapter_rank = 16", "# evolve = 1000", "[[learn]]"] {
+        assert!(sample.contains(part), "{part}: {sample}");
+    }
+}
