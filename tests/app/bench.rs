@@ -66,6 +66,8 @@ impl Bench {
     /// A specification whose plugins are guests.
     pub(crate) fn spec(&self, verb: Verb, text: &str) -> RunSpec {
         let folder = self.guests.display().to_string();
-        RunSpecPatch::from_toml(text, &folder).and_then(|patch| patch.resolve(verb)).unwrap_or_else(|all| panic!("{all}"))
+        RunSpecPatch::from_toml(text, &folder)
+            .and_then(|patch| patch.resolve(verb))
+            .unwrap_or_else(|all| panic!("{all}"))
     }
 }

@@ -43,7 +43,8 @@ fn left(reader: &dyn StoreReader, run: &RunId, report: Value) -> Left {
     let episode = |name: String| -> Episode { reader.episode(&name).unwrap().unwrap() };
     let episodes: Vec<Episode> = rows.iter().map(|row| episode(format!("{}/{}", row.run, row.id))).collect();
     let episodes = episodes.iter().map(|episode| without_run(&run.0, json!(episode))).collect();
-    let versions = reader.playbooks().unwrap().iter().flat_map(|name| reader.versions(name).unwrap()).collect::<Vec<_>>();
+    let versions =
+        reader.playbooks().unwrap().iter().flat_map(|name| reader.versions(name).unwrap()).collect::<Vec<_>>();
     let versions = versions.into_iter().map(|version| without_run(&run.0, json!(version))).collect();
     (without_run(&run.0, report), episodes, reader.notes(run).unwrap(), versions)
 }
@@ -86,7 +87,10 @@ fn check(name: &str, verb: Verb, text: &str) -> Option<u64> {
         let settings = WorkspaceSettings { fail_after_commit: Some(commit), ..bench.settings() };
         let killed = live(&bench, settings, spec.clone(), Start::New);
         if commit < commits {
-            assert!(matches!(killed, Err(ref error) if error.to_string().contains("stor") || !error.to_string().is_empty()), "{commit}: {killed:?}");
+            assert!(
+                matches!(killed, Err(ref error) if error.to_string().contains("stor") || !error.to_string().is_empty()),
+                "{commit}: {killed:?}"
+            );
         }
         let (found, _) = live(&bench, bench.settings(), spec.clone(), Start::Resume(None))
             .unwrap_or_else(|error| panic!("killed after commit {commit} of {commits}: {error}"));

@@ -13,8 +13,8 @@
 mod guests;
 
 use clawhost_core::{
-    ModelCallSource, Context, Digest, Environment as _, FailureKind, Limits, LiveEpisode, Message, ModelError, ModelRequest,
-    ModelResponse, Origin, Role, Snapshot, StartParams, Status, StepResult, code,
+    Context, Digest, Environment as _, FailureKind, Limits, LiveEpisode, Message, ModelCallSource, ModelError,
+    ModelRequest, ModelResponse, Origin, Role, Snapshot, StartParams, Status, StepResult, code,
 };
 use clawhost_engine::{Allocation, EnvironmentPlugin, Host, HostConfig, ModelGrants};
 use proptest::prelude::*;

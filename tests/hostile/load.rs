@@ -234,7 +234,8 @@ async fn flipped_bits_are_refused_or_harmless() {
         let plugin = match host.environment("flipped", &bytes, ModelGrants::default()).await {
             Ok(plugin) => plugin,
             Err(error) => {
-                let unfit = !matches!(error, EngineError::SetUp(_) | EngineError::Compiler(_) | EngineError::Read { .. });
+                let unfit =
+                    !matches!(error, EngineError::SetUp(_) | EngineError::Compiler(_) | EngineError::Read { .. });
                 assert!(unfit && error.to_string().starts_with("flipped"), "byte {position}: {error}");
                 refused += 1;
                 continue;

@@ -22,7 +22,8 @@ mod values;
 mod world;
 
 use clawhost_core::{
-    ModelCallSource, Context, Environment as _, Episode, Failure, Limits, Message, Origin, Role, StartParams, StepResult, Task,
+    Context, Environment as _, Episode, Failure, Limits, Message, ModelCallSource, Origin, Role, StartParams,
+    StepResult, Task,
 };
 use clawhost_engine::{Allocation, EngineError, Host, HostConfig, ModelGrants};
 use std::path::{Path, PathBuf};
@@ -55,7 +56,12 @@ pub(crate) fn task() -> Task {
 }
 
 pub(crate) fn params(seed: u64) -> StartParams {
-    StartParams { task: task(), context: Context { seed, options: vec![] }, max_turns: 10, answers: ModelCallSource::Live }
+    StartParams {
+        task: task(),
+        context: Context { seed, options: vec![] },
+        max_turns: 10,
+        answers: ModelCallSource::Live,
+    }
 }
 
 pub(crate) fn action(text: &str) -> Message {

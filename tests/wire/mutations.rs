@@ -12,9 +12,28 @@ use serde_json::{Map, Value, json};
 
 /// Names and words that the dialects know: an arbitrary one would be unknown to both.
 const WORDS: [&str; 22] = [
-    "arguments", "choices", "content", "error", "finish_reason", "function", "id", "input", "message", "name", "role",
-    "stop_reason", "text", "thinking", "tool_calls", "tool_result", "tool_use", "tool_use_id", "type", "usage",
-    "prompt_tokens", "input_tokens",
+    "arguments",
+    "choices",
+    "content",
+    "error",
+    "finish_reason",
+    "function",
+    "id",
+    "input",
+    "message",
+    "name",
+    "role",
+    "stop_reason",
+    "text",
+    "thinking",
+    "tool_calls",
+    "tool_result",
+    "tool_use",
+    "tool_use_id",
+    "type",
+    "usage",
+    "prompt_tokens",
+    "input_tokens",
 ];
 
 /// Depths of nesting: within what serde_json reads (128), and beyond it.
@@ -25,7 +44,14 @@ fn leaf() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         prop::sample::select(vec![
-            json!(0), json!(-1), json!(i64::MIN), json!(u64::MAX), json!(0.5), json!(-0.0), json!(f64::MAX), json!(1e-300),
+            json!(0),
+            json!(-1),
+            json!(i64::MIN),
+            json!(u64::MAX),
+            json!(0.5),
+            json!(-0.0),
+            json!(f64::MAX),
+            json!(1e-300),
         ]),
         any::<i64>().prop_map(Value::from),
         prop::sample::select(WORDS.to_vec()).prop_map(Value::from),

@@ -270,10 +270,9 @@ impl RequestError {
     /// What may mend it.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
-            Self::ResumeDiffers { .. } => vec![
-                Hint::command("the command and the files that it was begun with", "continue it"),
-                Hint::NewRun,
-            ],
+            Self::ResumeDiffers { .. } => {
+                vec![Hint::command("the command and the files that it was begun with", "continue it"), Hint::NewRun]
+            }
             Self::CannotResume { .. } => vec![Hint::NewRun],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
@@ -430,20 +429,7 @@ impl AppError {
             Self::Device(error) => error.hints(),
             Self::Play(error) => error.hints(),
             Self::Learning(error) => error.hints(),
-            Self::Request(RequestError::ResumeDiffers { .. }) => vec![
-                Hint::command("the command and the files that it was begun with", "continue it"),
-                Hint::NewRun,
-            ],
-            Self::Request(RequestError::NoModelFolder { .. }) => {
-                vec![Hint::command("model init DIR", "makes a tiny one")]
-            }
-            Self::Request(RequestError::SystemPromptUnsupported { .. }) => {
-                vec![Hint::command("model init DIR", "makes one that reads it, where it is told to include the system prompt")]
-            }
-            Self::Request(RequestError::NotEmpty { can_overwrite: true, .. }) => vec![Hint::set("force", "true")],
-            Self::Request(RequestError::NoAdapter { .. }) => vec![Hint::change("adapter")],
-            Self::Request(RequestError::NoPlugin { .. }) => vec![Hint::change("plugins")],
-            _ => Vec::new(),
+            Self::Spec(_) | Self::Document { .. } | Self::Learn(_) | Self::Io { .. } | Self::Host(_) => Vec::new(),
         }
     }
 

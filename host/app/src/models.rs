@@ -70,11 +70,7 @@ impl ModelSettings {
     ///
     /// # Errors
     /// As [`ModelSettings::open_device`].
-    pub fn choose_device(
-        &self,
-        parameters: u64,
-        events: &dyn EventSink,
-    ) -> Result<(ComputeDevice, Chosen), AppError> {
+    pub fn choose_device(&self, parameters: u64, events: &dyn EventSink) -> Result<(ComputeDevice, Chosen), AppError> {
         let Some(ProbeProgram { program, arguments }) = &self.probe else {
             let device = ComputeDevice::processor();
             let (title, because) = ("this processor".to_owned(), "no other device is tried".to_owned());
@@ -172,9 +168,8 @@ impl ModelFactory {
     fn key(&self, dialect: Dialect) -> Result<Option<Secret>, AppError> {
         let kind_of = |text: &'_ str| {
             let kinds = Dialect::ALL.into_iter();
-            let found = kinds.filter_map(|kind| {
-                Some((kind, text.strip_prefix(kind.name())?.strip_prefix('=')?.to_owned()))
-            });
+            let found =
+                kinds.filter_map(|kind| Some((kind, text.strip_prefix(kind.name())?.strip_prefix('=')?.to_owned())));
             found.into_iter().next()
         };
         let files = &self.settings.api_key_files;
@@ -234,7 +229,7 @@ impl ModelFactory {
 
     /// A local model that is open already.
     pub(crate) fn opened(&self, model: Arc<LocalModel>) -> Opened {
-        Opened { ignores_system_prompt: model.drops_system(), model: self.metered(model) }
+        Opened { ignores_system_prompt: model.ignores_system_prompt(), model: self.metered(model) }
     }
 
     /// The model for a text, with the budget around it.

@@ -2,7 +2,9 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::{AppError, RequestError};
-use clawhost_core::{About, Attributes, Digest, Environment as _, PluginIdentity, PluginStore, Reflector as _, Reward as _};
+use clawhost_core::{
+    About, Attributes, Digest, Environment as _, PluginIdentity, PluginStore, Reflector as _, Reward as _,
+};
 use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants};
 use clawhost_learning::Reflecting;
 use clawhost_play::ScoringRule;

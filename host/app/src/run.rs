@@ -81,8 +81,7 @@ pub async fn run(
         events.event(Event::AlreadyRecorded { episodes: recorded.len() as u64 });
     }
     let clocked = Clocked::start(workspace);
-    let request =
-        RunRequest { config: session.document(), recorded, ..RunRequest::new(run.clone(), plan, ports) };
+    let request = RunRequest { config: session.document(), recorded, ..RunRequest::new(run.clone(), plan, ports) };
     let report = play_run(request, cancel, &Watch(events)).await?.report;
     if report.stopped.is_none() {
         lease.complete();

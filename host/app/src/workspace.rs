@@ -2,9 +2,7 @@
 
 use crate::models::ModelSettings;
 use crate::{AppError, HostSettings, RequestError};
-use clawhost_core::{
-    Clock, Lease, LeaseMode, LeaseSubject, Leases, RunId, StoreError, StoreReader,
-};
+use clawhost_core::{Clock, Lease, LeaseMode, LeaseSubject, Leases, RunId, StoreError, StoreReader};
 use clawhost_engine::{CacheKey, Host};
 use clawhost_store::{FileLeases, Reader, Store, StoreOptions};
 use std::io::Write as _;
@@ -123,26 +121,13 @@ impl Workspace {
         let folder = settings.folder.clone();
         make(&folder)?;
         let leases = FileLeases::new(&folder);
-<<<<<<< HEAD
-        let held = leases.acquire(&LeaseSubject::Folder, LeaseMode::Shared)?;
-        let held = held.ok_or_else(|| RequestError::FolderBusy {
-            folder: folder.display().to_string(),
-            what: "removes records from it",
-        })?;
+        let held = hold_folder(&folder, LeaseMode::Shared)?;
         #[cfg_attr(not(feature = "failpoints"), allow(unused_mut))]
         let mut options = StoreOptions::bounded(settings.store_bytes);
         #[cfg(feature = "failpoints")]
         {
             options.fail_after_commit = settings.fail_after_commit;
         }
-=======
-        let held = hold_folder(&folder, LeaseMode::Shared)?;
-        let options = StoreOptions {
-            max_bytes: settings.store_bytes,
-            #[cfg(feature = "failpoints")]
-            fail_after_commit: settings.fail_after_commit,
-        };
->>>>>>> 330404a (Add scoring, replay, inspection, lists of episodes and retention to the application library)
         let store = Arc::new(Store::open(&folder, options)?);
         let clock = settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
         Ok(Self { settings, store, leases, clock, _folder: held })
@@ -269,7 +254,8 @@ pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppErr
     let path = folder.join(KEY);
     if !path.exists() {
         let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| AppError::Host(format!("no randomness for the host's key: {error}")))?;
+        getrandom::fill(&mut key)
+            .map_err(|error| AppError::Host(format!("no randomness for the host's key: {error}")))?;
         // Readable by the owner alone; never overwrites the key of a process that was faster.
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(folder, &error))?;
         file.write_all(&key).map_err(|error| unusable(folder, &error))?;

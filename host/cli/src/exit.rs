@@ -219,7 +219,10 @@ mod tests {
         check(Hint::change("on_demand"), "say --on-demand");
         check(Hint::Without("tasks"), "leave --tasks out");
         check(Hint::OtherDataFolder, "choose another --data folder");
-        check(Hint::command("inspect PLUGIN.wasm", "lists the options"), "`clawhost inspect PLUGIN.wasm` lists the options");
+        check(
+            Hint::command("inspect PLUGIN.wasm", "lists the options"),
+            "`clawhost inspect PLUGIN.wasm` lists the options",
+        );
     }
 
     #[test]

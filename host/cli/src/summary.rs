@@ -175,7 +175,8 @@ fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) ->
     match report.reward_mean {
         Some(mean) => {
             let interval = report.reward_interval;
-            let interval = interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
+            let interval =
+                interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
             writeln!(out, "{}\x1b[1m{mean:.3}\x1b[0m{interval}  ({} scored)", row("reward"), report.scored)?;
             let rewards: Vec<f64> = report.episodes.iter().filter_map(|episode| episode.reward).collect();
             let rows = histogram(&rewards);

@@ -41,7 +41,14 @@ pub struct Finding {
 impl Finding {
     /// All is well.
     pub fn good(topic: &str, says: impl Into<String>) -> Self {
-        Self { topic: topic.to_owned(), state: State::Good, says: says.into(), costs: None, remedy: None, hints: Vec::new() }
+        Self {
+            topic: topic.to_owned(),
+            state: State::Good,
+            says: says.into(),
+            costs: None,
+            remedy: None,
+            hints: Vec::new(),
+        }
     }
 
     /// Something optional is missing.

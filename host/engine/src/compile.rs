@@ -162,7 +162,9 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
         (_, Some(Ended::OutOfTime)) => {
             Err(CompileFailure::Died(format!("it took more than {} s of processor time", order.seconds)))
         }
-        (_, Some(Ended::Killed)) => Err(CompileFailure::Died("the compiler was killed, perhaps for want of memory".into())),
+        (_, Some(Ended::Killed)) => {
+            Err(CompileFailure::Died("the compiler was killed, perhaps for want of memory".into()))
+        }
         _ => Err(CompileFailure::Died(format!("the compiler died ({status}) {words}"))),
     }
 }

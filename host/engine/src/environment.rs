@@ -127,7 +127,8 @@ impl EnvironmentPlugin {
         seed: u64,
         grants: Arc<ModelGrants>,
     ) -> Result<(InstanceLease, Guest), Failure> {
-        let mut place = InstanceLease::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
+        let mut place =
+            InstanceLease::take(&self.host, &self.engine, self.host.limits.memory_bytes, seed, grants).await?;
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
         let deadline = place.deadline();
         let guest = call::within(deadline, self.pre.instantiate_async(&mut place.store)).await;

@@ -12,7 +12,7 @@ use clawhost_bindings::Group;
 use clawhost_bindings::reward::exports::clawhost::reward::reward as wit;
 use clawhost_bindings::reward::{RewardPlugin as Guest, RewardPluginPre};
 use clawhost_core::{
-    About, ModelCallSource, CallLimits, Context, Episode, Failure, Grants, JournalEntry, PluginIdentity, Reward,
+    About, CallLimits, Context, Episode, Failure, Grants, JournalEntry, ModelCallSource, PluginIdentity, Reward,
     RewardDescription, RewardScope, RewardSource, ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;

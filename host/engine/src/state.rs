@@ -6,7 +6,7 @@ use crate::capability::log::Log;
 use crate::capability::wasi::Chance;
 use crate::grants::ModelGrants;
 use crate::lane::{LaneTicket, SlowLane};
-use clawhost_core::{ModelCallSource, Digest, Episode, HostState, JournalEntry, Limits, code};
+use clawhost_core::{Digest, Episode, HostState, JournalEntry, Limits, ModelCallSource, code};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -16,7 +16,6 @@ mod error;
 pub mod evolve;
 pub mod gate;
 pub mod harness;
-mod reflection_schedule;
 mod layer;
 mod lesson;
 mod metric;
@@ -25,13 +24,14 @@ pub mod playbook;
 pub mod policy;
 #[cfg(test)]
 mod random;
+mod reflection_schedule;
 mod transaction;
 
 pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
 pub use entry::{Entry, EntryId, Status};
 pub use error::LearnError;
-pub use reflection_schedule::ReflectionSchedule;
 pub use layer::{CheckpointKind, Forward, Layer, Step, Weights};
 pub use lesson::{Lesson, Skill, estimated_tokens};
 pub use metric::{Measurements, Metric};
+pub use reflection_schedule::ReflectionSchedule;
 pub use transaction::{Applied, LayerOutcome, learn, learn_each};

@@ -4,7 +4,7 @@
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{HostDecoder, CheckpointWriter, LocalModelError, ModelConfig, digest};
+use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{

@@ -10,6 +10,7 @@
 //! The only crate that sees burn.
 
 mod adapter;
+mod checkpoint_writer;
 mod config;
 pub mod cpu;
 mod decoder;
@@ -20,7 +21,6 @@ mod folder;
 pub mod generate;
 mod host_weights;
 mod import;
-mod checkpoint_writer;
 mod layer;
 mod memory;
 pub mod network;
@@ -32,15 +32,15 @@ pub mod train;
 mod weight_files;
 
 pub use adapter::{AdapterFolder, AdapterSettings, Learned, PROJECTIONS, Targets};
+pub use checkpoint_writer::CheckpointWriter;
 pub use config::{Architecture, ModelConfig, RotaryScaling};
 pub use decoder::{Block, Convert, Decoder, LowRank, Projection, Weight, is_adapter};
 pub use demonstrator::{DEMONSTRATION, Demonstrator};
 pub use error::LocalModelError;
 pub use folder::ModelFolder;
 pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
-pub use checkpoint_writer::CheckpointWriter;
 pub use layer::WeightsLayer;
 pub use open::LearningSettings;
-pub use service::{LEFT_OUT, LocalModel, Overlong, ChatFormat};
+pub use service::{ChatFormat, LEFT_OUT, LocalModel, Overlong};
 pub use tiny::TinyModel;
 pub use weight_files::Stored;

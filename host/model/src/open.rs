@@ -5,8 +5,8 @@ use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{
-    AdapterFolder, AdapterSettings, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder, Overlong, ChatFormat,
-    Weight, WeightsLayer, digest, is_adapter, memory,
+    AdapterFolder, AdapterSettings, ChatFormat, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder,
+    Overlong, Weight, WeightsLayer, digest, is_adapter, memory,
 };
 use clawhost_learn::policy::PolicyGradient;
 use std::sync::Arc;

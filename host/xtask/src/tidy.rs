@@ -59,7 +59,8 @@ const ONLY: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates without I/O: none of these may be reached from them, however indirectly.
-const PURE: [&str; 5] = ["clawhost-core", "clawhost-wire", "clawhost-follower", "clawhost-learn", "clawhost-run-config"];
+const PURE: [&str; 5] =
+    ["clawhost-core", "clawhost-wire", "clawhost-follower", "clawhost-learn", "clawhost-run-config"];
 const IMPURE: [&str; 7] = ["tokio", "mio", "reqwest", "hyper", "rusqlite", "wasmtime", "socket2"];
 
 /// What the pure floor may not even name in its own code.
@@ -143,7 +144,11 @@ fn floors(metadata: &Metadata, findings: &mut Findings) {
                 && dependency.name.starts_with("clawhost-")
                 && !allowed.contains(&dependency.name.as_str())
             {
-                findings.add(format!("{name} sees {}, and no adapter, but imports {}", allowed.join(", "), dependency.name));
+                findings.add(format!(
+                    "{name} sees {}, and no adapter, but imports {}",
+                    allowed.join(", "),
+                    dependency.name
+                ));
             }
             if dependency.name == TESTKIT {
                 findings.add(format!("{name} imports {TESTKIT}, which is for tests alone"));

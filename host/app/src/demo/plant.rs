@@ -82,7 +82,8 @@ pub(super) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
             values.iter().map(|value| Condition { fact: (*fact).to_owned(), value: (*value).to_owned() })
         })
         .collect();
-    let actions: BTreeSet<&str> = cases.iter().map(|case| case.right.as_str()).filter(|action| *action != usual).collect();
+    let actions: BTreeSet<&str> =
+        cases.iter().map(|case| case.right.as_str()).filter(|action| *action != usual).collect();
     let mut best: Option<Plant> = None;
     for (place, one) in conditions.iter().enumerate() {
         for other in conditions.iter().skip(place + 1).filter(|other| other.fact != one.fact) {
@@ -94,8 +95,9 @@ pub(super) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
             if common < COMMON {
                 continue;
             }
-            let share =
-                |action: &str| about.iter().filter(|case| case.right == action).count() as f64 / about.len().max(1) as f64;
+            let share = |action: &str| {
+                about.iter().filter(|case| case.right == action).count() as f64 / about.len().max(1) as f64
+            };
             let without = share(&usual);
             for action in &actions {
                 let with = share(action);

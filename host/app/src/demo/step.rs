@@ -15,8 +15,7 @@ pub enum HarnessArm {
 
 impl HarnessArm {
     /// All of them, in the order in which they are played.
-    pub const ALL: [Self; 4] =
-        [Self::Full, Self::SilentReflector, Self::ShuffledProposals, Self::EverythingAdmitted];
+    pub const ALL: [Self; 4] = [Self::Full, Self::SilentReflector, Self::ShuffledProposals, Self::EverythingAdmitted];
 }
 
 /// What a tiny model learns from.

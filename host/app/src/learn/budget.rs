@@ -21,8 +21,7 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
         budget.validation = looks.saturating_mul(weights.evaluate_episodes);
         if !weights.demonstrations.is_empty() {
             let looks = weights.demonstrations_steps.div_ceil(LOOK_EVERY);
-            budget.demonstrations =
-                DEMONSTRATIONS.saturating_add(looks.saturating_mul(LOOK_EPISODES));
+            budget.demonstrations = DEMONSTRATIONS.saturating_add(looks.saturating_mul(LOOK_EPISODES));
         }
     }
     budget

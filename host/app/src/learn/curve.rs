@@ -24,10 +24,8 @@ pub(crate) fn draw(folder: &Path, report: &LearnReport) -> Result<(), AppError> 
     let validated = |one: &clawhost_learning::IterationReport| {
         Some((one.iteration as f64, one.weights().and_then(|(_, weights)| weights.validation)?))
     };
-    let curves = [
-        ("training", training(report)),
-        ("validation", report.iterations.iter().filter_map(validated).collect()),
-    ];
+    let curves =
+        [("training", training(report)), ("validation", report.iterations.iter().filter_map(validated).collect())];
     let curves: Vec<Curve> = curves
         .into_iter()
         .filter(|(_, points)| points.len() >= 2)

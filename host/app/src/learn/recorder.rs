@@ -6,7 +6,9 @@ use super::pace::Pace;
 use super::tensorboard::Events;
 use crate::events::{Event, EventSink, Warning, Watch};
 use clawhost_core::Episode;
-use clawhost_learning::{EvolutionReport, IterationReport, LearnObserver, WarmStart, WarmStartReport, is_training_phase};
+use clawhost_learning::{
+    EvolutionReport, IterationReport, LearnObserver, WarmStart, WarmStartReport, is_training_phase,
+};
 use clawhost_play::{EpisodeSummary, Observer};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -56,7 +56,7 @@ pub enum Turn {
 
 /// Whether a model's chat template leaves out the system prompt.
 fn ignores_system_prompt(model: &LocalModel) -> bool {
-    model.drops_system()
+    model.ignores_system_prompt()
 }
 
 /// A conversation with a model.
@@ -81,7 +81,7 @@ impl Conversation {
     ) -> Result<Self, AppError> {
         let read = read(folder, adapter, events)?;
         // In a conversation with a person old turns may be left out; how many is reported.
-        let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.speech(&folder.display().to_string())? };
+        let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&folder.display().to_string())? };
         let device = models.open_device(read.config.parameters(), events)?;
         let model = LocalModel::new(format, Arc::new(read.engine(&device)?));
         if settings.system.is_some() && ignores_system_prompt(&model) {

@@ -39,8 +39,7 @@ pub struct ModelDescription {
 /// There is none, or its tokenizer or its chat template cannot be used.
 pub fn describe_model(folder: &Path, events: &dyn EventSink) -> Result<ModelDescription, AppError> {
     let model = read(folder, None, events)?;
-    let unusable =
-        |error: LocalModelError| RequestError::ModelFolder { folder: folder.display().to_string(), error };
+    let unusable = |error: LocalModelError| RequestError::ModelFolder { folder: folder.display().to_string(), error };
     let tokenizer = model.tokenizer().map_err(unusable)?;
     let has_chat_template = model.template.is_some();
     if has_chat_template {

@@ -111,8 +111,7 @@ impl TextGenerator {
         if prompt_tokens.is_empty() {
             return Err(RequestError::Other("an empty prompt; say what the model should go on with".to_owned()).into());
         }
-        let reading =
-            Reading { tokenizer: &self.tokenizer, end: &self.model.config.end_tokens, stop: &request.stop };
+        let reading = Reading { tokenizer: &self.tokenizer, end: &self.model.config.end_tokens, stop: &request.stop };
         let device = models.open_device(self.model.config.parameters(), events)?;
         let engine = self.model.engine(&device)?;
         let mut stream = stream.filter(|_| request.answers == 1);
@@ -130,7 +129,8 @@ impl TextGenerator {
         }
         let (mut answers, total) = (Vec::with_capacity(asked.len()), asked.len() as u64);
         for waiting in engine.ask_many(asked)? {
-            let answer = waiting.await.map_err(|_| AppError::Host("the thread that answers has ended".to_owned()))??;
+            let answer =
+                waiting.await.map_err(|_| AppError::Host("the thread that answers has ended".to_owned()))??;
             answers.push(reading.text_of(&answer)?);
             if total > 1 {
                 events.event(Event::Progress { done: answers.len() as u64, total });

@@ -5,9 +5,7 @@ mod machine;
 mod problems;
 mod spec;
 
-pub(crate) use commands::{
-    EpisodesCommand, EvalArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs,
-};
+pub(crate) use commands::{EpisodesCommand, EvalArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs};
 pub(crate) use machine::{EndpointArgs, MachineArgs};
 pub(crate) use problems::{flag, option_flag, rendered};
 
@@ -67,7 +65,6 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Model(ModelCommand),
     /// What the data folder holds, and removing what is no longer needed
-    #[command(subcommand)]
     Data(DataCommand),
     /// Proofs that run anywhere: no key, no server
     #[command(subcommand)]
@@ -156,7 +153,9 @@ mod tests {
     #[test]
     fn help_of_learning_stands_under_headings() {
         let text = help("learn");
-        for part in ["Harness:", "Weights:", "--layer", "--reflector", "--rate", "[default: 0.002; of an adapter 0.0002]"] {
+        for part in
+            ["Harness:", "Weights:", "--layer", "--reflector", "--rate", "[default: 0.002; of an adapter 0.0002]"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(help("eval").contains("--pairs") && !help("eval").contains("--branch-at"));

@@ -79,8 +79,8 @@ impl<V: Does> SpecArgs<V> {
             None => self.resolved(None),
             Some(name) => {
                 let path = Path::new(name);
-                let text =
-                    std::fs::read_to_string(path).map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
                 self.resolved(Some((path, &text)))
             }
         }
@@ -153,9 +153,9 @@ fn flags() -> impl Iterator<Item = Key> {
 
 impl<V: Does> Args for SpecArgs<V> {
     fn augment_args(command: Command) -> Command {
-        let target = Arg::new(TARGET)
-            .value_name("PLUGIN.wasm|run.toml")
-            .help("The environment, with options as in `PLUGIN.wasm?size=10&guesses=5`; or a file that describes the run");
+        let target = Arg::new(TARGET).value_name("PLUGIN.wasm|run.toml").help(
+            "The environment, with options as in `PLUGIN.wasm?size=10&guesses=5`; or a file that describes the run",
+        );
         let target = match V::VERB {
             Verb::Learn => target.required_unless_present(SAMPLE),
             Verb::Play | Verb::Evaluate => target.required(true),

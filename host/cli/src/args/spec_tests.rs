@@ -160,10 +160,16 @@ proptest! {
 #[test]
 fn flags_win_over_a_file() {
     let file = "plugin = \"env.wasm\"\nrewards = [\"r.wasm\"]\nseed = 3\npolicy = \"follower\"\n";
-    let spec = typed(&words(&["run", "runs/a.toml", "--seed", "9", "--model", "tiny"]), Some((Path::new("runs/a.toml"), file)));
+    let spec = typed(
+        &words(&["run", "runs/a.toml", "--seed", "9", "--model", "tiny"]),
+        Some((Path::new("runs/a.toml"), file)),
+    );
     let spec = spec.unwrap();
     assert_eq!((spec.play.seed, spec.policy.model.as_str()), (9, "local:tiny"));
-    assert_eq!((spec.environment.path.as_str(), spec.rewards[0].plugin.path.as_str()), ("runs/env.wasm", "runs/r.wasm"));
+    assert_eq!(
+        (spec.environment.path.as_str(), spec.rewards[0].plugin.path.as_str()),
+        ("runs/env.wasm", "runs/r.wasm")
+    );
 }
 
 #[test]

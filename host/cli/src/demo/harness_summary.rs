@@ -178,12 +178,7 @@ fn planted(out: &mut impl Write, found: &HarnessProof) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn text(
-    context: &Context,
-    demo: &HarnessDemo,
-    found: &HarnessProof,
-    drawing: &Path,
-) -> anyhow::Result<()> {
+pub(super) fn text(context: &Context, demo: &HarnessDemo, found: &HarnessProof, drawing: &Path) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     let iterations = match demo.iterations {
         1 => "1 iteration".to_owned(),

@@ -30,7 +30,8 @@ impl Steps<'_> {
         let Self(progress) = self;
         match step {
             DemoStep::Scouting { episodes } => {
-                progress.mention(&format!("first: {episodes} episodes without a playbook, to make a harmful lesson of"));
+                progress
+                    .mention(&format!("first: {episodes} episodes without a playbook, to make a harmful lesson of"));
             }
             DemoStep::Arm { number, of, arm } => {
                 let (place, (name, purpose)) = (format!("arm {number} of {of}"), arm_words(arm));

@@ -8,12 +8,7 @@ use clawhost_app::local_models::{Exchanged, Export, Stored, export_model, import
 use std::io::Write as _;
 use std::path::Path;
 
-pub(super) fn import(
-    context: &Context,
-    source: &Path,
-    folder: &Path,
-    adapter: Option<&Path>,
-) -> anyhow::Result<Exit> {
+pub(super) fn import(context: &Context, source: &Path, folder: &Path, adapter: Option<&Path>) -> anyhow::Result<Exit> {
     let imported = import_model(source, folder, adapter)?;
     tell(context, &imported, "checked and copied")
 }

@@ -56,10 +56,7 @@ pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
     row("context", format!("{} tokens", config.context))?;
     row(
         "tokenizer",
-        format!(
-            "{tokens} tokens, ending with {:?}; embeddings for {}",
-            config.end_tokens, config.vocabulary
-        ),
+        format!("{tokens} tokens, ending with {:?}; embeddings for {}", config.end_tokens, config.vocabulary),
     )?;
     let template = if described.has_chat_template { "yes" } else { "none: it goes on with texts, and does not chat" };
     row("chat template", template.to_owned())?;

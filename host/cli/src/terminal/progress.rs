@@ -239,7 +239,7 @@ impl EventSink for Progress {
                 }
             }
             Event::Iteration { report, of } => self.iteration(&report, of),
-            Event::Played { .. } | Event::Cost(_) => {}
+            Event::Played { .. } | Event::Cost(_) | Event::Demo(_) => {}
         }
     }
 }

@@ -25,15 +25,20 @@ fn text(warning: &Warning) -> String {
             settings.join(", ")
         ),
         Warning::SamplingWhileLearning => {
-            "the model's generation_config.json cuts unlikely tokens off; while it learns it samples from all of them".to_owned()
+            "the model's generation_config.json cuts unlikely tokens off; while it learns it samples from all of them"
+                .to_owned()
         }
-        Warning::AdapterMerged => "the model's folder has an adapter: it is added to the weights, and all of them learn; --adapter-rank \
+        Warning::AdapterMerged => {
+            "the model's folder has an adapter: it is added to the weights, and all of them learn; --adapter-rank \
              goes on with the adapter alone"
-            .to_owned(),
+                .to_owned()
+        }
         Warning::Device { chosen, .. } => chosen.clone(),
-        Warning::FinishedReward => "no --reward: an episode that the environment brings to its end earns 1, one that runs out of turns \
+        Warning::FinishedReward => {
+            "no --reward: an episode that the environment brings to its end earns 1, one that runs out of turns \
              or room earns 0"
-            .to_owned(),
+                .to_owned()
+        }
         Warning::PlaybookFromElsewhere { playbook, learned, now, seed, same_environment } => {
             let advice = match (same_environment, seed) {
                 (false, _) => "what it says may not hold here".to_owned(),
@@ -74,7 +79,8 @@ mod tests {
         check(elsewhere(Some(1), true), &[&told("where tasks come from the seed, say --seed 1")]);
         check(elsewhere(None, true), &[&told("where tasks come from the options, give it the same")]);
         check(elsewhere(None, false), &[&told("what it says may not hold here")]);
-        let chosen = Warning::Device { chosen: "cpu (this processor): small".into(), passed_over: vec!["cuda:0".into()] };
+        let chosen =
+            Warning::Device { chosen: "cpu (this processor): small".into(), passed_over: vec!["cuda:0".into()] };
         check(chosen, &["device      cpu (this processor): small", "            passed over: cuda:0"]);
     }
 }

@@ -18,7 +18,8 @@ pub(crate) fn weights(report: &IterationReport) -> Option<String> {
         0 => String::new(),
         groups => format!("({groups} groups played anew)  "),
     };
-    let without_variance = rollout.zero_variance_share.map(|share| format!("  without variance {:.0} %", 100.0 * share));
+    let without_variance =
+        rollout.zero_variance_share.map(|share| format!("  without variance {:.0} %", 100.0 * share));
     let share = metric("truncation_share").filter(|share| *share > 0.0);
     let cut_off = share.map(|share| format!("  cut off {:.0} %", 100.0 * share));
     let validated = weights.validation.map(|reward| format!("  validation {reward:.3}"));

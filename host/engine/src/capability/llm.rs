@@ -4,7 +4,7 @@
 use crate::convert;
 use crate::state::{LimitHit, State};
 use clawhost_bindings::environment::clawhost::llm::llm;
-use clawhost_core::{ModelCallSource, JournalEntry, Llm, ModelError, ModelRequest, ModelResponse, Origin, code};
+use clawhost_core::{JournalEntry, Llm, ModelCallSource, ModelError, ModelRequest, ModelResponse, Origin, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -86,9 +86,10 @@ impl State {
         answer: Result<ModelResponse, ModelError>,
     ) -> (Result<llm::Response, llm::LlmError>, usize) {
         let answer = answer.and_then(|response| match response.message.tool_calls.len() {
-            calls if calls > self.limits.tool_calls => {
-                Err(ModelError::InvalidResponse(format!("it calls {calls} tools at once; at most {}", self.limits.tool_calls)))
-            }
+            calls if calls > self.limits.tool_calls => Err(ModelError::InvalidResponse(format!(
+                "it calls {calls} tools at once; at most {}",
+                self.limits.tool_calls
+            ))),
             _ => Ok(response),
         });
         let bytes = answer.as_ref().map_or(0, |response| response.message.len());
@@ -108,7 +109,9 @@ impl State {
                 finish: response.finish,
                 extra: Vec::new(),
             }),
-            Err(ModelError::Unavailable(text) | ModelError::InvalidResponse(text)) => Err(llm::LlmError::Unavailable(text)),
+            Err(ModelError::Unavailable(text) | ModelError::InvalidResponse(text)) => {
+                Err(llm::LlmError::Unavailable(text))
+            }
             Err(ModelError::Refused(text) | ModelError::TooLong(text)) => Err(llm::LlmError::InvalidRequest(text)),
             Err(ModelError::Budget(text)) => {
                 self.budget_spent = Some(text.clone());

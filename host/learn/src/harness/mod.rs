@@ -12,18 +12,18 @@
 
 mod decisions;
 mod intake;
+mod playbook_view;
 mod sections;
 mod settings;
-mod playbook_view;
 #[cfg(test)]
 mod tests;
 
+pub use playbook_view::{Chosen, PlaybookView};
 pub use settings::{
     Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HELD_OUT, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUESTIONED,
     QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES, TRIAL_CROWD,
     TRIAL_SLOTS,
 };
-pub use playbook_view::{Chosen, PlaybookView};
 
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;

@@ -286,7 +286,11 @@ async fn an_adapter_learns_by_reward_what_to_answer() {
         };
         let forward = layer.forward_backward(&batch).unwrap();
         if step == 5 {
-            assert!(forward.metrics.by_name()["kl"] > 0.0, "it is held near to the model without it: {:?}", forward.metrics);
+            assert!(
+                forward.metrics.by_name()["kl"] > 0.0,
+                "it is held near to the model without it: {:?}",
+                forward.metrics
+            );
         }
         layer.optim_step().unwrap();
     }

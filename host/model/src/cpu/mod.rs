@@ -10,8 +10,8 @@ mod cache;
 mod elementwise;
 mod forward;
 mod panels;
-pub(crate) mod training;
 mod rotary_table;
+pub(crate) mod training;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,8 +3,8 @@
 use super::child::Report;
 use super::*;
 use crate::LocalModelError;
-use clawhost_core::Hint;
 use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
+use clawhost_core::Hint;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -144,8 +144,20 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         assert_eq!(doctor, !["device-not-built", "device-fails"].contains(&code), "{choice}");
     };
     let cpu = [Backend::Cpu];
-    check("vulkan", &cpu, Machine::default(), "device-not-built", "build it with: cargo install --locked --path host/cli --features gpu");
-    check("cuda:0", &cpu, Machine::default(), "device-not-built", "build it with: cargo install --locked --path host/cli --features cuda");
+    check(
+        "vulkan",
+        &cpu,
+        Machine::default(),
+        "device-not-built",
+        "build it with: cargo install --locked --path host/cli --features gpu",
+    );
+    check(
+        "cuda:0",
+        &cpu,
+        Machine::default(),
+        "device-not-built",
+        "build it with: cargo install --locked --path host/cli --features cuda",
+    );
     if !cfg!(target_os = "macos") {
         check("metal", &BUILT, Machine::default(), "device-other-system", "metal exists on macos alone");
     }
@@ -158,7 +170,13 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
     check("cuda:1", &BUILT, one(), "device-missing", "no device cuda:1 is here; there are cuda:0 (the cuda:0)");
     let dead = || one().broken("cuda:0", ProbeFailure::Died(11));
     check("cuda:0", &BUILT, dead(), "device-fails", "its driver died with signal 11 (segmentation fault)");
-    check("cuda", &BUILT, one().broken("cuda", ProbeFailure::TooSlow(20)), "device-fails", "it gave no answer within 20 seconds");
+    check(
+        "cuda",
+        &BUILT,
+        one().broken("cuda", ProbeFailure::TooSlow(20)),
+        "device-fails",
+        "it gave no answer within 20 seconds",
+    );
     assert_eq!(choose("cpu".parse().unwrap(), LARGE, &cpu, &Machine::default()).unwrap().name, DeviceName::CPU);
 }
 

@@ -6,7 +6,7 @@ use crate::train::{OptimizerSettings, Schedule};
 use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
 use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
 use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance};
-use clawhost_learn::{Applied, Group, CheckpointKind, LayerOutcome, Member, Removed, learn};
+use clawhost_learn::{Applied, CheckpointKind, Group, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
 
 /// Tries at one question.

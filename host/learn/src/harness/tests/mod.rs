@@ -1,8 +1,8 @@
 //! A small world for the harness layer: lessons with known effects, groups of four, rewards by rule or by a seed.
 
 mod life;
-mod proposals;
 mod playbook_view;
+mod proposals;
 mod simulation;
 mod state;
 
