@@ -164,9 +164,7 @@ fn advice(error: &AppError) -> Option<&'static str> {
         RequestError::OneKeyFile { .. } => Some("--api-key-file may be given for each"),
         RequestError::EmptyKeyFile { .. } => Some("--api-key-file names a file that holds the key alone"),
         RequestError::OutGone { .. } => Some("--out names it"),
-        RequestError::PlaybookBusy { .. } => Some("--playbook names another"),
         RequestError::SameVersion { .. } => Some("leave --against out to compare with none"),
-        RequestError::CannotResume { .. } => Some("without --resume a new run begins"),
         _ => None,
     }
 }

@@ -1,8 +1,7 @@
 //! The data folder: whether it can be written, what the database says, and how much compiled code is kept.
 
 use crate::doctor::Finding;
-use clawhost_core::EpisodeReader as _;
-use clawhost_core::Hint;
+use clawhost_core::{EpisodeReader as _, Hint};
 use clawhost_store::Reader;
 use std::path::{Path, PathBuf};
 

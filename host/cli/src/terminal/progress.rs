@@ -239,7 +239,8 @@ impl EventSink for Progress {
                 }
             }
             Event::Iteration { report, of } => self.iteration(&report, of),
-            Event::Played { .. } | Event::Cost(_) | Event::Demo(_) => {}
+            // Others are for files, or for the command that knows them.
+            _ => {}
         }
     }
 }
