@@ -126,7 +126,7 @@ async fn while_a_component_compiles_the_host_serves() {
             tags: vec![],
             extra: vec![],
         };
-        let answers = clawhost_core::Answers::Live;
+        let answers = clawhost_core::ModelCallSource::Live;
         let params = clawhost_core::StartParams { task, context: Default::default(), max_turns: 9, answers };
         clawhost_core::Environment::start(&plugin, params).await.map(|_| ()).unwrap();
         served += 1;

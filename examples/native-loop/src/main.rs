@@ -43,18 +43,17 @@ async fn main() -> Result<(), LearningError> {
     let safe = RewardFunction::new("safe", |episode| {
         Some(f64::from(u8::from(episode.closing.iter().any(|message| message.plain_text() == "safe"))))
     });
-    // It knows nothing: it suggests everything, and the loop finds out what helps.
     let guesses = ReflectorFunction::new("guesses", |_| {
         let actions = |light| MEANING.map(|(_, action)| format!("when light is {light}: answer {action}"));
         MEANING.iter().flat_map(|(light, _)| actions(light)).collect()
     });
     let policy = ChatPolicy::new(std::sync::Arc::new(clawhost_follower::Follower), None, Sampling::default());
     let ports = LearnPorts::in_memory(crossing, safe, policy, guesses);
-    let (run, plan) = (RunId("crossing".into()), LearnPlan::new(20, 1));
-    let report = learn(run, plan, ports, LearnStart::New(SpecDocument::none()), &Cancel::default(), &()).await?;
+    let (run, plan, start) = (RunId("crossing".into()), LearnPlan::new(20, 1), LearnStart::New(SpecDocument::none()));
+    let report = learn(run, plan, ports, start, &Cancel::default(), &()).await?;
     println!("{}: {:?}", report.outcome.words(), report.evaluation.as_ref().and_then(|evaluation| evaluation.lift));
-    let entries = report.harness().map(|harness| harness.entries.as_slice()).unwrap_or_default();
-    let kept = entries.iter().filter(|entry| entry.status == "deployed");
+    let entries = report.harness().into_iter().flat_map(|harness| &harness.entries);
+    let kept = entries.filter(|entry| entry.status == "deployed");
     kept.for_each(|entry| println!("  {}", entry.lesson));
     Ok(())
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Seconds that an endpoint has for an answer, unless chosen otherwise.
 pub const MODEL_TIMEOUT_SECONDS: u64 = 120;
 /// How often a call is repeated that failed for reasons that pass, unless chosen otherwise.
-pub const RETRIES: u32 = 5;
+pub const RETRIES: u32 = 4;
 
 /// A program that tries a compute device out and may die of it: it prints [`clawhost_model::device::answer_probe`] of its last
 /// argument.
@@ -246,7 +246,7 @@ impl ModelFactory {
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
                 let known = ["follower", "openai", "anthropic", "local", "script"];
-                let nearest = nearest(kind, known.into_iter()).filter(|name| *name != kind).map(str::to_owned);
+                let nearest = nearest(kind, known).filter(|name| *name != kind).map(str::to_owned);
                 return Err(RequestError::UnknownModel { spec: spec.to_owned(), nearest }.into());
             }
         };

@@ -122,7 +122,7 @@ impl Workspace {
         make(&folder)?;
         let leases = FileLeases::new(&folder);
         let held = hold_folder(&folder, LeaseMode::Shared)?;
-        #[cfg_attr(not(feature = "failpoints"), allow(unused_mut))]
+        #[cfg_attr(not(feature = "failpoints"), allow(unused_mut, reason = "failpoints alone change it"))]
         let mut options = StoreOptions::bounded(settings.store_bytes);
         #[cfg(feature = "failpoints")]
         {

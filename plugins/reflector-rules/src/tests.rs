@@ -326,7 +326,7 @@ fn what_a_real_review_tells_is_a_rule_that_closes_its_case() {
             }
             for rule in &rules {
                 let read = clawhost_core::rule(rule).unwrap();
-                let (tool, arguments) = read.deed.strip_prefix("call ").unwrap().split_once(' ').unwrap();
+                let (tool, arguments) = read.action.strip_prefix("call ").unwrap().split_once(' ').unwrap();
                 let played =
                     play_messages::<Shop>(params.clone(), &[Message::calling("c", tool, filled(arguments, &opened))]);
                 let mut facts = clawhost_core::Facts::default();

@@ -184,7 +184,7 @@ impl<'a> GameTrial<'a> {
             let (demonstrations, rate) = (demonstrations.to_vec(), self.game.rate * left.max(0.1));
             self.compute(move |weights| weights.supervise(&demonstrations, rate)).await?;
         }
-        self.compute(|weights| Weights::publish(weights)).await
+        self.compute(Weights::publish).await
     }
 
     /// How the model does on the test tasks now.

@@ -8,7 +8,6 @@ use crate::{AppError, ModelSettings, ModelSize, RequestError};
 use clawhost_core::Digest;
 use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient, Truncation};
 use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
-use clawhost_model::generate::Sampling;
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
@@ -105,7 +104,7 @@ impl LearningModel {
         }
         let device = machine.open_device(found.config.parameters(), events)?;
         // Learning samples from all tokens; the folder keeps its own way to sample.
-        let wanted = std::mem::replace(&mut found.sampling, Sampling::default());
+        let wanted = std::mem::take(&mut found.sampling);
         let (model, layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
         found.sampling = wanted;
         let before = model.engine().current().digest;
