@@ -175,8 +175,8 @@ fn the_first_difference_is_named() {
         let found = whole(&set(path, value));
         assert_eq!(found["outcome"]["differs"]["what"], what, "{path}: {found}");
     }
-    let found = whole(&format!("UPDATE episodes SET reward = 0.75 WHERE position = 1 AND run = {newest}"));
-    assert_eq!(found["outcome"]["differs"]["what"], "reward", "{found}");
+    let rewarded = whole(&format!("UPDATE episodes SET reward = 0.75 WHERE position = 1 AND run = {newest}"));
+    assert_eq!(rewarded["outcome"]["differs"]["what"], "reward", "{rewarded}");
     for (path, value) in [("options_digest", digest.as_str()), ("seed", "1"), ("reward.name", "'another'")] {
         let sql =
             format!("UPDATE verdicts SET document = json_set(document, '$.{path}', {value}) WHERE run = {newest}");
@@ -186,10 +186,10 @@ fn the_first_difference_is_named() {
     let value = "UPDATE verdicts SET document = json_set(document, '$.verdict.scored.rationale', 'x')";
     let failing =
         format!("{value} WHERE json_extract(document, '$.verdict.scored.value') IS NOT NULL AND run = {newest}");
-    let found = whole(&failing);
-    assert_eq!(found["outcome"]["differs"]["what"], "verdict.scored.rationale", "{found}");
-    let found = whole("UPDATE episodes SET document = json_set(document, '$.format', 1)");
-    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("kept less than a replay needs"), "{found}");
+    let scored = whole(&failing);
+    assert_eq!(scored["outcome"]["differs"]["what"], "verdict.scored.rationale", "{scored}");
+    let old = whole("UPDATE episodes SET document = json_set(document, '$.format', 1)");
+    assert!(old["outcome"]["not_replayed"].as_str().unwrap().contains("kept less than a replay needs"), "{old}");
     play();
     let component = component(&bench, "environment");
     let bytes = std::fs::read(&component).unwrap();

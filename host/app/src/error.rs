@@ -92,7 +92,7 @@ pub enum RequestError {
         why: String,
     },
     /// A run that is not here.
-    #[error("no run `{name}` here; `clawhost episodes list --runs` shows all")]
+    #[error("there is no run `{name}` here")]
     NoRun {
         /// Its name.
         name: String,
@@ -273,6 +273,7 @@ impl RequestError {
             Self::ResumeDiffers { .. } => {
                 vec![Hint::command("the command and the files that it was begun with", "continue it"), Hint::NewRun]
             }
+            Self::NoRun { .. } => vec![Hint::command("episodes list --runs", "shows all")],
             Self::CannotResume { .. } => vec![Hint::NewRun],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],

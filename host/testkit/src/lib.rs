@@ -1,4 +1,5 @@
-//! Fakes behind the ports, and small worlds to play and to learn in: what the suites of several crates share.
+//! Fakes behind the ports, and small worlds to play and to learn in: what the suites of several crates share
+//! (no floor: tests alone use it).
 //!
 //! Every fake is deterministic and strict about what it must not see. None reads a clock, and none waits for time to pass: one
 //! that stops a run waits for ever, and is dropped when the stop reaches it.

@@ -111,8 +111,11 @@ fn test(rest: &[String]) -> Result<()> {
     };
     with_guests(&["test", "--workspace"], rest)?;
     if rest.is_empty() {
-        // In a build of its own: the ordinary program has no failpoints.
-        with_guests(&["test", "-p", "clawhost-cli", "--features", "failpoints", "--test", "crash"], &[])?;
+        // In a build of its own: the ordinary program has no failpoints. The whole workspace is named so that libraries are
+        // built with the same features as above, and once.
+        let suites = ["--test", "store-failpoints", "--test", "kills", "--test", "crash"];
+        let failpoints = ["test", "--workspace", "--features", "clawhost-cli/failpoints"];
+        with_guests(&[&failpoints[..], &suites[..]].concat(), &[])?;
     }
     Ok(())
 }
