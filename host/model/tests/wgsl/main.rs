@@ -400,7 +400,7 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
         let forward = layer.forward_backward(&batch).unwrap();
         let step = layer.optim_step().unwrap();
         assert_eq!(step.updates, 1);
-        (forward.metrics, step.metrics["gradient_norm"], began.elapsed())
+        (forward.metrics.by_name(), step.metrics.by_name()["gradient_norm"], began.elapsed())
     };
     let (found, norm, took) = step(&mut layer);
     let (expect, right_norm, _) = step(&mut right);
