@@ -167,7 +167,7 @@ fn a_run_whose_plugin_changed_is_not_resumed_and_says_what_to_do() {
         ["learn", &shop, "--reward", &reward, "--layer", "harness", "--reflector", copy.to_str().unwrap(), "-q"];
     let few = ["--iterations", "8", "--test-pairs", "0"];
     // The budget ends in the midst of it.
-    let stopped = bench.run(&[&words[..], &few, &["--max-tokens-total", "100000"]].concat());
+    let stopped = bench.run(&[&words[..], &few, &["--max-tokens-total", "30000"]].concat());
     assert_eq!(stopped.status.code(), Some(6), "{}", stderr(&stopped));
     // A custom section changes the digest and nothing else.
     let whole = std::fs::read(&copy).unwrap();

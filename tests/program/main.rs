@@ -132,7 +132,7 @@ fn inspect_shows_the_permissions_and_leaves_no_trace() {
     assert_eq!(seen["plugin"]["world"], "environment");
     assert_eq!(seen["plugin"]["interface"], "clawhost:environment/environment@0.1.0");
     let grants: Vec<_> = seen["plugin"]["permissions"].as_array().unwrap().iter().map(|p| p["grant"].clone()).collect();
-    assert!(grants.contains(&Value::from("--grant kv")) && grants.contains(&Value::from("--grant llm:ALIAS=SPEC")));
+    assert!(grants.contains(&Value::from("kv")) && grants.contains(&Value::from("llm:ALIAS=SPEC")));
     assert_eq!(seen["limits"]["memory_bytes"], 64 << 20);
     let text = stdout(&bench.run(&["inspect", &bench.guest("reward_exact")]));
     for part in ["reward-exact 0.1.0", "sha256:", "range       0 to 1", "option      tolerance=0", "imports"] {

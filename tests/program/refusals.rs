@@ -66,9 +66,14 @@ fn words_that_make_no_sense() {
         &["reward-judge refuses its options: votes must be 1 to 15"],
     );
     check(&bench, &["run", &guess, "--seed", "9007199254740992"], 2, &["--seed"]);
-    check(&bench, &["run", &guess, "--group", "1", "--branch-at", "2"], 2, &["say --group 2 or more"]);
+    check(
+        &bench,
+        &["run", &guess, "--group", "1", "--branch-at", "2"],
+        2,
+        &["--branch-at: needs --group of at least 2"],
+    );
     let late = ["run", &guess, "--group", "2", "--branch-at", "5", "--max-turns", "5"];
-    check(&bench, &late, 2, &["--branch-at 5 leaves no turn of their own; it must be below --max-turns 5"]);
+    check(&bench, &late, 2, &["--branch-at: found 5; expected less than --max-turns, which is 5"]);
     let exact = bench.guest("reward_exact");
     let typo = format!("{exact}?tolerence=1");
     check(&bench, &["run", &guess, "--reward", &typo], 2, &["did you mean `tolerance`?"]);
@@ -81,23 +86,33 @@ fn words_that_make_no_sense() {
         &["names no model", "anthropic:MODEL@"],
     );
     check(&bench, &["run", &guess, "--reward", &format!("{exact}#source=mine")], 2, &["`mine` is no source"]);
-    check(&bench, &["run", &format!("{guess}#weight=2")], 2, &["is for rewards of a run"]);
-    check(&bench, &["run", &guess, "--grant", "llm:a b=follower"], 2, &["`a b` is no alias"]);
+    check(&bench, &["run", &format!("{guess}#weight=2")], 2, &["only rewards of a run have a `#`"]);
+    check(
+        &bench,
+        &["run", &guess, "--grant", "llm:a b=follower"],
+        2,
+        &["llm:a b=follower", "expected an alias of letters"],
+    );
     let empty = bench.data.path().join("empty.key").display().to_string();
     std::fs::write(&empty, "\n").unwrap();
     let policy = ["run", &guess, "--policy", "openai:m@http://127.0.0.1:1/v1", "--api-key-file"];
     check(&bench, &[&policy[..], &[&empty]].concat(), 2, &["the key file is empty"]);
-    check(&bench, &[&policy[..], &["openai=missing.key"]].concat(), 2, &["--api-key-file names a file"]);
+    check(
+        &bench,
+        &[&policy[..], &["openai=missing.key"]].concat(),
+        2,
+        &["missing.key", "a key file is a text file that holds the key alone"],
+    );
     let prompt = ["run", guess.as_str(), "--system-prompt-file", "missing.txt"];
-    check(&bench, &prompt, 2, &["--system-prompt-file names a text file"]);
+    check(&bench, &prompt, 2, &["missing.txt"]);
     check(&bench, &["run", &guess, "--policy", "openai:m@nowhere"], 2, &["is not an http or https address"]);
     check(&bench, &["run", &guess, "--policy", "script:missing.txt"], 2, &["one answer per line"]);
     check(&bench, &["run", &guess, "--tasks", "trial"], 2, &["no split `trial`; it has train, val, test"]);
     check(&bench, &["run", &bench.guest("odd_no_tasks")], 2, &["gives no tasks"]);
-    check(&bench, &["run", &guess, "--grant", "files"], 2, &["is no grant; write kv"]);
+    check(&bench, &["run", &guess, "--grant", "files"], 2, &["expected kv, or llm:ALIAS=SPEC"]);
     check(&bench, &["run", &guess, "--episods", "3"], 2, &["--episodes"]);
-    check(&bench, &["run", &guess, "--episodes", "0"], 2, &["1..="]);
-    check(&bench, &["run", &guess, "--temperature", "hot"], 2, &["between 0 and 2"]);
+    check(&bench, &["run", &guess, "--episodes", "0"], 2, &["--episodes: found 0; expected a whole number from 1"]);
+    check(&bench, &["run", &guess, "--temperature", "hot"], 2, &["expected a number from 0 to 2"]);
     check(&bench, &["rum"], 2, &["run"]);
 }
 
@@ -140,7 +155,12 @@ fn a_data_folder_that_cannot_be_used() {
     check(&bench, &["episodes", "list", "--data", &in_folder("empty")], 5, &["no episodes here yet"]);
 
     let full = ["run", &guess, "--episodes", "5000", "--store-limit", "1", "--quiet", "--data", &in_folder("full")];
-    check(&bench, &full, 5, &["no room left", "--store-limit is reached", "what was recorded before is safe"]);
+    check(
+        &bench,
+        &full,
+        5,
+        &["no room left", "the size limit of the store is reached", "what was recorded before is safe"],
+    );
     let list = bench.json(&["episodes", "list", "--limit", "10000", "--data", &in_folder("full")]);
     assert!(!list.as_array().unwrap().is_empty(), "what was recorded before is there");
     check(&bench, &["episodes", "show", "ep-none", "--data", &in_folder("full")], 2, &["no episode `ep-none`"]);

@@ -49,7 +49,7 @@ fn what_another_process_holds_is_refused_by_name() {
     let learn = [&learn[..], &["--iterations", "1", "-q"]].concat();
     let held = bench.hold(LeaseSubject::Playbook("env-shop".into()), LeaseMode::Exclusive);
     let busy = "playbook env-shop is being learned by another process; wait for it";
-    bench.refused(&learn, &[busy, "--playbook names another"]);
+    bench.refused(&learn, &[busy, "another --playbook"]);
     bench.out(&[&learn[..], &["--playbook", "mine"]].concat());
     let file = bench.data.path().join("taken.md");
     std::fs::write(&file, "---\nname: hand\ndescription: Always.\n---\nbe kind\n").unwrap();

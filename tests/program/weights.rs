@@ -160,7 +160,10 @@ fn an_adapter_learns_while_the_model_stays_and_is_kept_as_peft_has_it() {
     assert_eq!((&config["peft_type"], &config["r"], &config["lora_alpha"]), (&"LORA".into(), &4.into(), &8.into()));
     let elsewhere = game.bench.warm();
     assert_eq!(game.learned(&elsewhere, &[]).0, document, "equal runs, equal adapters");
-    game.bench.refused(&game.words(&["--adapter-targets", "nose_proj"]), &["there is no projection `nose_proj`"]);
+    game.bench.refused(
+        &game.words(&["--adapter-targets", "nose_proj"]),
+        &["--adapter-targets: found the text \"nose_proj\"", "did you mean `o_proj`?"],
+    );
 }
 
 #[test]

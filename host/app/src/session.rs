@@ -59,6 +59,7 @@ impl<'a> Session<'a> {
         spec.environment.plugin = Some(environment.identity().clone());
         for (named, rule) in spec.rewards.iter_mut().zip(&rewards) {
             named.plugin.plugin = Some(rule.reward.identity().clone());
+            named.source = Some(rule.source);
         }
         let environment = Arc::new(environment);
         Ok(Self { workspace, host, models, model, ignores_system_prompt, grants, environment, rewards, spec })

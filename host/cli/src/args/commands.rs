@@ -28,7 +28,7 @@ pub(crate) struct LearnArgs {
     #[arg(long, conflicts_with = "resume", help_heading = "Learning")]
     pub(crate) dry_run: bool,
     /// Print a run.toml with every key, to begin with
-    #[arg(long, exclusive = true, help_heading = "Learning")]
+    #[arg(long, conflicts_with = "target", help_heading = "Learning")]
     pub(crate) sample: bool,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,

@@ -171,9 +171,9 @@ impl Resolver<'_> {
         self.problems.push(Problem::of(key, self.source(key), message));
     }
 
-    /// Whether an option was given, right or wrong.
+    /// Whether an option was given, right or wrong. An empty list says as much as none: a command line has no empty lists.
     fn has(&self, key: Key) -> bool {
-        self.patch.get(key).is_some()
+        self.patch.get(key).is_some_and(|(value, _)| !matches!(value, Value::Texts(texts) if texts.is_empty()))
     }
 
     fn source(&self, key: Key) -> Option<Source> {
