@@ -141,6 +141,7 @@ mod tests {
     fn help_of_a_run_is_short_and_names_what_a_run_has() {
         let text = help("run");
         assert!(text.lines().count() <= 120, "{} lines", text.lines().count());
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for option in ["--reward", "--policy", "--group", "--max-tokens", "--device", "[default: follower]"] {
             assert!(text.contains(option), "{option}: {text}");
         }
