@@ -59,6 +59,7 @@ impl Bench {
     }
 
     /// The folder, open.
+    #[allow(dead_code, reason = "not every suite keeps it open")]
     pub(crate) fn open(&self) -> Workspace {
         Workspace::open(self.settings()).unwrap()
     }
