@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::database::check;
+use clawhost_core::{EpisodeFilter, EpisodeReader as _};
+use clawhost_store::Reader;
 use std::path::{Path, PathBuf};
 
 /// Interruptions of runs whose iterations take long.
@@ -36,6 +38,37 @@ fn a_harness_that_dies_after_any_commit_is_resumed_and_comes_to_the_same() {
             assert_eq!(recorded, episodes, "nothing was played twice");
             assert_eq!(versions(bench), expected, "versions are neither lost nor written twice");
             assert_eq!(runs(bench), 1, "it went on, it did not begin anew");
+        }
+    });
+}
+
+/// Episodes of candidates that an evolving section was tried with, without those of the gate behind them.
+fn evaluations(bench: &Bench) -> u64 {
+    let reader = Reader::open(bench.data.path()).unwrap();
+    let rows = reader.episodes(&EpisodeFilter::default()).unwrap();
+    let tried = |run: &str| {
+        run.rsplit_once(".evolve-").is_some_and(|(_, phase)| phase.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    rows.iter().filter(|row| tried(&row.run.to_string())).count() as u64
+}
+
+#[test]
+fn an_evolution_that_dies_after_any_commit_is_resumed_within_its_budget() {
+    const BUDGET: u64 = 300;
+    let Some(whole) = Bench::new("an_evolution_that_dies") else { return };
+    let (shop, reward) = (format!("{}?house=7", whole.guest("env_shop")), whole.guest("reward_state"));
+    let rules = format!("{}?write=section", whole.guest("reflector_rules"));
+    let budget = BUDGET.to_string();
+    let words = ["learn", &shop, "--reward", &reward, "--layer", "harness", "--evolve", &budget, "--seed", "1"];
+    let few = ["--evolve-reflector", &rules, "--iterations", "1", "--episodes", "4", "--gate-pairs", "64"];
+    let crashing = Crashing::new(whole, owned(&[&words[..], &few, &["--test-pairs", "4", "-q"]].concat()));
+    let expected = crashing.expected["learn"]["evolution"]["evaluations"].as_u64().unwrap();
+    assert_eq!(evaluations(&crashing.whole), expected);
+    crashing.survives(FEW.min(kills()), |bench, end| {
+        check(bench, 1);
+        assert!(evaluations(bench) <= BUDGET, "the budget is never exceeded");
+        if end.is_some() {
+            assert_eq!(evaluations(bench), expected, "nothing was played twice");
         }
     });
 }

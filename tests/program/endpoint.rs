@@ -72,7 +72,12 @@ fn trouble_with_the_endpoint_is_named_and_counted() {
     };
     check(&Stub::start(|_, _| Reply::Http(200, vec![], "hello".into())), &[], 4, "llm(garbage)");
     check(&Stub::start(|_, _| Reply::Http(429, vec![], "wait".into())), &[], 4, "HTTP 429");
-    check(&Stub::start(|_, _| Reply::Http(401, vec![], "who?".into())), &[], 4, "OPENAI_API_KEY is not set");
+    check(
+        &Stub::start(|_, _| Reply::Http(401, vec![], "who?".into())),
+        &[],
+        4,
+        "neither OPENAI_API_KEY nor api_key_file is set",
+    );
     check(&Stub::start(|_, _| Reply::Stall), &["--model-timeout", "1"], 4, "within 1 s");
     check(&Stub::start(|_, _| Reply::Half), &[], 4, "the answer broke off");
     let stub = Stub::start(|_, _| chat("1"));

@@ -2,7 +2,6 @@
 
 use super::*;
 use rusqlite::Connection;
-use std::time::Duration;
 
 const BUDGET: u64 = 300;
 
@@ -24,13 +23,6 @@ impl Bench {
     fn evolved(&self, arguments: &[String]) -> Value {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.json(&arguments)["learn"].clone()
-    }
-
-    /// What a run came to, and the tokens that were paid for: what was under way in a kill is paid for twice.
-    fn came_to(&self, arguments: &[String]) -> (Value, u64) {
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let document = self.json(&arguments);
-        (document["learn"].clone(), document["timing"]["usage"]["prompt_tokens"].as_u64().unwrap())
     }
 
     fn number(&self, sql: &str) -> u64 {
@@ -67,36 +59,6 @@ fn a_section_evolves_within_its_budget_and_on_training_tasks_alone() {
     assert!(shown.contains(rules.lines().next().unwrap()), "{shown}");
     let replayed = bench.run(&["replay", "--all", "--quiet"]);
     assert!(replayed.status.success(), "{}", stdout(&replayed));
-}
-
-#[test]
-fn killed_again_and_again_an_evolution_is_taken_up_and_comes_to_the_same() {
-    let Some(whole) = Bench::new("killed_again_and_again_an_evolution") else { return };
-    let arguments = whole.evolution(BUDGET);
-    let (expected, paid) = whole.came_to(&arguments);
-    let bench = whole.fresh();
-    let resumed: Vec<String> = arguments.iter().cloned().chain(["--resume".to_owned()]).collect();
-    let gate = "SELECT count(*) FROM episodes WHERE run GLOB '*.evolve-gate-*'";
-    let played = format!("SELECT count(*) {PLAYED}");
-    // While the seed is played, later, still later, and at the gate.
-    for (count, reached) in [(&*played, 3), (&*played, 100), (&*played, 200), (gate, 1)] {
-        // Where nothing was begun yet, a new run begins.
-        let words: Vec<&str> = resumed.iter().map(String::as_str).collect();
-        let mut child = bench.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while bench.number(count) < reached && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(bench.number(&played) <= BUDGET, "the budget is never passed");
-    }
-    let unfinished = "SELECT count(*) FROM runs WHERE parent IS NULL AND summary IS NULL";
-    assert_eq!(bench.number(unfinished), 1, "it was killed in its middle");
-    let (learned, paid_in_all) = bench.came_to(&resumed);
-    assert_eq!(learned, expected);
-    assert!(paid_in_all >= paid, "{paid_in_all} of {paid} tokens are counted");
-    let evaluations = expected["evolution"]["evaluations"].as_u64().unwrap();
-    assert_eq!(bench.number(&played), evaluations, "nothing was played twice");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn words_that_make_no_sense() {
     let empty = bench.data.path().join("empty.key").display().to_string();
     std::fs::write(&empty, "\n").unwrap();
     let policy = ["run", &guess, "--policy", "openai:m@http://127.0.0.1:1/v1", "--api-key-file"];
-    check(&bench, &[&policy[..], &[&empty]].concat(), 2, &["the key file is empty"]);
+    check(&bench, &[&policy[..], &[&empty]].concat(), 2, &["the key file is empty", "choose another --api-key-file"]);
     check(
         &bench,
         &[&policy[..], &["openai=missing.key"]].concat(),
@@ -104,7 +104,12 @@ fn words_that_make_no_sense() {
         &["missing.key", "a key file is a text file that holds the key alone"],
     );
     let prompt = ["run", guess.as_str(), "--system-prompt-file", "missing.txt"];
-    check(&bench, &prompt, 2, &["missing.txt"]);
+    check(
+        &bench,
+        &prompt,
+        2,
+        &["missing.txt: the system prompt cannot be read", "choose another --system-prompt-file"],
+    );
     check(&bench, &["run", &guess, "--policy", "openai:m@nowhere"], 2, &["is not an http or https address"]);
     check(&bench, &["run", &guess, "--policy", "script:missing.txt"], 2, &["one answer per line"]);
     check(&bench, &["run", &guess, "--tasks", "trial"], 2, &["no split `trial`; it has train, val, test"]);

@@ -44,7 +44,7 @@ fn what_changed_since_a_run_was_begun_is_named() {
         &["no run of this configuration was interrupted here. run-", "--rate was 0.002 and is 0.001"],
     );
     let resumed = bench.run(&with(&["--resume", "--failure-budget", "1"]));
-    assert!(stderr(&resumed).contains("is taken up again"), "{}", stderr(&resumed));
+    assert!(stderr(&resumed).contains("is resumed"), "{}", stderr(&resumed));
     // The same weights with other words around them answer otherwise.
     let template = folder.join("chat_template.jinja");
     let words = std::fs::read_to_string(&template).unwrap();

@@ -123,7 +123,8 @@ async fn trouble_that_stays_is_named_and_not_tried_for_ever() {
 #[tokio::test]
 async fn refusals_are_final_and_say_what_to_do() {
     for dialect in Dialect::ALL {
-        let wants = format!("; the endpoint wants a key, and {} is not set", dialect.key_variable());
+        let wants =
+            format!("; the endpoint wants a key, and neither {} nor api_key_file is set", dialect.key_variable());
         for (status, hint) in [(400, "HTTP 400"), (401, &*wants), (404, "model name `stub`"), (302, "redirects")] {
             let stub = Stub::start(move |_, _| Reply::Http(status, vec![], "no".into()));
             let error = ask(dialect, &stub).await.unwrap_err();
@@ -163,7 +164,7 @@ async fn an_endpoint_that_is_down_or_slow_is_named() {
         config.retries = 0;
     });
     let error = slow.complete(&request()).await.unwrap_err().to_string();
-    assert!(error.ends_with("within 0.1 s"), "{error}");
+    assert!(error.ends_with("within 0.1 s, the limit of model_timeout"), "{error}");
 }
 
 #[tokio::test]
@@ -186,7 +187,10 @@ async fn check_secrecy(dialect: Dialect) {
         assert!(!shown.contains(secret), "{shown}");
     }
     assert!(error.to_string().contains("[key]"), "{error}");
-    assert!(error.to_string().ends_with("; the endpoint did not accept the key"), "{error}");
+    assert!(
+        error.to_string().ends_with("; the endpoint did not accept the key; api_key_file names another"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -222,6 +222,7 @@ async fn a_run_reads_back_with_all_that_it_recorded() {
         spent: Usage::default(),
         reward_mean: None,
         scored: 0,
+        pruned: false,
     };
     assert_eq!(row, expected);
     assert_eq!(reader.runs(None).unwrap(), [expected]);

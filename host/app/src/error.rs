@@ -64,7 +64,7 @@ pub enum RequestError {
         other: String,
     },
     /// A key file without a key.
-    #[error("{path}: the key file is empty")]
+    #[error("{path}: the key file is empty; a key file is a text file that holds the key alone")]
     EmptyKeyFile {
         /// The file.
         path: String,
@@ -86,6 +86,14 @@ pub enum RequestError {
     /// A file that cannot be read.
     #[error("{path}: {why}")]
     File {
+        /// The file.
+        path: String,
+        /// The system's words.
+        why: String,
+    },
+    /// A system prompt that cannot be read.
+    #[error("{path}: the system prompt cannot be read: {why}")]
+    SystemPromptFile {
         /// The file.
         path: String,
         /// The system's words.
@@ -119,7 +127,7 @@ pub enum RequestError {
         run: String,
     },
     /// A playbook that another process learns or edits.
-    #[error("playbook {playbook} is being learned by another process; wait for it, or choose another playbook")]
+    #[error("playbook {playbook} is being learned by another process; wait for it")]
     PlaybookBusy {
         /// The playbook.
         playbook: String,
@@ -242,6 +250,7 @@ impl RequestError {
             Self::SystemPromptUnsupported { .. } => "system_prompt_unsupported",
             Self::RewardTwice { .. } => "reward_twice",
             Self::File { .. } => "file",
+            Self::SystemPromptFile { .. } => "system_prompt_file",
             Self::NoRun { .. } => "no_run",
             Self::NoRuns => "no_runs",
             Self::NoEpisode { .. } => "no_episode",
@@ -270,11 +279,11 @@ impl RequestError {
     /// What may mend it.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
-            Self::ResumeDiffers { .. } => {
-                vec![Hint::command("the command and the files that it was begun with", "continue it"), Hint::NewRun]
-            }
+            Self::ResumeDiffers { .. } => vec![Hint::SameSpecification, Hint::NewRun],
             Self::NoRun { .. } => vec![Hint::command("episodes list --runs", "shows all")],
             Self::CannotResume { .. } => vec![Hint::NewRun],
+            Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
+            Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
             Self::ModelFolder { error, .. } => error.hints(),

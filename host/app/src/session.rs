@@ -44,7 +44,7 @@ impl<'a> Session<'a> {
         let grants = models.grants(&spec.grants, events)?;
         if let Some(path) = &spec.policy.system_prompt_file {
             let text = std::fs::read_to_string(path)
-                .map_err(|error| RequestError::File { path: path.clone(), why: error.to_string() })?;
+                .map_err(|error| RequestError::SystemPromptFile { path: path.clone(), why: error.to_string() })?;
             spec.policy.system_prompt = Some(text);
         }
         if ignores_system_prompt && spec.policy.system_prompt.is_some() {

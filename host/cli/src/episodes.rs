@@ -81,6 +81,7 @@ fn runs(context: &Context, reader: &dyn StoreReader, limit: u64) -> anyhow::Resu
         let finished = match row.state {
             RunState::Open => "no",
             RunState::Stopped => "stopped",
+            RunState::Finished if row.pruned => "yes, pruned",
             RunState::Finished => "yes",
         };
         table.add_row([

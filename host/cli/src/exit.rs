@@ -148,8 +148,7 @@ fn said(error: &AppError) -> Option<String> {
                 more => format!(", and {more} more differ"),
             };
             Some(format!(
-                "no run of this configuration was interrupted here. {run} was, but {}{more}; give it the command and the files that \
-                 it was begun with, or begin a new run without --resume",
+                "no run of this configuration was interrupted here. {run} was, but {}{more}",
                 shown.join(", ")
             ))
         }
@@ -162,7 +161,6 @@ fn advice(error: &AppError) -> Option<&'static str> {
     let AppError::Request(error) = error else { return None };
     match error {
         RequestError::OneKeyFile { .. } => Some("--api-key-file may be given for each"),
-        RequestError::EmptyKeyFile { .. } => Some("--api-key-file names a file that holds the key alone"),
         RequestError::OutGone { .. } => Some("--out names it"),
         RequestError::SameVersion { .. } => Some("leave --against out to compare with none"),
         _ => None,
@@ -171,11 +169,6 @@ fn advice(error: &AppError) -> Option<&'static str> {
 
 /// What may mend it, behind an error.
 fn mended(hints: &[Hint], advice: Option<&str>) -> String {
-    // What is said as a whole already needs no more.
-    let is_said = |hint: &Hint| matches!(hint, Hint::Command { words, .. } if words.contains("begun with"));
-    if hints.iter().any(is_said) {
-        return String::new();
-    }
     let all: Vec<String> = hints.iter().map(hint).chain(advice.map(str::to_owned)).collect();
     if all.is_empty() { String::new() } else { format!("; {}", all.join(", or ")) }
 }
@@ -194,6 +187,7 @@ pub(crate) fn hint(hint: &Hint) -> String {
         Hint::MakeRoom => "make room on the disk".to_owned(),
         Hint::Resume => "go on with --resume".to_owned(),
         Hint::NewRun => "begin a new run without --resume".to_owned(),
+        Hint::SameSpecification => "give it the command and the files that it was begun with".to_owned(),
         Hint::Command { words, does } => format!("`clawhost {words}` {does}"),
     }
 }

@@ -64,6 +64,10 @@ fn text(ReplayedRun { run, episode, report }: &ReplayedRun) -> anyhow::Result<()
     if report.missing > 0 {
         writeln!(out, "\x1b[31mmissing\x1b[0m     {} episodes of this run are not there any more", report.missing)?;
     }
+    if report.pruned > 0 {
+        let what = "episodes of this run were removed by `clawhost data prune`";
+        writeln!(out, "{}{} {what}", row("pruned"), report.pruned)?;
+    }
     writeln!(out, "{}{}", row("verdicts"), tally(&report.verdicts))?;
     for found in report.findings.iter().take(SHOWN) {
         finding(&mut out, found)?;

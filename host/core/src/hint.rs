@@ -21,6 +21,8 @@ pub enum Hint {
     Resume,
     /// Begin a new run instead of resuming one.
     NewRun,
+    /// Repeat the options and the files with which the run was begun.
+    SameSpecification,
     /// Use a command of the program.
     Command {
         /// The command with its arguments, without the program's name.

@@ -19,6 +19,7 @@ enum Listed<'a> {
     MakeRoom,
     Resume,
     NewRun,
+    SameSpecification,
     Command {
         words: &'a str,
         does: &'a str,
@@ -34,6 +35,7 @@ impl<'a> From<&'a Hint> for Listed<'a> {
             Hint::MakeRoom => Self::MakeRoom,
             Hint::Resume => Self::Resume,
             Hint::NewRun => Self::NewRun,
+            Hint::SameSpecification => Self::SameSpecification,
             Hint::Command { words, does } => Self::Command { words, does },
         }
     }

@@ -14,9 +14,7 @@ pub enum LearningError {
     #[error(transparent)]
     Learn(#[from] LearnError),
     /// The loop was to learn from tasks that decide or report.
-    #[error(
-        "{environment}: the split `{split}` decides or reports, so nothing is learned from it; choose another split"
-    )]
+    #[error("{environment}: the split `{split}` decides or reports, so nothing is learned from it")]
     HeldOutSplit {
         /// The environment.
         environment: String,

@@ -16,9 +16,7 @@ pub enum PlayError {
         known: String,
     },
     /// The split has no tasks.
-    #[error(
-        "{environment} gives no tasks in split `{split}`; choose another split, or other options of the environment"
-    )]
+    #[error("{environment} gives no tasks in split `{split}`; other options of the environment may give some")]
     NoTasks {
         /// The environment.
         environment: String,

@@ -158,8 +158,11 @@ impl Endpoint {
             status if status.is_server_error() => Err(unavailable(said, wait)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let why = match self.config.key {
-                    Some(_) => "the endpoint did not accept the key".to_owned(),
-                    None => format!("the endpoint wants a key, and {} is not set", self.config.dialect.key_variable()),
+                    Some(_) => "the endpoint did not accept the key; api_key_file names another".to_owned(),
+                    None => format!(
+                        "the endpoint wants a key, and neither {} nor api_key_file is set",
+                        self.config.dialect.key_variable()
+                    ),
                 };
                 Err(Attempt::Final(ModelError::Refused(format!("{said}; {why}"))))
             }
@@ -198,7 +201,7 @@ impl Endpoint {
             format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0));
         if error.is_timeout() {
             let seconds = self.config.timeout.as_secs_f64();
-            return format!("no answer from {address} within {seconds} s");
+            return format!("no answer from {address} within {seconds} s, the limit of model_timeout");
         }
         if error.is_connect() {
             return format!("cannot connect to {address}; is the server running there?");

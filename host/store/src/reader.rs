@@ -39,7 +39,7 @@ fn episode_row(row: &Row<'_>) -> rusqlite::Result<EpisodeRow> {
 
 /// A run with all its phases. Of what models cost, the largest: every record of a learning run and its phases counts from the
 /// beginning of the run.
-const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, created_at, state, summary, planned,
+const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, created_at, state, summary, planned, pruned,
     (SELECT part.spent FROM runs AS part WHERE (part.id = runs.id OR part.parent = runs.id) AND part.spent IS NOT NULL
      ORDER BY json_extract(part.spent, '$.prompt_tokens') + json_extract(part.spent, '$.completion_tokens') DESC LIMIT 1)
     AS spent,
@@ -63,6 +63,7 @@ struct RunColumns {
     spent: Option<String>,
     reward_mean: Option<f64>,
     scored: i64,
+    pruned: bool,
 }
 
 impl RunColumns {
@@ -81,6 +82,7 @@ impl RunColumns {
             spent: row.get("spent")?,
             reward_mean: row.get("reward_mean")?,
             scored: row.get("scored")?,
+            pruned: row.get("pruned")?,
         })
     }
 
@@ -100,6 +102,7 @@ impl RunColumns {
             spent: self.spent.as_deref().map_or(Ok(Usage::default()), serde_json::from_str).map_err(json)?,
             reward_mean: self.reward_mean,
             scored: unsigned(self.scored),
+            pruned: self.pruned,
             id: RunId(self.id),
         })
     }

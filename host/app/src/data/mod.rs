@@ -36,7 +36,7 @@ pub struct HeldRun {
     /// What it holds.
     #[serde(flatten)]
     pub holdings: RunHoldings,
-    /// Whether it was interrupted, and can be taken up again.
+    /// Whether it was interrupted, and can be resumed.
     pub can_be_resumed: bool,
 }
 

@@ -30,6 +30,7 @@ pub(super) fn line(iteration: u64, episode: &Episode) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_core::{Origin, Role};
 
     fn episode() -> Episode {
         serde_json::from_str(include_str!("../../../../tests/golden/episode-2.json")).unwrap()
@@ -49,12 +50,32 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_stands_in_order_with_who_said_it() {
-        let episode = episode();
+    fn the_conversation_lists_every_message_in_order_with_its_role() {
+        let mut episode = episode();
+        let said = |role, text: &str| Message::text(role, Origin::Policy, text);
+        let turn = |turn: &Turn, number: u64| {
+            let mut turn = turn.clone();
+            turn.observation =
+                vec![said(Role::System, &format!("rule {number}")), said(Role::User, &format!("ask {number}"))];
+            turn.action = said(Role::Assistant, &format!("call {number}"));
+            turn.tool_results = vec![said(Role::Tool, &format!("result {number}"))];
+            turn
+        };
+        episode.turns = vec![turn(&episode.turns[0], 1), turn(&episode.turns[0], 2)];
+        episode.closing = vec![said(Role::User, "thanks")];
+        let expected = [
+            ("system", "rule 1"),
+            ("user", "ask 1"),
+            ("assistant", "call 1"),
+            ("tool", "result 1"),
+            ("system", "rule 2"),
+            ("user", "ask 2"),
+            ("assistant", "call 2"),
+            ("tool", "result 2"),
+            ("user", "thanks"),
+        ]
+        .map(|(role, text)| json!({ "role": role, "text": text }));
         let written = line(7, &episode);
-        let roles: Vec<&str> =
-            written["conversation"].as_array().unwrap().iter().map(|line| line["role"].as_str().unwrap()).collect();
-        assert_eq!(written["iteration"], 7);
-        assert_eq!(roles.iter().filter(|role| **role == "assistant").count(), episode.turns.len());
+        assert_eq!((&written["iteration"], &written["conversation"]), (&7.into(), &Value::from(expected.to_vec())));
     }
 }

@@ -11,7 +11,7 @@ use crate::episodes::find_episode;
 use crate::events::{Event, EventSink};
 use crate::stored::{StoredEpisodes, choose_run};
 use crate::{AppError, HostSettings, RequestError, Workspace};
-use clawhost_core::{EpisodeId, RunId, RunState, StoreError, StoreReader};
+use clawhost_core::{EpisodeId, RunId};
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
 use group::{Assembled, Replayed};
 use plugins::KeptPlugins;
@@ -115,16 +115,10 @@ pub async fn replay(
     }
     source.take_damaged().into_iter().for_each(|record| report.take_damaged(record));
     if only.is_none() {
-        report.missing = missing(&*reader, &run, &report)?;
+        report.take_absent(reader.run(&run)?.as_ref());
     }
     report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
     Ok(ReplayedRun { run, episode: only, report })
-}
-
-/// How many episodes a run that came to its end should have, and has not.
-fn missing(reader: &dyn StoreReader, run: &RunId, report: &ReplayReport) -> Result<u64, StoreError> {
-    let finished = reader.run(run)?.filter(|row| row.state == RunState::Finished);
-    Ok(finished.map_or(0, |row| row.planned.saturating_sub(report.episodes.all())))
 }
 
 /// The next group with its plugins.

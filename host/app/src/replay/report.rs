@@ -2,6 +2,7 @@
 
 use super::group::Replayed;
 use crate::stored::DamagedRecord;
+use clawhost_core::{RunRow, RunState};
 use clawhost_play::ReplayOutcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -63,8 +64,10 @@ pub struct ReplayReport {
     pub turns: u64,
     /// Verdicts.
     pub verdicts: Tally,
-    /// Episodes of a finished run that are not there any more.
+    /// Episodes of a finished run that are not there, although nobody removed any.
     pub missing: u64,
+    /// Episodes of a finished run that were removed on request.
+    pub pruned: u64,
     /// By the host's word for it: endings that could not be replayed, because the host caused them.
     pub host_endings: BTreeMap<String, u64>,
     /// What did not come out as it should, by episode.
@@ -75,6 +78,13 @@ impl ReplayReport {
     /// Whether everything came out as it was recorded, and nothing is missing.
     pub fn is_clean(&self) -> bool {
         self.episodes.is_clean() && self.verdicts.is_clean() && self.missing == 0
+    }
+
+    /// Counts the episodes that a finished run should have, and has not.
+    pub(super) fn take_absent(&mut self, run: Option<&RunRow>) {
+        let Some(row) = run.filter(|row| row.state == RunState::Finished) else { return };
+        let absent = row.planned.saturating_sub(self.episodes.all());
+        if row.pruned { self.pruned = absent } else { self.missing = absent }
     }
 
     pub(super) fn take(&mut self, Replayed { episode, outcome, verdicts }: Replayed) {
@@ -107,7 +117,7 @@ impl ReplayReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_core::{Ending, Episode};
+    use clawhost_core::{Digest, Ending, Episode, RunId, RunKind, SpecDocument, Usage};
     use clawhost_play::Difference;
     use std::sync::Arc;
 
@@ -145,5 +155,35 @@ mod tests {
         assert_eq!((report.episodes.not_replayed, report.findings.len()), (1, 1));
         assert!(!report.is_clean());
         assert!(!ReplayReport { missing: 1, ..ReplayReport::default() }.is_clean());
+    }
+
+    #[test]
+    fn absent_episodes_of_a_finished_run_are_missing_unless_they_were_removed_on_request() {
+        let run = |state, pruned| RunRow {
+            id: RunId("run-a".into()),
+            kind: RunKind::Play,
+            environment: "e".into(),
+            state_id: String::new(),
+            config: SpecDocument::none(),
+            digest: Digest::of(b"run"),
+            created_at: 0,
+            state,
+            summary: None,
+            planned: 3,
+            spent: Usage::default(),
+            reward_mean: None,
+            scored: 0,
+            pruned,
+        };
+        let check = |run: Option<RunRow>, expect: (u64, u64)| {
+            let mut report = ReplayReport::default();
+            report.take(replayed(ReplayOutcome::Exact, &[]));
+            report.take_absent(run.as_ref());
+            assert_eq!((report.missing, report.pruned, report.is_clean()), (expect.0, expect.1, expect.0 == 0));
+        };
+        check(Some(run(RunState::Finished, false)), (2, 0));
+        check(Some(run(RunState::Finished, true)), (0, 2));
+        check(Some(run(RunState::Stopped, false)), (0, 0));
+        check(None, (0, 0));
     }
 }

@@ -217,7 +217,7 @@ impl EventSink for Progress {
                 if self.what != LEARNED {
                     return;
                 }
-                let again = if resumed { format!("{run} is taken up again: ") } else { String::new() };
+                let again = if resumed { format!("{run} is resumed: ") } else { String::new() };
                 self.mention(&format!("{again}{title}"));
                 if let Some(out) = out {
                     self.mention(&format!("numbers and models go into {}", out.display()));

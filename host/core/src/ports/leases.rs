@@ -23,7 +23,7 @@ pub enum LeaseMode {
 }
 
 /// A lease that this process holds. It ends when it is dropped, and with the process, however that ends.
-pub trait Lease: Send + std::fmt::Debug {
+pub trait Lease: Send + Sync + std::fmt::Debug {
     /// Ends the lease of something that is over: nothing needs to be left behind for a later process.
     fn complete(self: Box<Self>);
 }

@@ -81,6 +81,8 @@ pub struct RunRow {
     pub reward_mean: Option<f64>,
     /// How many of its episodes are scored now.
     pub scored: u64,
+    /// Whether episodes or its checkpoint were removed on request. It cannot be resumed then.
+    pub pruned: bool,
 }
 
 /// A kept plugin.

@@ -154,6 +154,17 @@ mod tests {
     }
 
     #[test]
+    fn a_character_that_the_alphabet_lacks_is_named() {
+        let tokenizer = Tokenizer::parse(&alphabet_json(&['a', 'b'])).unwrap();
+        let error = tokenizer.encode("ab\u{1b}z").unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("tokenizer.json: the alphabet has no '\\u{1b}', which stands in `ab"), "{text}");
+        assert!(!text.contains('\u{1b}'), "nothing reaches a terminal unescaped: {text:?}");
+        assert_eq!(error.code(), "alphabet");
+        assert!(matches!(&error.hints()[..], [clawhost_core::Hint::Command { words, .. }] if words == "model init"));
+    }
+
+    #[test]
     fn what_a_training_run_cut_and_filled_up_is_left_whole() {
         let plain = include_str!("../../../../tests/transformers/reference/qwen2/tokenizer.json");
         let mut document: serde_json::Value = serde_json::from_str(plain).unwrap();
