@@ -124,7 +124,7 @@ impl clawhost_core::Llm for Judge {
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let asked = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let message = Message::text(Role::Assistant, Origin::Policy, format!("answer {asked}"));
-        Ok(ModelResponse { message, usage: Default::default(), finish: "stop".into(), tokens: None })
+        Ok(ModelResponse::new(message, Default::default(), "stop"))
     }
 }
 

@@ -49,7 +49,7 @@ impl Llm for Judge {
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let message = Message::text(Role::Assistant, Origin::Policy, "four");
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into(), tokens: None })
+        Ok(ModelResponse::new(message, Usage::default(), "stop"))
     }
 }
 

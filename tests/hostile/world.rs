@@ -60,7 +60,7 @@ impl Llm for Judge {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.0.lock().unwrap().push(request.clone());
         let message = Message::text(Role::Assistant, Origin::Policy, "four");
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into(), tokens: None })
+        Ok(ModelResponse::new(message, Usage::default(), "stop"))
     }
 }
 

@@ -41,7 +41,7 @@ impl Llm for Echo {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let told = request.messages.iter().find(|message| message.role == Role::System).unwrap().plain_text();
         let message = Message::text(Role::Assistant, Origin::Policy, told);
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into(), tokens: None })
+        Ok(ModelResponse::new(message, Usage::default(), "stop"))
     }
 }
 

@@ -28,6 +28,7 @@ fn request() -> ModelRequest {
         temperature: Some(0.5),
         seed: Some(3),
         stop: vec![],
+        ..ModelRequest::default()
     }
 }
 

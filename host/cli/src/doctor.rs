@@ -75,6 +75,7 @@ async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyh
         temperature: None,
         seed: None,
         stop: Vec::new(),
+        ..ModelRequest::default()
     };
     let topic = "endpoint";
     Ok(match model.complete(&request).await {

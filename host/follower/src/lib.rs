@@ -89,7 +89,7 @@ impl Llm for Follower {
             }
         };
         let usage = Usage { prompt_tokens: read, completion_tokens: words(&message.plain_text()), cached_tokens: 0 };
-        Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: None })
+        Ok(ModelResponse::new(message, usage, finish))
     }
 }
 
@@ -106,6 +106,7 @@ mod tests {
             temperature: Some(temperature),
             seed: Some(seed),
             stop: vec![],
+            ..ModelRequest::default()
         };
         let future = Follower.complete(&request);
         // Pure: it never waits.

@@ -238,7 +238,7 @@ impl LocalModel {
             temperature,
             restricted,
         };
-        Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: Some(Box::new(record)) })
+        Ok(ModelResponse { tokens: Some(Box::new(record)), ..ModelResponse::new(message, usage, finish) })
     }
 
     /// Answers, and hands text over as it comes, on a thread of the engine. It stays behind what is written where that could
@@ -277,7 +277,7 @@ impl LocalModel {
             restricted: false,
         };
         let usage = Usage::default();
-        Ok(ModelResponse { message, usage, finish: finish.to_owned(), tokens: Some(Box::new(record)) })
+        Ok(ModelResponse { tokens: Some(Box::new(record)), ..ModelResponse::new(message, usage, finish) })
     }
 
     /// What was written in these tokens, as a message, and how it ended: equal tokens say and call the same, whoever wrote them.
@@ -380,6 +380,7 @@ mod tests {
             max_tokens: 1,
             stop: Vec::new(),
             seed: None,
+            ..ModelRequest::default()
         };
         let question = said(Role::User, "12+34=");
         // Cut off before its end, and ended: one text.
@@ -405,7 +406,15 @@ mod tests {
     }
 
     fn asked(messages: Vec<Message>, tools: Vec<clawhost_core::ToolSpec>) -> ModelRequest {
-        ModelRequest { messages, tools, temperature: Some(0.0), max_tokens: 4, stop: Vec::new(), seed: None }
+        ModelRequest {
+            messages,
+            tools,
+            temperature: Some(0.0),
+            max_tokens: 4,
+            stop: Vec::new(),
+            seed: None,
+            ..ModelRequest::default()
+        }
     }
 
     fn tool() -> clawhost_core::ToolSpec {

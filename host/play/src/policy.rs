@@ -157,6 +157,7 @@ impl ChatPolicy {
                 temperature: self.sampling.temperature,
                 seed: Some(seed),
                 stop: Vec::new(),
+                ..ModelRequest::default()
             },
         };
         // Settings and tools first, then every message as it comes: the digest of a request covers all that was sent.
@@ -199,7 +200,7 @@ fn again(turn: &Turn) -> ModelResponse {
 }
 
 fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {
-    ModelResponse { message: message.clone(), usage, finish: finish.to_owned(), tokens: None }
+    ModelResponse::new(message.clone(), usage, finish)
 }
 
 /// Why an episode is cut short whose conversation has outgrown the model.

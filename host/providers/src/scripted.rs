@@ -41,11 +41,6 @@ impl Llm for Scripted {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let said = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
         let text = self.answers.iter().cycle().nth(said % self.answers.len().max(1)).cloned().unwrap_or_default();
-        Ok(ModelResponse {
-            message: Message::text(Role::Assistant, Origin::Policy, text),
-            usage: Usage::default(),
-            finish: "stop".into(),
-            tokens: None,
-        })
+        Ok(ModelResponse::new(Message::text(Role::Assistant, Origin::Policy, text), Usage::default(), "stop"))
     }
 }

@@ -182,6 +182,6 @@ impl Llm for Dialled {
             temperature: 1.0,
             restricted: false,
         };
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into(), tokens: Some(Box::new(record)) })
+        Ok(ModelResponse { tokens: Some(Box::new(record)), ..ModelResponse::new(message, Usage::default(), "stop") })
     }
 }

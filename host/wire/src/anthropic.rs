@@ -277,7 +277,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
     };
     let (role, origin) = (Role::Assistant, Origin::Policy);
     let message = Message { role, parts, tool_calls, tool_call_id: None, origin, extra: Vec::new() };
-    Ok(ModelResponse { message, usage, finish, tokens: None })
+    Ok(ModelResponse::new(message, usage, finish))
 }
 
 #[cfg(test)]
@@ -332,6 +332,7 @@ mod tests {
             temperature: Some(1.5),
             seed: None,
             stop: vec![],
+            ..ModelRequest::default()
         };
         assert!(request("m", &hot).unwrap_err().to_string().contains("takes 0 to 1"));
     }
@@ -343,7 +344,7 @@ mod tests {
                 let role = [Role::System, Role::User, Role::Assistant, Role::Tool][*role as usize];
                 Message::text(role, Origin::Environment, text.clone())
             }).collect();
-            let asked = ModelRequest { messages, tools: vec![], max_tokens: 1, temperature: Some(0.5), seed: None, stop: vec![] };
+            let asked = ModelRequest { messages, tools: vec![], max_tokens: 1, temperature: Some(0.5), seed: None, stop: vec![], ..ModelRequest::default() };
             let sent = request("m", &asked).unwrap();
             for pair in sent.messages.windows(2) {
                 prop_assert_ne!(&pair[0].role, &pair[1].role);

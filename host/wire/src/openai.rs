@@ -265,7 +265,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
         origin: Origin::Policy,
         extra: Vec::new(),
     };
-    Ok(ModelResponse { message, usage, finish, tokens: None })
+    Ok(ModelResponse::new(message, usage, finish))
 }
 
 #[cfg(test)]
@@ -318,7 +318,15 @@ mod tests {
             let call = ToolCall { id: "a".into(), name: name.into(), arguments: arguments.into(), extra: vec![] };
             let said = Message { tool_calls: vec![call], ..Message::text(Role::Assistant, Origin::Policy, "") };
             let (tools, max_tokens, temperature, stop) = (vec![], 1, None, vec![]);
-            let request_in = ModelRequest { messages: vec![said], tools, max_tokens, temperature, seed, stop };
+            let request_in = ModelRequest {
+                messages: vec![said],
+                tools,
+                max_tokens,
+                temperature,
+                seed,
+                stop,
+                ..ModelRequest::default()
+            };
             serde_json::to_value(request("m", &request_in, TokenLimit::MaxTokens)).unwrap()
         };
         assert_ne!(asked(Some(6), "f", "{}")["seed"], asked(Some(7), "f", "{}")["seed"]);
@@ -347,6 +355,7 @@ mod tests {
             temperature: Some(0.7),
             seed: Some(u64::MAX),
             stop: vec![],
+            ..ModelRequest::default()
         };
         let json = serde_json::to_value(request("m", &request_in, TokenLimit::MaxTokens)).unwrap();
         let expected = serde_json::json!({

@@ -111,6 +111,7 @@ impl Conversation {
             temperature: self.settings.temperature,
             seed: Some(self.settings.seed),
             stop: Vec::new(),
+            ..ModelRequest::default()
         };
         let heard = Arc::new(Mutex::new(String::new()));
         let hears = heard.clone();

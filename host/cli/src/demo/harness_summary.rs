@@ -287,6 +287,7 @@ mod tests {
                 temperature: None,
                 seed: None,
                 stop: vec![],
+                ..ModelRequest::default()
             };
             let answer = clawhost_follower::Follower.complete(&request).await.unwrap();
             assert_eq!(answer.message.plain_text(), expect, "{prompt}");

@@ -1,8 +1,10 @@
 //! Models that answer conversations.
 
-use crate::{Failure, FailureKind, Message, TokenRecord, ToolSpec, Usage};
+use super::{DeltaSink, ModelRequest, ModelResponse};
+use crate::{Failure, FailureKind, Usage};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
 
 /// Which model answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -13,40 +15,6 @@ pub struct LlmIdentity {
     pub model: String,
     /// What else tells it apart: an address, a version, a digest of weights.
     pub version: String,
-}
-
-/// What a model is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelRequest {
-    /// The conversation.
-    pub messages: Vec<Message>,
-    /// Tools on offer.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<ToolSpec>,
-    /// Most tokens to write.
-    pub max_tokens: u32,
-    /// 0 to 2; none: the model's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f32>,
-    /// For models that take one.
-    pub seed: Option<u64>,
-    /// Texts that end the answer.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stop: Vec<String>,
-}
-
-/// What a model answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelResponse {
-    /// The assistant's message.
-    pub message: Message,
-    /// What it cost.
-    pub usage: Usage,
-    /// Why it stopped: `stop`, `length`, `tool_calls`, or the model's own word.
-    pub finish: String,
-    /// Its tokens, where the model is ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<Box<TokenRecord>>,
 }
 
 /// Why a model gave no answer. No variant holds a secret.
@@ -67,6 +35,9 @@ pub enum ModelError {
     /// The run's budget is spent.
     #[error("the budget is spent: {0}")]
     Budget(String),
+    /// Nobody reads the answer any more.
+    #[error("the answer was stopped: its reader has gone")]
+    Stopped,
 }
 
 impl ModelError {
@@ -78,6 +49,7 @@ impl ModelError {
             Self::TooLong(_) => crate::code::LENGTH,
             Self::InvalidResponse(_) => crate::code::GARBAGE,
             Self::Budget(_) => crate::code::BUDGET,
+            Self::Stopped => crate::code::CANCELLED,
         };
         Failure::new(FailureKind::Llm, code, self.to_string())
     }
@@ -90,6 +62,20 @@ pub trait Llm: Send + Sync {
     fn identity(&self) -> LlmIdentity;
     /// Asks once. Cancel-safe: dropping the future abandons the request.
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError>;
+    /// Asks once, and passes the answer on while it is written. What is returned is the whole answer: that of `complete`, had
+    /// it been asked in the same way. After the first piece nothing is tried again, since pieces cannot be taken back.
+    ///
+    /// A model that cannot stream passes its answer on when it has ended.
+    ///
+    /// # Errors
+    /// Those of `complete`; where the answer broke off, pieces may have been passed on. [`ModelError::Stopped`]: the sink wants no more.
+    async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
+        let response = self.complete(request).await?;
+        match response.pass_on(sink) {
+            ControlFlow::Continue(()) => Ok(response),
+            ControlFlow::Break(()) => Err(ModelError::Stopped),
+        }
+    }
 }
 
 /// What the models of a run cost, all of them together: the policy's, and those that plugins ask.

@@ -6,6 +6,8 @@ mod episode_store;
 mod learning_store;
 mod leases;
 mod llm;
+mod model_request;
+mod model_response;
 mod reading;
 mod reflector;
 mod retention;
@@ -20,7 +22,9 @@ pub use environment::{
 pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
-pub use llm::{Llm, LlmIdentity, Meter, ModelError, ModelRequest, ModelResponse};
+pub use llm::{Llm, LlmIdentity, Meter, ModelError};
+pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
+pub use model_response::{AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, TokenLogprob};
 pub use reading::{
     EpisodeFilter, EpisodeReader, EpisodeRow, PlaybookReader, PluginReader, RunRow, RunState, StoreReader, StoredPlugin,
 };

@@ -41,7 +41,7 @@ impl Llm for Model {
 }
 
 fn saying(message: Message) -> Arc<Model> {
-    let answer = Ok(ModelResponse { message, usage: Usage::default(), finish: "stop".into(), tokens: None });
+    let answer = Ok(ModelResponse::new(message, Usage::default(), "stop"));
     Arc::new(Model { asked: AtomicUsize::new(0), answer })
 }
 

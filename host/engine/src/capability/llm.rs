@@ -43,6 +43,7 @@ impl State {
                 temperature: request.temperature,
                 seed: request.seed,
                 stop: request.stop,
+                ..ModelRequest::default()
             },
         ))
     }

@@ -258,6 +258,7 @@ async fn an_adapter_learns_by_reward_what_to_answer() {
                 temperature: Some(1.0),
                 seed: Some(step * 100 + number),
                 stop: Vec::new(),
+                ..ModelRequest::default()
             };
             let answer = model.complete(&request).await.unwrap();
             let record = answer.tokens.unwrap();

@@ -45,6 +45,7 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
             max_tokens: 6,
             stop: Vec::new(),
             seed: Some(number),
+            ..ModelRequest::default()
         };
         let record = *model.complete(&request).await.unwrap().tokens.unwrap();
         let mask = [vec![false; record.prompt.len()], vec![true; record.tokens.len()]].concat();

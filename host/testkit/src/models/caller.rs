@@ -22,6 +22,6 @@ impl Llm for Caller {
         let turn = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
         self.asked.lock().unwrap().push(request.clone());
         let message = self.says[turn.min(self.says.len() - 1)].clone();
-        Ok(ModelResponse { message, usage: Usage::default(), finish: "tool_calls".into(), tokens: None })
+        Ok(ModelResponse::new(message, Usage::default(), "tool_calls"))
     }
 }

@@ -26,6 +26,6 @@ impl Llm for Parrot {
         tokio::task::yield_now().await;
         let message = Message::text(Role::Assistant, Origin::Policy, format!("seed {:?}", request.seed));
         let usage = Usage { prompt_tokens: 3, ..Usage::default() };
-        Ok(ModelResponse { message, usage, finish: "stop".into(), tokens: None })
+        Ok(ModelResponse::new(message, usage, "stop"))
     }
 }
