@@ -24,7 +24,9 @@ pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, Play
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
 pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
-pub use model_response::{AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, TokenLogprob};
+pub use model_response::{
+    AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, TokenLogprob, ignored_by,
+};
 pub use reading::{
     EpisodeFilter, EpisodeReader, EpisodeRow, PlaybookReader, PluginReader, RunRow, RunState, StoreReader, StoredPlugin,
 };
