@@ -11,6 +11,8 @@
 )]
 
 mod mutations;
+mod round_trip;
+mod streams;
 
 use clawhost_core::ModelRequest;
 use clawhost_wire::{anthropic, openai};

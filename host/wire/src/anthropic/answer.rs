@@ -1,0 +1,165 @@
+//! Writes an answer for a client: whole, or as events from `message_start` to `message_stop`.
+
+use crate::server::{AnswerHead, ErrorKind};
+use crate::{sent_arguments, sse};
+use clawhost_core::{ModelDelta, ModelResponse, Usage};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// The body of a whole answer. Arguments of a call that are no JSON object stand inside of one: the dialect has nothing else.
+pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
+    let text = response.message.plain_text();
+    let mut content = Vec::new();
+    if !text.is_empty() {
+        content.push(json!({"type": "text", "text": text}));
+    }
+    content.extend(response.message.tool_calls.iter().map(|call| {
+        let input: Value = serde_json::from_str(&sent_arguments(&call.arguments)).unwrap_or_default();
+        json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
+    }));
+    json!({
+        "id": head.id, "type": "message", "role": "assistant", "model": head.model,
+        "content": content,
+        "stop_reason": stop_reason(&response.finish), "stop_sequence": null,
+        "usage": usage(response.usage),
+    })
+}
+
+/// The body of an error, in the dialect's words.
+pub fn error_body(kind: ErrorKind, message: &str) -> Value {
+    let word = match kind {
+        ErrorKind::InvalidRequest | ErrorKind::TooLong => "invalid_request_error",
+        ErrorKind::Unauthenticated => "authentication_error",
+        ErrorKind::Forbidden => "permission_error",
+        ErrorKind::NotFound => "not_found_error",
+        ErrorKind::TooLarge => "request_too_large",
+        ErrorKind::TooMany => "rate_limit_error",
+        ErrorKind::Budget => "billing_error",
+        ErrorKind::Internal | ErrorKind::BadUpstream => "api_error",
+        ErrorKind::Unavailable => "overloaded_error",
+    };
+    json!({"type": "error", "error": {"type": word, "message": message}})
+}
+
+fn stop_reason(finish: &str) -> &str {
+    match finish {
+        "stop" => "end_turn",
+        "length" => "max_tokens",
+        "tool_calls" => "tool_use",
+        other => other,
+    }
+}
+
+/// The dialect counts cached tokens apart.
+fn usage(usage: Usage) -> Value {
+    json!({
+        "input_tokens": usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+    })
+}
+
+/// Writes a streamed answer as events: [`Self::begin`], then each piece, then [`Self::end`] or [`Self::error`].
+///
+/// A text block ends where a call begins. Calls end with the answer: another model may write several at a time, and a block that
+/// has ended cannot go on.
+#[derive(Debug)]
+pub struct StreamWriter {
+    head: AnswerHead,
+    /// Blocks so far.
+    blocks: usize,
+    /// The text block that is open.
+    text: Option<usize>,
+    /// Blocks of calls, by the position of the call.
+    calls: HashMap<usize, usize>,
+}
+
+impl StreamWriter {
+    /// For an answer.
+    pub fn new(head: AnswerHead) -> Self {
+        Self { head, blocks: 0, text: None, calls: HashMap::new() }
+    }
+
+    /// What comes first. What was read is known at the end alone, so it is told there.
+    pub fn begin(&mut self) -> String {
+        let message = json!({
+            "id": self.head.id, "type": "message", "role": "assistant", "model": self.head.model,
+            "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage(Usage::default()),
+        });
+        event("message_start", &json!({"type": "message_start", "message": message}))
+    }
+
+    /// A piece. The dialect has no log-probabilities, and tells at the end what the answer cost.
+    pub fn delta(&mut self, delta: &ModelDelta) -> String {
+        match delta {
+            ModelDelta::Text(text) => {
+                let (at, mut events) = match self.text {
+                    Some(at) => (at, String::new()),
+                    None => {
+                        let (at, events) = self.start(&json!({"type": "text", "text": ""}));
+                        self.text = Some(at);
+                        (at, events)
+                    }
+                };
+                events.push_str(&block_delta(at, &json!({"type": "text_delta", "text": text})));
+                events
+            }
+            ModelDelta::ToolCall { index, id, name, arguments } => {
+                let mut events = String::new();
+                let at = match self.calls.get(index) {
+                    Some(at) => *at,
+                    None => {
+                        events.extend(self.text.take().map(stop));
+                        let (id, name) = (id.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
+                        let (at, begun) = self.start(&json!({"type": "tool_use", "id": id, "name": name, "input": {}}));
+                        events.push_str(&begun);
+                        self.calls.insert(*index, at);
+                        at
+                    }
+                };
+                if !arguments.is_empty() {
+                    events.push_str(&block_delta(at, &json!({"type": "input_json_delta", "partial_json": arguments})));
+                }
+                events
+            }
+            ModelDelta::Logprobs(_) | ModelDelta::Usage(_) => String::new(),
+        }
+    }
+
+    /// The end of the answer, whose pieces have all been written.
+    pub fn end(&mut self, response: &ModelResponse) -> String {
+        let mut open: Vec<usize> = self.calls.drain().map(|(_, at)| at).chain(self.text.take()).collect();
+        open.sort_unstable();
+        let mut events: String = open.into_iter().map(stop).collect();
+        let delta = json!({"stop_reason": stop_reason(&response.finish), "stop_sequence": null});
+        let ends = json!({"type": "message_delta", "delta": delta, "usage": usage(response.usage)});
+        events.push_str(&event("message_delta", &ends));
+        events.push_str(&event("message_stop", &json!({"type": "message_stop"})));
+        events
+    }
+
+    /// An error in the midst of the answer: nothing may follow.
+    pub fn error(&mut self, kind: ErrorKind, message: &str) -> String {
+        event("error", &error_body(kind, message))
+    }
+
+    fn start(&mut self, block: &Value) -> (usize, String) {
+        let at = self.blocks;
+        self.blocks += 1;
+        let starts = json!({"type": "content_block_start", "index": at, "content_block": block});
+        (at, event("content_block_start", &starts))
+    }
+}
+
+fn block_delta(at: usize, delta: &Value) -> String {
+    event("content_block_delta", &json!({"type": "content_block_delta", "index": at, "delta": delta}))
+}
+
+fn stop(at: usize) -> String {
+    event("content_block_stop", &json!({"type": "content_block_stop", "index": at}))
+}
+
+fn event(name: &str, data: &Value) -> String {
+    sse::write(name, &data.to_string())
+}
