@@ -26,6 +26,75 @@ pub(crate) enum Reply {
     Half,
     /// A stream of events that nobody asked for, which breaks off.
     HalfStream,
+    /// A stream in these fragments, each sent when the one before it has been: an iterator may wait in between. Then its end, or
+    /// the line goes dead.
+    Stream { fragments: Box<dyn Iterator<Item = Vec<u8>> + Send>, ends: bool },
+}
+
+/// A stream that ends, of these texts.
+pub(crate) fn stream(fragments: impl IntoIterator<Item = String>) -> Reply {
+    let fragments: Vec<Vec<u8>> = fragments.into_iter().map(String::into_bytes).collect();
+    Reply::Stream { fragments: Box::new(fragments.into_iter()), ends: true }
+}
+
+/// The message of [`says`] as events, in the dialect of the request: words of two characters, arguments too.
+pub(crate) fn events(request: &Received, text: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
+    let pieces = |text: &str| -> Vec<String> {
+        let characters: Vec<char> = text.chars().collect();
+        characters.chunks(2).map(|two| two.iter().collect()).collect()
+    };
+    let mut events: Vec<serde_json::Value> = Vec::new();
+    if request.is_anthropic() {
+        let usage = serde_json::json!({"input_tokens": 10, "output_tokens": 1});
+        let message =
+            serde_json::json!({"id": "msg_1", "role": "assistant", "model": "stub", "content": [], "usage": usage});
+        events.push(serde_json::json!({"type": "message_start", "message": message}));
+        let mut blocks = Vec::new();
+        if !text.is_empty() {
+            let deltas = pieces(text).into_iter().map(|text| serde_json::json!({"type": "text_delta", "text": text}));
+            blocks.push((serde_json::json!({"type": "text", "text": ""}), deltas.collect::<Vec<_>>()));
+        }
+        blocks.extend(calls.iter().map(|(id, name, arguments)| {
+            let delta = |json| serde_json::json!({"type": "input_json_delta", "partial_json": json});
+            let begin = serde_json::json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+            (begin, pieces(arguments).into_iter().map(delta).collect())
+        }));
+        for (index, (begin, deltas)) in blocks.into_iter().enumerate() {
+            let delta = |delta| serde_json::json!({"type": "content_block_delta", "index": index, "delta": delta});
+            events.push(serde_json::json!({"type": "content_block_start", "index": index, "content_block": begin}));
+            events.extend(deltas.into_iter().map(delta));
+            events.push(serde_json::json!({"type": "content_block_stop", "index": index}));
+        }
+        let reason = if calls.is_empty() { "end_turn" } else { "tool_use" };
+        let usage = serde_json::json!({"output_tokens": 2});
+        events.push(serde_json::json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}));
+        events.push(serde_json::json!({"type": "message_stop"}));
+        let named = |event: serde_json::Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+        return events.into_iter().map(named).collect();
+    }
+    let chunk = |delta: serde_json::Value, finish: Option<&str>| {
+        let choice = serde_json::json!({"index": 0, "delta": delta, "finish_reason": finish});
+        serde_json::json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "stub", "choices": [choice]})
+    };
+    events.push(chunk(serde_json::json!({"role": "assistant", "content": ""}), None));
+    events.extend(pieces(text).into_iter().map(|text| chunk(serde_json::json!({"content": text}), None)));
+    for (index, (id, name, arguments)) in calls.iter().enumerate() {
+        let function = serde_json::json!({"name": name, "arguments": ""});
+        let call = serde_json::json!({"index": index, "id": id, "type": "function", "function": function});
+        events.push(chunk(serde_json::json!({"tool_calls": [call]}), None));
+        for arguments in pieces(arguments) {
+            let call = serde_json::json!({"index": index, "function": {"arguments": arguments}});
+            events.push(chunk(serde_json::json!({"tool_calls": [call]}), None));
+        }
+    }
+    events.push(chunk(serde_json::json!({}), Some(if calls.is_empty() { "stop" } else { "tool_calls" })));
+    if request.body.pointer("/stream_options/include_usage").is_some_and(|wanted| wanted == true) {
+        let usage = serde_json::json!({"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12});
+        events.push(serde_json::json!({"model": "stub", "choices": [], "usage": usage}));
+    }
+    let mut events: Vec<String> = events.into_iter().map(|event| format!("data: {event}\n\n")).collect();
+    events.push("data: [DONE]\n\n".to_owned());
+    events
 }
 
 /// One message of a model in either dialect: words, tool calls (id, name, arguments), or both.
@@ -203,6 +272,21 @@ fn serve(stream: TcpStream, answer: &Answer, kept: &Mutex<Vec<Received>>, count:
                 let event = "data: {\"choices\": [{\"delta\": {\"content\": \"4\"}}]}\n\n";
                 write!(stream, "{head}{:x}\r\n{event}\r\n", event.len()).ok();
                 return;
+            }
+            Reply::Stream { fragments, ends } => {
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                let mut sent = stream.write_all(head.as_bytes());
+                for fragment in fragments.filter(|fragment| !fragment.is_empty()) {
+                    let chunk = [format!("{:x}\r\n", fragment.len()).as_bytes(), &fragment, b"\r\n"].concat();
+                    sent = sent.and_then(|()| stream.write_all(&chunk)).and_then(|()| stream.flush());
+                    if sent.is_err() {
+                        return;
+                    }
+                }
+                if !ends {
+                    return;
+                }
+                sent.and_then(|()| stream.write_all(b"0\r\n\r\n"))
             }
         };
         if sent.is_err() {

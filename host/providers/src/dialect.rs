@@ -1,8 +1,8 @@
 //! The dialects that endpoints speak: where a request goes, how a key is shown, how bodies are written and read.
 
 use crate::{ProviderError, Secret};
-use clawhost_core::{ModelRequest, ModelResponse};
-use clawhost_wire::{WireError, anthropic, openai};
+use clawhost_core::{IgnoredRequest, ModelRequest, ModelResponse, ignored_by};
+use clawhost_wire::{StreamedAnswer, WireError, anthropic, openai};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
@@ -13,6 +13,17 @@ pub enum Dialect {
     OpenAi,
     /// Anthropic's messages.
     Anthropic,
+}
+
+/// How a request is to be written for an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wishes {
+    /// With the newer name of the token limit.
+    pub(crate) newer_limit: bool,
+    /// For an answer piece by piece.
+    pub(crate) stream: bool,
+    /// With a stream that tells what it cost.
+    pub(crate) usage: bool,
 }
 
 impl Dialect {
@@ -91,7 +102,7 @@ impl Dialect {
         self,
         model: &str,
         host: &str,
-        newer_limit: bool,
+        wishes: Wishes,
         request: &ModelRequest,
     ) -> Result<serde_json::Value, WireError> {
         let json = |value: serde_json::Result<serde_json::Value>| {
@@ -101,13 +112,17 @@ impl Dialect {
             Self::OpenAi => {
                 // OpenAI's own newer models refuse the name that everybody else knows.
                 let limit = match host {
-                    _ if newer_limit => openai::TokenLimit::MaxCompletionTokens,
+                    _ if wishes.newer_limit => openai::TokenLimit::MaxCompletionTokens,
                     "api.openai.com" => openai::TokenLimit::MaxCompletionTokens,
                     _ => openai::TokenLimit::MaxTokens,
                 };
-                json(serde_json::to_value(openai::request(model, request, limit)))
+                let asked = openai::request(model, request, limit);
+                json(serde_json::to_value(if wishes.stream { asked.streamed(wishes.usage) } else { asked }))
             }
-            Self::Anthropic => json(serde_json::to_value(anthropic::request(model, request)?)),
+            Self::Anthropic => {
+                let asked = anthropic::request(model, request)?;
+                json(serde_json::to_value(if wishes.stream { asked.streamed() } else { asked }))
+            }
         }
     }
 
@@ -117,5 +132,45 @@ impl Dialect {
             Self::OpenAi => openai::response(body),
             Self::Anthropic => anthropic::response(body),
         }
+    }
+
+    /// Reads a streamed answer.
+    pub(crate) fn stream(self) -> StreamedAnswer {
+        match self {
+            Self::OpenAi => StreamedAnswer::new(openai::StreamReader::new()),
+            Self::Anthropic => StreamedAnswer::new(anthropic::StreamReader::new()),
+        }
+    }
+
+    /// What an endpoint ignored of a request: what its answer shows, and what the dialect has no field for.
+    pub(crate) fn ignored(self, request: &ModelRequest, response: &ModelResponse, stream: bool) -> Vec<IgnoredRequest> {
+        let mut ignored = ignored_by(response, request);
+        if stream {
+            ignored.push(IgnoredRequest::Stream);
+        }
+        if self == Self::Anthropic {
+            ignored.extend(anthropic::unsent(request));
+        }
+        ignored
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{Message, Origin, Role, Usage};
+
+    #[test]
+    fn what_was_ignored_is_what_the_answer_shows_and_what_the_dialect_cannot_say() {
+        let request = ModelRequest { seed: Some(1), logprobs: Some(0), ..ModelRequest::default() };
+        let response =
+            ModelResponse::new(Message::text(Role::Assistant, Origin::Policy, "4"), Usage::default(), "stop");
+        let check = |dialect: Dialect, stream, expected: &[IgnoredRequest]| {
+            assert_eq!(dialect.ignored(&request, &response, stream), expected, "{dialect:?}");
+        };
+        use IgnoredRequest::{Logprobs, Seed, Stream};
+        check(Dialect::OpenAi, false, &[Logprobs]);
+        check(Dialect::OpenAi, true, &[Logprobs, Stream]);
+        check(Dialect::Anthropic, true, &[Logprobs, Stream, Seed]);
     }
 }

@@ -1,11 +1,13 @@
 //! A model behind HTTP: requests, retries, limits. What is said in them is the dialect's business.
 
+use crate::dialect::Wishes;
+use crate::passing::{Passing, scrubbed};
 use crate::{Dialect, ProviderError, Secret};
 use async_trait::async_trait;
-use clawhost_core::{Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse};
-use clawhost_wire::WireError;
+use clawhost_core::{DeltaSink, Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse};
+use clawhost_wire::{ANSWER_BYTES, WireError};
 use reqwest::StatusCode;
-use reqwest::header::RETRY_AFTER;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -22,7 +24,8 @@ pub struct EndpointConfig {
     pub base_url: String,
     /// The key, if there is one.
     pub key: Option<Secret>,
-    /// Longest wait for one answer.
+    /// Longest wait for one answer. In a stream, the longest silence: between the request and the answer's head, and between two
+    /// pieces of it; whatever the endpoint sends ends a silence. A stream as a whole may take 30 times as long.
     pub timeout: Duration,
     /// Tries after the first.
     pub retries: u32,
@@ -50,8 +53,9 @@ impl EndpointConfig {
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause, also for a server that asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Longest answer that is read: far above what any model writes.
-const ANSWER_BYTES: usize = 10 * 1024 * 1024;
+/// A stream may take so many times as long as the endpoint may be silent. An answer that long is written by a very slow model; past
+/// it, the endpoint only keeps the line busy.
+const STREAM_TIMEOUTS: u32 = 30;
 /// Bytes of an error body that a message shows.
 const SHOWN_BYTES: usize = 300;
 
@@ -65,6 +69,8 @@ pub struct Endpoint {
     places: Semaphore,
     /// Whether the endpoint wants the newer name of the token limit.
     newer_limit: AtomicBool,
+    /// Whether the endpoint refuses to be asked what a stream costs.
+    no_stream_options: AtomicBool,
 }
 
 /// Why one try failed.
@@ -73,6 +79,17 @@ enum Attempt {
     Again(ModelError, Option<Duration>),
     /// It will fail again.
     Final(ModelError),
+}
+
+/// How an answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// As a body of its own.
+    Whole,
+    /// As a stream that was read when it was complete: it did not say that it is one.
+    AtOnce,
+    /// As a stream, and its pieces were passed on.
+    InPieces,
 }
 
 /// Why a body was not read to its end.
@@ -121,7 +138,15 @@ impl Endpoint {
             .build()
             .map_err(|error| ProviderError::Client(error.to_string()))?;
         let places = Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        Ok(Self { config, url, host, client, places, newer_limit: AtomicBool::new(false) })
+        Ok(Self {
+            config,
+            url,
+            host,
+            client,
+            places,
+            newer_limit: AtomicBool::new(false),
+            no_stream_options: AtomicBool::new(false),
+        })
     }
 
     /// Where requests go.
@@ -129,33 +154,70 @@ impl Endpoint {
         &self.url
     }
 
-    async fn attempt(&self, body: &serde_json::Value) -> Result<ModelResponse, Attempt> {
+    /// One try. With a sink, the answer is asked for piece by piece.
+    async fn attempt(
+        &self,
+        body: &serde_json::Value,
+        passing: Option<&mut Passing<'_>>,
+    ) -> Result<(ModelResponse, Came), Attempt> {
         let unavailable = |text: String, wait| Attempt::Again(ModelError::Unavailable(text), wait);
-        let sent = self.client.post(self.url.clone()).json(body).send().await;
-        let response = sent.map_err(|error| unavailable(self.describe(&error), None))?;
+        let post = self.client.post(self.url.clone()).json(body);
+        let post = if passing.is_some() { post.timeout(self.longest_stream()) } else { post };
+        let sent = self.in_time(post.send()).await;
+        let response = sent.map_err(|why| unavailable(why, None))?;
         let status = response.status();
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let wait = wait.and_then(|text| text.trim().parse::<f64>().ok()).filter(|seconds| *seconds >= 0.0);
         let wait = wait.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64())));
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_stream = kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
+        let streams = passing.is_some();
+        if let Some(passing) = passing.filter(|_| status.is_success() && is_stream) {
+            return self.pieces(response, passing, wait).await.map(|response| (response, Came::InPieces));
+        }
         let text = match self.body(response).await {
             Ok(text) => text,
             Err(Broken::Long(why)) => return Err(Attempt::Final(ModelError::InvalidResponse(why))),
             Err(Broken::Off(why)) => return Err(unavailable(why, wait)),
         };
         if status.is_success() {
-            return self.config.dialect.read(&text).map_err(|error| match error {
-                // The server is there and talks nonsense: another try costs money and seldom helps, except for overload
-                // reported with status 200.
-                WireError::Endpoint(text) => Attempt::Again(ModelError::Unavailable(self.clean(&text)), wait),
-                other => Attempt::Final(ModelError::InvalidResponse(self.clean(&other.to_string()))),
-            });
+            let dialect = self.config.dialect;
+            return match dialect.read(&text) {
+                Ok(response) => Ok((response, Came::Whole)),
+                // A stream under another name: it is all there, and is read as what it is.
+                Err(WireError::Streamed) if streams => {
+                    let mut answer = dialect.stream();
+                    let read = answer.push(text.as_bytes()).and_then(|_| answer.finish());
+                    read.map(|(_, response)| (response, Came::AtOnce)).map_err(|error| self.unread(error, wait))
+                }
+                Err(error) => Err(self.unread(error, wait)),
+            };
         }
-        let said = format!("HTTP {}: {}", status.as_u16(), self.clean(&text));
+        Err(self.refused(status, &text, wait))
+    }
+
+    /// Why an answer that came cannot be used.
+    fn unread(&self, error: WireError, wait: Option<Duration>) -> Attempt {
+        let text = self.clean(&error.to_string());
+        match error {
+            // The server is there and talks nonsense: another try costs money and seldom helps, except for overload reported
+            // with status 200.
+            WireError::Endpoint(said) => Attempt::Again(ModelError::Unavailable(self.clean(&said)), wait),
+            WireError::CutOff(_) => {
+                Attempt::Again(ModelError::Unavailable(format!("the answer broke off: {text}")), wait)
+            }
+            _ => Attempt::Final(ModelError::InvalidResponse(text)),
+        }
+    }
+
+    /// What a status means.
+    fn refused(&self, status: StatusCode, text: &str, wait: Option<Duration>) -> Attempt {
+        let said = format!("HTTP {}: {}", status.as_u16(), self.clean(text));
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(unavailable(said, wait))
+                Attempt::Again(ModelError::Unavailable(said), wait)
             }
-            status if status.is_server_error() => Err(unavailable(said, wait)),
+            status if status.is_server_error() => Attempt::Again(ModelError::Unavailable(said), wait),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let why = match self.config.key {
                     Some(_) => "the endpoint did not accept the key; api_key_file names another".to_owned(),
@@ -164,24 +226,72 @@ impl Endpoint {
                         self.config.dialect.key_variable()
                     ),
                 };
-                Err(Attempt::Final(ModelError::Refused(format!("{said}; {why}"))))
+                Attempt::Final(ModelError::Refused(format!("{said}; {why}")))
             }
-            StatusCode::NOT_FOUND => Err(Attempt::Final(ModelError::Refused(format!(
+            StatusCode::NOT_FOUND => Attempt::Final(ModelError::Refused(format!(
                 "{said}; check the model name `{}` and that the address ends in its version, as in /v1",
                 self.config.model
-            )))),
-            status if status.is_redirection() => Err(Attempt::Final(ModelError::Refused(format!(
+            ))),
+            status if status.is_redirection() => Attempt::Final(ModelError::Refused(format!(
                 "{said}; the address redirects elsewhere, which is not followed: name the final address"
-            )))),
-            _ => Err(Attempt::Final(ModelError::Refused(said))),
+            ))),
+            _ => Attempt::Final(ModelError::Refused(said)),
         }
+    }
+
+    /// The answer piece by piece, up to its last event. Whatever stands behind that is not waited for.
+    async fn pieces(
+        &self,
+        mut response: reqwest::Response,
+        passing: &mut Passing<'_>,
+        wait: Option<Duration>,
+    ) -> Result<ModelResponse, Attempt> {
+        let stopped = || Attempt::Final(ModelError::Stopped);
+        let mut answer = self.config.dialect.stream();
+        while !answer.is_over() {
+            let chunk = self
+                .in_time(response.chunk())
+                .await
+                .map_err(|why| Attempt::Again(ModelError::Unavailable(format!("the answer broke off: {why}")), wait))?;
+            let Some(chunk) = chunk else { break };
+            // An endpoint may quote what it was sent: an error would show the beginning of what cannot be read.
+            let scrub = |data: &mut String| {
+                if let Some(key) = self.config.key.as_ref().filter(|key| data.contains(key.expose())) {
+                    *data = key.scrub(data);
+                }
+            };
+            for delta in answer.push_through(&chunk, scrub).map_err(|error| self.unread(error, wait))? {
+                passing.delta(delta).continue_value().ok_or_else(stopped)?;
+            }
+        }
+        let (deltas, whole) = answer.finish().map_err(|error| self.unread(error, wait))?;
+        for delta in deltas {
+            passing.delta(delta).continue_value().ok_or_else(stopped)?;
+        }
+        passing.end().continue_value().ok_or_else(stopped)?;
+        // The end of the body is mostly there already. Once it is read, the connection can serve the next request.
+        let _ = tokio::time::timeout(Duration::ZERO, response.chunk()).await;
+        Ok(whole)
+    }
+
+    /// Waits for what the endpoint does next, at most as long as it may be silent.
+    async fn in_time<T>(&self, next: impl Future<Output = reqwest::Result<T>>) -> Result<T, String> {
+        match tokio::time::timeout(self.config.timeout, next).await {
+            Ok(done) => done.map_err(|error| self.describe(&error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// The longest time that a stream may take, however steadily it goes on.
+    fn longest_stream(&self) -> Duration {
+        self.config.timeout.saturating_mul(STREAM_TIMEOUTS)
     }
 
     /// The body, up to a size.
     async fn body(&self, mut response: reqwest::Response) -> Result<String, Broken> {
         let mut bytes = Vec::new();
         loop {
-            match response.chunk().await {
+            match self.in_time(response.chunk()).await {
                 Ok(Some(chunk)) if bytes.len() + chunk.len() > ANSWER_BYTES => {
                     return Err(Broken::Long(format!("it is longer than {ANSWER_BYTES} bytes")));
                 }
@@ -191,17 +301,23 @@ impl Endpoint {
                     let text = String::from_utf8_lossy(&bytes);
                     return Ok(self.config.key.as_ref().map_or_else(|| text.to_string(), |key| key.scrub(&text)));
                 }
-                Err(error) => return Err(Broken::Off(format!("the answer broke off: {}", self.describe(&error)))),
+                Err(why) => return Err(Broken::Off(format!("the answer broke off: {why}"))),
             }
         }
     }
 
+    fn address(&self) -> String {
+        format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0))
+    }
+
+    fn silent(&self) -> String {
+        format!("no answer from {} within {} s, the limit of model_timeout", self.address(), self.config.timeout.as_secs_f64())
+    }
+
     fn describe(&self, error: &reqwest::Error) -> String {
-        let address =
-            format!("{}:{}", self.url.host_str().unwrap_or("?"), self.url.port_or_known_default().unwrap_or(0));
+        let address = self.address();
         if error.is_timeout() {
-            let seconds = self.config.timeout.as_secs_f64();
-            return format!("no answer from {address} within {seconds} s, the limit of model_timeout");
+            return self.silent();
         }
         if error.is_connect() {
             return format!("cannot connect to {address}; is the server running there?");
@@ -232,38 +348,43 @@ impl Endpoint {
         let share = 0.5 + (spread % 1000) as f64 / 1000.0;
         base.mul_f64(share).min(LONGEST_PAUSE)
     }
-}
 
-#[async_trait]
-impl Llm for Endpoint {
-    fn identity(&self) -> LlmIdentity {
-        let base = self.config.base_url.trim_end_matches('/').to_owned();
-        LlmIdentity { provider: self.config.dialect.name().to_owned(), model: self.config.model.clone(), version: base }
-    }
-
-    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+    /// Asks until there is an answer, or no hope of one. What was passed on cannot be taken back: from then on nothing is tried
+    /// again.
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        mut passing: Option<&mut Passing<'_>>,
+    ) -> Result<ModelResponse, ModelError> {
         let Self { config, host, .. } = self;
-        let write = |newer: bool| {
-            let body = config.dialect.body(&config.model, host, newer, request);
+        let stream = passing.is_some();
+        let write = || {
+            let newer_limit = self.newer_limit.load(Ordering::Relaxed);
+            let usage = !self.no_stream_options.load(Ordering::Relaxed);
+            let body = config.dialect.body(&config.model, host, Wishes { newer_limit, stream, usage }, request);
             body.map_err(|error| ModelError::Refused(error.to_string()))
         };
-        let mut body = write(self.newer_limit.load(Ordering::Relaxed))?;
+        let mut body = write()?;
         let spread = Digest::of(body.to_string().as_bytes()).prefix_u64();
         let mut attempt = 0;
         loop {
             let tried = {
                 // The place is given up during pauses.
                 let _place = self.places.acquire().await;
-                self.attempt(&body).await
+                self.attempt(&body, passing.as_deref_mut()).await
             };
+            let begun = passing.as_deref().is_some_and(|passing| passing.begun);
             match tried {
-                Ok(response) => return Ok(response),
-                // Newer models of the chat dialect want the token limit under another name, and say so.
-                Err(Attempt::Final(ModelError::Refused(text)))
-                    if text.contains("max_completion_tokens") && !self.newer_limit.swap(true, Ordering::Relaxed) =>
-                {
-                    body = write(true)?;
+                Ok((response, came)) => {
+                    let mut response = scrubbed(config.key.as_ref(), response);
+                    response.ignored = config.dialect.ignored(request, &response, stream && came == Came::Whole);
+                    if came != Came::InPieces && passing.is_some_and(|passing| passing.whole(&response).is_break()) {
+                        return Err(ModelError::Stopped);
+                    }
+                    return Ok(response);
                 }
+                Err(Attempt::Final(error) | Attempt::Again(error, _)) if begun => return Err(error),
+                Err(Attempt::Final(ModelError::Refused(text))) if self.learns(&text) => body = write()?,
                 Err(Attempt::Final(error)) => return Err(error),
                 Err(Attempt::Again(error, _)) if attempt >= self.config.retries => {
                     let tries = attempt + 1;
@@ -280,6 +401,36 @@ impl Llm for Endpoint {
                     attempt += 1;
                 }
             }
+            if let Some(passing) = passing.as_deref_mut() {
+                passing.again();
+            }
         }
+    }
+
+    /// Whether a refusal names a field that can be written in another way, from now on.
+    fn learns(&self, refusal: &str) -> bool {
+        // Newer models of the chat dialect want the token limit under another name, and say so.
+        let newer_limit = refusal.contains("max_completion_tokens");
+        // Some older servers refuse to be asked what a stream costs.
+        let no_stream_options = refusal.contains("stream_options");
+        (newer_limit && !self.newer_limit.swap(true, Ordering::Relaxed))
+            || (no_stream_options && !self.no_stream_options.swap(true, Ordering::Relaxed))
+    }
+}
+
+#[async_trait]
+impl Llm for Endpoint {
+    fn identity(&self) -> LlmIdentity {
+        let base = self.config.base_url.trim_end_matches('/').to_owned();
+        LlmIdentity { provider: self.config.dialect.name().to_owned(), model: self.config.model.clone(), version: base }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        self.ask(request, None).await
+    }
+
+    async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
+        let mut passing = Passing::new(sink, self.config.key.clone());
+        self.ask(request, Some(&mut passing)).await
     }
 }

@@ -4,12 +4,14 @@
 //! what somebody wrote down. [`Metered`] stands around any model and ends the run's spending at a budget.
 //!
 //! Invariants: a key is read from the environment or a file, lives in a [`Secret`], and is never printed, logged or put
-//! into an error. It is never sent over plain HTTP to another machine. Every wait has an end.
+//! into an error or an answer, also where an endpoint quotes it piece by piece. It is never sent over plain HTTP to another
+//! machine. Every wait has an end.
 
 mod dialect;
 mod endpoint;
 mod error;
 mod metered;
+mod passing;
 mod scripted;
 mod secret;
 

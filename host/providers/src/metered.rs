@@ -1,7 +1,8 @@
 //! Budgets: a run's spending in tokens and money ends where the operator says.
 
 use async_trait::async_trait;
-use clawhost_core::{Llm, LlmIdentity, Meter, ModelError, ModelRequest, ModelResponse, Usage};
+use clawhost_core::{DeltaSink, Llm, LlmIdentity, Meter, ModelDelta, ModelError, ModelRequest, ModelResponse, Usage};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Prices in the operator's currency per million tokens.
@@ -101,5 +102,40 @@ impl Llm for Metered {
         spent.add(response.usage, self.prices);
         spent.calls += 1;
         Ok(response)
+    }
+
+    /// An answer that breaks off, or that nobody reads to its end, costs what the endpoint told until then. Some endpoints tell it
+    /// at the end alone.
+    async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
+        self.check()?;
+        let mut bill = Bill { sink, told: Usage::default(), metered: self };
+        let response = self.model.stream(request, &mut bill).await?;
+        bill.told = response.usage;
+        drop(bill);
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).calls += 1;
+        Ok(response)
+    }
+}
+
+/// Notes what a stream costs, and charges it when the stream is over, in whatever way: its future may be dropped.
+struct Bill<'a> {
+    sink: &'a mut dyn DeltaSink,
+    told: Usage,
+    metered: &'a Metered,
+}
+
+impl DeltaSink for Bill<'_> {
+    fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
+        if let ModelDelta::Usage(usage) = &delta {
+            self.told = *usage;
+        }
+        self.sink.delta(delta)
+    }
+}
+
+impl Drop for Bill<'_> {
+    fn drop(&mut self) {
+        let mut spent = self.metered.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.add(self.told, self.metered.prices);
     }
 }

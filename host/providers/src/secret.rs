@@ -9,6 +9,9 @@ use std::path::Path;
 pub struct Secret(String);
 
 impl Secret {
+    /// What stands where a key was.
+    pub(crate) const MARK: &str = "[key]";
+
     /// A key from a text; surrounding white space is dropped. None if nothing is left.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -31,7 +34,7 @@ impl Secret {
 
     /// A text without this key in it: an endpoint may quote what it was sent.
     pub(crate) fn scrub(&self, text: &str) -> String {
-        text.replace(&self.0, "[key]")
+        text.replace(&self.0, Self::MARK)
     }
 }
 

@@ -1,0 +1,404 @@
+//! Streamed answers over real sockets, in both dialects.
+
+use crate::stub::{Received, Reply, Stub, events, says, stream};
+use crate::{dialect_client, request};
+use clawhost_core::{
+    IgnoredRequest, Llm, LlmIdentity, ModelDelta, ModelError, ModelRequest, ModelResponse, ResponseFormat, ToolChoice,
+    Usage,
+};
+use clawhost_providers::{Budget, Dialect, Metered, Prices, Scripted, Secret, Spending};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// Asks for a stream, and gives what was heard.
+async fn hear(model: &dyn Llm, request: &ModelRequest) -> (Vec<ModelDelta>, Result<ModelResponse, ModelError>) {
+    let mut heard = Vec::new();
+    let mut sink = |delta| {
+        heard.push(delta);
+        ControlFlow::Continue(())
+    };
+    let response = model.stream(request, &mut sink).await;
+    (heard, response)
+}
+
+fn text(deltas: &[ModelDelta]) -> String {
+    let text = |delta: &ModelDelta| if let ModelDelta::Text(text) = delta { Some(text.clone()) } else { None };
+    deltas.iter().filter_map(text).collect()
+}
+
+fn arguments(deltas: &[ModelDelta], of: usize) -> String {
+    let piece = |delta: &ModelDelta| match delta {
+        ModelDelta::ToolCall { index, arguments, .. } if *index == of => Some(arguments.clone()),
+        _ => None,
+    };
+    deltas.iter().filter_map(piece).collect()
+}
+
+/// Without what it cannot show in both ways.
+fn plain() -> ModelRequest {
+    ModelRequest { seed: None, ..request() }
+}
+
+const CALLS: [(&str, &str, &str); 2] = [("a", "look_up", "{\"order\":\"A17\"}"), ("b", "wait", "{}")];
+
+#[tokio::test]
+async fn a_streamed_answer_equals_the_unstreamed_one() {
+    for dialect in Dialect::ALL {
+        for (said, calls) in [("Der K\u{e4}se \u{1f9c0}", &[][..]), ("", &CALLS[..]), ("I look.", &CALLS[..1])] {
+            // Whole events, single bytes, and all at once.
+            for size in [0, 1, usize::MAX] {
+                let stub = Stub::start(move |_, asked| match asked.body["stream"] == true {
+                    false => says(asked, said, calls),
+                    true if size == 0 => stream(events(asked, said, calls)),
+                    true => {
+                        let bytes = events(asked, said, calls).concat().into_bytes();
+                        let fragments: Vec<Vec<u8>> = bytes.chunks(size.min(bytes.len())).map(<[u8]>::to_vec).collect();
+                        Reply::Stream { fragments: Box::new(fragments.into_iter()), ends: true }
+                    }
+                });
+                let model = dialect_client(dialect, &stub, |_| {});
+                let (heard, streamed) = hear(&model, &plain()).await;
+                let streamed = streamed.unwrap();
+                assert_eq!(streamed, model.complete(&plain()).await.unwrap(), "{said} {dialect:?} {size}");
+                assert_eq!(text(&heard), said);
+                for (index, (_, _, expected)) in calls.iter().enumerate() {
+                    assert_eq!(arguments(&heard, index), *expected);
+                }
+                assert_eq!(heard.last(), Some(&ModelDelta::Usage(streamed.usage)));
+                assert_eq!((streamed.usage.prompt_tokens, streamed.usage.completion_tokens), (10, 2));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_piece_is_passed_on_before_the_next_one_is_sent() {
+    for dialect in Dialect::ALL {
+        let (heard, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(Some(wait));
+        let stub = Stub::start(move |_, asked| {
+            let wait = wait.lock().unwrap().take().unwrap();
+            let mut begun = false;
+            let fragments = events(asked, "abcdef", &[]).into_iter().map(move |event| {
+                // Each piece of text but the first waits until the one before it was heard.
+                let has_text = ["ab", "cd", "ef"].iter().any(|piece| event.contains(piece));
+                if has_text && std::mem::replace(&mut begun, true) {
+                    wait.recv().unwrap();
+                }
+                event.into_bytes()
+            });
+            Reply::Stream { fragments: Box::new(fragments), ends: true }
+        });
+        let mut sink = |delta| {
+            if let ModelDelta::Text(_) = delta {
+                heard.send(()).ok();
+            }
+            ControlFlow::Continue(())
+        };
+        let answer = dialect_client(dialect, &stub, |_| {}).stream(&plain(), &mut sink).await.unwrap();
+        assert_eq!(answer.message.plain_text(), "abcdef");
+    }
+}
+
+/// All events up to the first that holds this text, which is left out.
+fn until(asked: &Received, said: &str, calls: &[(&str, &str, &str)], end: &str) -> Vec<String> {
+    events(asked, said, calls).into_iter().take_while(|event| !event.contains(end)).collect()
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_in_the_midst_is_no_answer_and_is_not_asked_for_again() {
+    let last = |dialect| if dialect == Dialect::OpenAi { "[DONE]" } else { "message_stop" };
+    for dialect in Dialect::ALL {
+        let check = async |said: &'static str,
+                           calls: &'static [(&str, &str, &str)],
+                           end: &'static str,
+                           ends,
+                           expected: &str| {
+            let stub = Stub::start(move |_, asked| {
+                let fragments = until(asked, said, calls, end).into_iter().map(String::into_bytes);
+                Reply::Stream { fragments: Box::new(fragments), ends }
+            });
+            let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
+            let error = answer.unwrap_err();
+            assert!(matches!(error, ModelError::Unavailable(_)), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(!text(&heard).is_empty() || !arguments(&heard, 0).is_empty(), "{heard:?}");
+            assert_eq!(stub.requests().len(), 1, "what was passed on cannot be taken back");
+        };
+        check("", &CALLS, "A1", true, "broke off: the stream ended in the midst of a tool call").await;
+        check("abcd", &[], "cd", true, "broke off: the stream ended in the midst of a text").await;
+        check("abcd", &[], last(dialect), true, "broke off: the stream ended without").await;
+        check("abcd", &[], "cd", false, "broke off: 127.0.0.1").await;
+    }
+}
+
+#[tokio::test]
+async fn before_the_first_piece_trouble_is_tried_again() {
+    for dialect in Dialect::ALL {
+        let stub = Stub::start(|number, asked| match number {
+            0 => Reply::Http(503, vec![("retry-after", "0".into())], "busy".into()),
+            1 => Reply::Stream { fragments: Box::new(std::iter::empty()), ends: true },
+            2 => {
+                let fragments = until(asked, "4", &[], "\"4\"").into_iter().map(String::into_bytes);
+                Reply::Stream { fragments: Box::new(fragments), ends: false }
+            }
+            3 => stream(["data: {\"error\": {\"message\": \"overloaded\"}}\n\n".to_owned()]),
+            _ => stream(events(asked, "4", &[])),
+        });
+        let model = dialect_client(dialect, &stub, |config| config.retries = 4);
+        let (heard, answer) = hear(&model, &plain()).await;
+        assert_eq!((text(&heard).as_str(), answer.unwrap().message.plain_text().as_str()), ("4", "4"));
+        assert_eq!(stub.requests().len(), 5);
+        let stub = Stub::start(|_, _| Reply::Http(400, vec![], "no".into()));
+        let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
+        assert!(heard.is_empty() && matches!(answer, Err(ModelError::Refused(_))));
+        assert_eq!(stub.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_error_within_a_stream_is_named() {
+    for dialect in Dialect::ALL {
+        let stub = Stub::start(|_, asked| {
+            let error = "event: error\ndata: {\"type\": \"error\", \"error\": {\"message\": \"Overloaded\"}}\n\n";
+            stream(until(asked, "abcd", &[], "cd").into_iter().chain([error.to_owned()]))
+        });
+        let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
+        assert_eq!(text(&heard), "ab");
+        assert_eq!(answer.unwrap_err(), ModelError::Unavailable("Overloaded".into()));
+        let stub = Stub::start(|_, _| stream(["data: <html>\n\n".to_owned()]));
+        let (_, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
+        let error = answer.unwrap_err();
+        assert!(
+            matches!(&error, ModelError::InvalidResponse(text) if text.contains("begins with `<html>`")),
+            "{error}"
+        );
+        assert_eq!(stub.requests().len(), 1, "nonsense is not asked for again");
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_wants_no_more_ends_the_stream() {
+    for dialect in Dialect::ALL {
+        for streams in [true, false] {
+            let stub = Stub::start(move |_, asked| match streams {
+                true => stream(events(asked, "abcdef", &[])),
+                false => says(asked, "abcdef", &[]),
+            });
+            let mut heard = 0;
+            let mut sink = |delta| match delta {
+                ModelDelta::Text(_) => {
+                    heard += 1;
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            };
+            let answer = dialect_client(dialect, &stub, |_| {}).stream(&plain(), &mut sink).await;
+            assert_eq!((answer, heard), (Err(ModelError::Stopped), 1));
+            assert_eq!(stub.requests().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_does_not_stream_is_read_as_a_whole_and_that_is_told() {
+    for dialect in Dialect::ALL {
+        let stub = Stub::start(|_, asked| says(asked, "I look.", &CALLS));
+        let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.ignored, [IgnoredRequest::Stream]);
+        assert_eq!((text(&heard).as_str(), arguments(&heard, 0).as_str()), ("I look.", CALLS[0].2));
+        assert_eq!(answer.message.tool_calls.len(), 2);
+        // A stream under the name of something else is one.
+        let stub = Stub::start(|_, asked| Reply::Http(200, vec![], events(asked, "four", &[]).concat()));
+        let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
+        assert_eq!((text(&heard).as_str(), answer.unwrap().ignored), ("four", vec![]));
+    }
+}
+
+#[tokio::test]
+async fn what_an_endpoint_ignored_is_told_streamed_or_not() {
+    let asked = ModelRequest {
+        logprobs: Some(2),
+        response_format: Some(ResponseFormat::JsonObject),
+        tool_choice: ToolChoice::Required,
+        top_p: Some(0.9),
+        ..request()
+    };
+    use IgnoredRequest::{Logprobs, ResponseFormat as Format, Seed, ToolChoice as Choice};
+    for (dialect, expected) in
+        [(Dialect::OpenAi, vec![Logprobs, Format, Choice]), (Dialect::Anthropic, vec![Logprobs, Format, Choice, Seed])]
+    {
+        let stub = Stub::start(|_, asked| match asked.body["stream"] == true {
+            true => stream(events(asked, "four", &[])),
+            false => says(asked, "four", &[]),
+        });
+        let model = dialect_client(dialect, &stub, |_| {});
+        assert_eq!(model.complete(&asked).await.unwrap().ignored, expected);
+        assert_eq!(hear(&model, &asked).await.1.unwrap().ignored, expected);
+        assert!(stub.requests().iter().all(|asked| asked.body["top_p"] == 0.9));
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_quoted_in_pieces_is_shown_to_nobody() {
+    let secret = "sk-very-secret-4711";
+    for dialect in Dialect::ALL {
+        let quoted = format!("your key is {secret}, sk-very well");
+        let call = format!("{{\"key\":\"{secret}\"}}");
+        let expected = quoted.replace(secret, "[key]");
+        for size in [1, 5, 1 << 20] {
+            let (quoted, call) = (quoted.clone(), call.clone());
+            let stub = Stub::start(move |_, asked| {
+                let bytes = events(asked, &quoted, &[("a", "f", &call)]).concat().into_bytes();
+                let fragments: Vec<Vec<u8>> = bytes.chunks(size).map(<[u8]>::to_vec).collect();
+                Reply::Stream { fragments: Box::new(fragments.into_iter()), ends: true }
+            });
+            let model = dialect_client(dialect, &stub, |config| config.key = Secret::new(secret));
+            let (heard, answer) = hear(&model, &plain()).await;
+            let answer = answer.unwrap();
+            assert_eq!((text(&heard), answer.message.plain_text()), (expected.clone(), expected.clone()));
+            assert_eq!(arguments(&heard, 0), "{\"key\":\"[key]\"}");
+            assert!(!format!("{answer:?}").contains(secret));
+        }
+        // In what cannot be read, and cut where an error ends what it shows.
+        let stub = Stub::start(move |_, _| stream([format!("data: {}{secret}\n\n", "x".repeat(110))]));
+        let model = dialect_client(dialect, &stub, |config| config.key = Secret::new(secret));
+        let error = hear(&model, &plain()).await.1.unwrap_err().to_string();
+        assert!(error.contains("xx[key]") && !error.contains("sk-"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_spell_a_key_are_not_passed_on() {
+    let stub = Stub::start(|_, _| {
+        let chunk = |text: &str, finish: Option<&str>| {
+            let logprobs = serde_json::json!({"content": [{"token": text, "logprob": -0.5}]});
+            let choice = serde_json::json!({"index": 0, "delta": {"content": text}, "logprobs": logprobs, "finish_reason": finish});
+            format!("data: {}\n\n", serde_json::json!({"choices": [choice]}))
+        };
+        let pieces = [chunk("a ", None), chunk("sk-", None), chunk("4711", None), chunk(" b", Some("stop"))];
+        stream(pieces.into_iter().chain(["data: [DONE]\n\n".to_owned()]))
+    });
+    let model = dialect_client(Dialect::OpenAi, &stub, |config| config.key = Secret::new("sk-4711"));
+    let (heard, answer) = hear(&model, &ModelRequest { logprobs: Some(0), ..plain() }).await;
+    let answer = answer.unwrap();
+    assert_eq!((text(&heard).as_str(), answer.message.plain_text().as_str()), ("a [key] b", "a [key] b"));
+    assert_eq!(answer.ignored, [IgnoredRequest::Logprobs]);
+    assert!(!format!("{heard:?} {answer:?}").contains("4711"), "{heard:?} {answer:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_to_be_asked_for_usage_is_asked_without() {
+    let stub = Stub::start(|_, asked| match asked.body.get("stream_options") {
+        Some(_) => Reply::Http(400, vec![], "Unrecognized request argument supplied: stream_options".into()),
+        None => stream(events(asked, "4", &[])),
+    });
+    let model = dialect_client(Dialect::OpenAi, &stub, |_| {});
+    for requests in [2, 3] {
+        let (heard, answer) = hear(&model, &plain()).await;
+        assert_eq!((text(&heard).as_str(), answer.unwrap().usage), ("4", Usage::default()));
+        assert_eq!(stub.requests().len(), requests);
+    }
+}
+
+#[tokio::test]
+async fn a_silence_ends_a_stream_and_a_slow_answer_does_not() {
+    for dialect in Dialect::ALL {
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Mutex::new(Some(held));
+        let stub = Stub::start(move |_, asked| {
+            let held = held.lock().unwrap().take().unwrap();
+            let fragments = until(asked, "abcd", &[], "cd").into_iter().map(String::into_bytes);
+            // Ends when the test does.
+            let silence = std::iter::once_with(move || held.recv().map(|()| Vec::new()).unwrap_or_default());
+            Reply::Stream { fragments: Box::new(fragments.chain(silence)), ends: false }
+        });
+        let model = dialect_client(dialect, &stub, |config| config.timeout = Duration::from_millis(200));
+        let (heard, answer) = hear(&model, &plain()).await;
+        let error = answer.unwrap_err().to_string();
+        assert!(text(&heard) == "ab" && error.ends_with("within 0.2 s"), "{heard:?} {error}");
+        drop(hold);
+    }
+}
+
+fn metered(model: impl Llm + 'static) -> (Metered, Arc<Mutex<Spending>>) {
+    let spent = Arc::new(Mutex::new(Spending::default()));
+    let budget = Budget { tokens: Some(20), cost: None };
+    let prices = Some(Prices { input: 1.0, output: 10.0 });
+    (Metered::new(Arc::new(model), budget, prices, spent.clone()), spent)
+}
+
+#[tokio::test]
+async fn streams_are_metered_and_end_at_the_budget() {
+    for dialect in Dialect::ALL {
+        let stub = Stub::start(|_, asked| stream(events(asked, "4", &[])));
+        let (metered, spent) = metered(dialect_client(dialect, &stub, |_| {}));
+        for _ in 0..2 {
+            hear(&metered, &plain()).await.1.unwrap();
+        }
+        let (heard, answer) = hear(&metered, &plain()).await;
+        assert_eq!((heard, answer), (vec![], Err(ModelError::Budget("24 of 20 tokens".into()))));
+        assert_eq!(stub.requests().len(), 2, "nothing was sent after the end");
+        let spent = *spent.lock().unwrap();
+        assert_eq!((spent.calls, spent.usage.prompt_tokens, spent.usage.completion_tokens), (2, 20, 4));
+        assert!((spent.cost - 60e-6).abs() < 1e-12, "{spent:?}");
+    }
+}
+
+/// Tells what it cost, and breaks off.
+struct Broken;
+
+#[async_trait::async_trait]
+impl Llm for Broken {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity { provider: "test".into(), model: "test".into(), version: String::new() }
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        Err(ModelError::Stopped)
+    }
+
+    async fn stream(
+        &self,
+        request: &ModelRequest,
+        sink: &mut dyn clawhost_core::DeltaSink,
+    ) -> Result<ModelResponse, ModelError> {
+        for written in [1, 5] {
+            let usage = Usage { prompt_tokens: 7, completion_tokens: written, cached_tokens: 0 };
+            let _ = sink.delta(ModelDelta::Usage(usage));
+        }
+        match request.max_tokens {
+            0 => std::future::pending().await,
+            _ => Err(ModelError::Unavailable("the answer broke off".into())),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_or_is_abandoned_costs_what_it_told() {
+    let (broken, spent) = metered(Broken);
+    assert!(hear(&broken, &plain()).await.1.is_err());
+    let told = |times: u64| Usage { prompt_tokens: 7 * times, completion_tokens: 5 * times, cached_tokens: 0 };
+    let so_far = *spent.lock().unwrap();
+    assert_eq!((so_far.usage, so_far.calls), (told(1), 0));
+    let endless = ModelRequest { max_tokens: 0, ..plain() };
+    let mut sink = ();
+    {
+        let mut abandoned = broken.stream(&endless, &mut sink);
+        tokio::select! {
+            biased;
+            _ = &mut abandoned => panic!("it does not end"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    assert_eq!(spent.lock().unwrap().usage, told(2));
+}
+
+#[tokio::test]
+async fn a_script_is_passed_on_line_by_line() {
+    let script = Scripted::new(vec!["one".into()]).unwrap();
+    let (heard, answer) = hear(&script, &request()).await;
+    assert_eq!((text(&heard).as_str(), answer.unwrap().message.plain_text().as_str()), ("one", "one"));
+}
