@@ -417,7 +417,7 @@ mod tests {
             "data: {\"error\":{\"message\":\"overloaded\"}}\n\n",
             "the endpoint says: overloaded",
         );
-        check(&[text.clone()], "event: error\ndata: {\"oops\":1}\n\n", "the endpoint says: {\"oops\":1}");
+        check(std::slice::from_ref(&text), "event: error\ndata: {\"oops\":1}\n\n", "the endpoint says: {\"oops\":1}");
         check(&[text], "data: <html>\n\n", "expected value at line 1 column 1; it begins with `<html>`");
         let nameless = [piece(Some(0), "a", "", "{}"), finishes("tool_calls")];
         assert!(read(&nameless, END).unwrap_err().to_string().contains("a tool call without a name"));
