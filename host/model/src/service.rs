@@ -6,57 +6,18 @@
 //! alike are never taken for each other.
 
 use crate::LocalModelError;
-use crate::generate::{Answer, Engine, Finish, Request, Sampling, StopTexts, Watch};
+use crate::generate::{Answer, Drawn, Engine, Finish, Request, Sampling, StopTexts, Watch};
+use crate::remembered::{Memory, Said};
+use crate::speech::Speech;
 use crate::tokens::{ChatTemplate, Tokenizer, tool_calls};
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenRecord, Usage,
+    DeltaSink, Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenLogprob,
+    TokenRecord, ToolChoice, ToolSpec, Usage, ignored_by,
 };
-use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Answers whose tokens are remembered: many times those that the largest run plays at once.
-const REMEMBERED: usize = 16_384;
-
-/// A conversation that was answered.
-#[derive(Debug)]
-struct Said {
-    /// As the template rendered it, with the answer.
-    text: String,
-    tokens: Arc<[u32]>,
-}
-
-/// Tokens by conversation; those that were said longest ago are forgotten.
-#[derive(Debug, Default)]
-struct Memory {
-    /// With the number of the last time that it was said.
-    said: HashMap<Digest, (u64, Said)>,
-    /// All times, the oldest first.
-    order: VecDeque<(u64, Digest)>,
-    times: u64,
-}
-
-impl Memory {
-    /// Whoever said it goes on within the next [`REMEMBERED`] answers. What many say has to stay as long after the last of them as after
-    /// the first: else it would be chance whether it is still known.
-    fn keep(&mut self, conversation: Digest, said: Said) {
-        self.times += 1;
-        self.said.insert(conversation, (self.times, said));
-        self.order.push_back((self.times, conversation));
-        while self.order.len() > REMEMBERED
-            && let Some((time, oldest)) = self.order.pop_front()
-        {
-            if self.said.get(&oldest).is_some_and(|(last, _)| *last == time) {
-                self.said.remove(&oldest);
-            }
-        }
-    }
-
-    fn get(&self, conversation: &Digest) -> Option<&Said> {
-        self.said.get(conversation).map(|(_, said)| said)
-    }
-}
+use tokio::sync::mpsc;
 
 /// What tells a model apart and how it speaks.
 #[derive(Debug, Clone)]
@@ -100,6 +61,11 @@ pub struct LocalModel {
     chat_format: ChatFormat,
     engine: Arc<Engine>,
     memory: Mutex<Memory>,
+}
+
+/// The tools that may be called: none are shown to the model where none may be.
+fn offered(request: &ModelRequest) -> &[ToolSpec] {
+    if request.tool_choice == ToolChoice::None { &[] } else { &request.tools }
 }
 
 fn conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Digest {
@@ -164,7 +130,7 @@ impl LocalModel {
     }
 
     fn whole_prompt(&self, messages: &[Message], request: &ModelRequest) -> Result<Prompt, LocalModelError> {
-        let text = self.chat_format.template.render(messages, &request.tools)?;
+        let text = self.chat_format.template.render(messages, offered(request))?;
         let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
         let known = answered.and_then(|last| {
             let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,11 +147,12 @@ impl LocalModel {
     async fn answer(
         &self,
         request: &ModelRequest,
-        mut hear: impl FnMut(&str) + Send + 'static,
+        mut hear: impl FnMut(&str) -> ControlFlow<()> + Send + 'static,
     ) -> Result<ModelResponse, LocalModelError> {
         let prompt = self.prompt(request)?;
         let sampling = Sampling {
             temperature: request.temperature.unwrap_or(self.chat_format.sampling.temperature),
+            top_p: request.top_p.unwrap_or(self.chat_format.sampling.top_p),
             ..self.chat_format.sampling.clone()
         };
         let (temperature, restricted) = (sampling.temperature, sampling.restricts());
@@ -200,8 +167,8 @@ impl LocalModel {
         let mut stop = StopTexts::new(self.chat_format.tokenizer.clone(), &request.stop, self.chat_format.end.clone());
         let watch: Watch = Box::new(move |drawn| match stop.push(drawn.token) {
             Ok((text, ended)) => {
-                hear(text);
-                if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                let heard = hear(text);
+                if ended { ControlFlow::Break(()) } else { heard }
             }
             // What cannot be read is told by whoever reads all of it.
             Err(_) => ControlFlow::Continue(()),
@@ -228,6 +195,10 @@ impl LocalModel {
             // Not what the engine happened to have at hand: equal runs have equal records.
             cached_tokens: prompt.shared as u64,
         };
+        let logprobs = match request.logprobs {
+            Some(_) => self.logprobs(&tokens, shown.len())?,
+            None => Vec::new(),
+        };
         let record = TokenRecord {
             version,
             shared: prompt.shared,
@@ -238,7 +209,22 @@ impl LocalModel {
             temperature,
             restricted,
         };
-        Ok(ModelResponse { tokens: Some(Box::new(record)), ..ModelResponse::new(message, usage, finish) })
+        // Who answered stands in the policy's identity already.
+        let mut response =
+            ModelResponse { tokens: Some(Box::new(record)), logprobs, ..ModelResponse::new(message, usage, finish) };
+        response.ignored = ignored_by(&response, request);
+        Ok(response)
+    }
+
+    /// The log-probabilities of the first so many tokens of an answer, under the model alone; those of the text of calls are among
+    /// them. What else could have been drawn is not known any more.
+    fn logprobs(&self, tokens: &[Drawn], shown: usize) -> Result<Vec<TokenLogprob>, LocalModelError> {
+        let one = |drawn: &Drawn| {
+            let token = self.chat_format.tokenizer.decode(&[drawn.token], true)?;
+            let logprob = f64::from(drawn.logprob_model).min(0.0);
+            Ok(TokenLogprob { token, logprob, alternatives: Vec::new() })
+        };
+        tokens.iter().take(shown).map(one).collect()
     }
 
     /// Answers, and hands text over as it comes, on a thread of the engine. It stays behind what is written where that could
@@ -249,8 +235,12 @@ impl LocalModel {
     pub async fn say(
         &self,
         request: &ModelRequest,
-        hear: impl FnMut(&str) + Send + 'static,
+        mut hear: impl FnMut(&str) + Send + 'static,
     ) -> Result<ModelResponse, LocalModelError> {
+        let hear = move |text: &str| {
+            hear(text);
+            ControlFlow::Continue(())
+        };
         self.answer(request, hear).await
     }
 
@@ -282,7 +272,7 @@ impl LocalModel {
 
     /// What was written in these tokens, as a message, and how it ended: equal tokens say and call the same, whoever wrote them.
     fn spoken<'a>(&self, request: &ModelRequest, text: String, ids: &[u32], finish: &'a str) -> (Message, &'a str) {
-        let (text, calls) = if request.tools.is_empty() { (text, Vec::new()) } else { tool_calls(&text) };
+        let (text, calls) = if offered(request).is_empty() { (text, Vec::new()) } else { tool_calls(&text) };
         // An answer that was cut off stays one, whatever it called before.
         let finish = if calls.is_empty() || finish == "length" { finish } else { "tool_calls" };
         let mut message = Message::text(Role::Assistant, Origin::Policy, text);
@@ -331,7 +321,37 @@ impl Llm for LocalModel {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        Ok(self.answer(request, |_| ()).await?)
+        Ok(self.answer(request, |_| ControlFlow::Continue(())).await?)
+    }
+
+    /// Text is passed on as it is drawn. With tools on offer, text that may become a call is held back; calls are passed on when
+    /// the answer has ended. White space at the beginning of an answer that calls tools is passed on, and is not in the message.
+    async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
+        // Tokens are drawn on a thread of the engine, which must not wait for the sink. An answer's tokens bound what waits.
+        let (tell, mut heard) = mpsc::unbounded_channel::<String>();
+        let mut answer = Box::pin(self.answer(request, move |text| match tell.send(text.to_owned()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }));
+        let mut speech = Speech::new(!offered(request).is_empty());
+        let response = loop {
+            tokio::select! {
+                biased;
+                Some(text) = heard.recv() => {
+                    if speech.push(&text, sink).is_break() {
+                        // The engine stops drawing at the next token: nobody hears it.
+                        return Err(ModelError::Stopped);
+                    }
+                }
+                response = &mut answer => break response?,
+            }
+        };
+        drop(answer);
+        while let Ok(text) = heard.try_recv() {
+            speech.push(&text, sink).continue_value().ok_or(ModelError::Stopped)?;
+        }
+        speech.end(&response, sink).continue_value().ok_or(ModelError::Stopped)?;
+        Ok(response)
     }
 }
 
@@ -350,23 +370,10 @@ impl From<LocalModelError> for ModelError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_core::ModelDelta;
 
     fn said(role: Role, text: &str) -> Message {
         Message::text(role, Origin::Host, text)
-    }
-
-    #[test]
-    fn what_was_said_again_is_remembered_from_then_on() {
-        let mut memory = Memory::default();
-        let name = |number: usize| Digest::of(&number.to_le_bytes());
-        let mut keep = |number| memory.keep(name(number), Said { text: String::new(), tokens: [].into() });
-        keep(0);
-        (1..REMEMBERED).for_each(&mut keep);
-        keep(0);
-        (REMEMBERED..2 * REMEMBERED - 1).for_each(&mut keep);
-        let known = [0, 1, REMEMBERED - 1, REMEMBERED].map(|number| memory.get(&name(number)).is_some());
-        assert_eq!(known, [true, false, false, true]);
-        assert_eq!((memory.said.len(), memory.order.len()), (REMEMBERED, REMEMBERED));
     }
 
     #[tokio::test]
@@ -405,7 +412,7 @@ mod tests {
         LocalModel::new(folder.chat_format("qwen").unwrap(), Arc::new(engine))
     }
 
-    fn asked(messages: Vec<Message>, tools: Vec<clawhost_core::ToolSpec>) -> ModelRequest {
+    fn asked(messages: Vec<Message>, tools: Vec<ToolSpec>) -> ModelRequest {
         ModelRequest {
             messages,
             tools,
@@ -417,9 +424,9 @@ mod tests {
         }
     }
 
-    fn tool() -> clawhost_core::ToolSpec {
+    fn tool() -> ToolSpec {
         let [description, input_schema] = ["", "{}"].map(str::to_owned);
-        clawhost_core::ToolSpec { name: "look".into(), description, input_schema, extra: vec![] }
+        ToolSpec { name: "look".into(), description, input_schema, extra: vec![] }
     }
 
     #[test]
@@ -471,6 +478,49 @@ mod tests {
         assert!(matches!(error, LocalModelError::TooLong { tokens, .. } if tokens > context + prompt / 2), "{error}");
         assert!(matches!(ModelError::from(error), ModelError::TooLong(_)));
         assert!(model.said(&request, "1").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_streamed_answer_equals_the_unstreamed_one() {
+        let model = qwen();
+        let plain = ModelRequest { logprobs: Some(0), ..asked(vec![said(Role::User, "Hi")], vec![]) };
+        for request in [plain.clone(), ModelRequest { tools: vec![tool()], ..plain }] {
+            let mut heard = String::new();
+            let mut logprobs = Vec::new();
+            let mut sink = |delta| {
+                match delta {
+                    ModelDelta::Text(text) => heard.push_str(&text),
+                    ModelDelta::Logprobs(more) => logprobs.extend(more),
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            };
+            let streamed = model.stream(&request, &mut sink).await.unwrap();
+            assert_eq!(streamed, model.complete(&request).await.unwrap());
+            assert_eq!(heard, streamed.message.plain_text());
+            assert_eq!((logprobs.len(), &logprobs), (streamed.logprobs.len(), &streamed.logprobs));
+            assert!(heard.is_empty() || !logprobs.is_empty());
+            assert!(logprobs.iter().all(|token| token.logprob <= 0.0));
+        }
+        let stopped = model.stream(&asked(vec![said(Role::User, "Hi")], vec![]), &mut |_| ControlFlow::Break(())).await;
+        assert_eq!(stopped.unwrap_err(), ModelError::Stopped);
+    }
+
+    #[tokio::test]
+    async fn a_request_restricts_what_is_drawn_and_is_told_what_it_cannot_have() {
+        let model = qwen();
+        let plain = asked(vec![said(Role::User, "Hi")], vec![tool()]);
+        let required =
+            ModelRequest { top_p: Some(0.5), tool_choice: ToolChoice::Required, max_tokens: 1, ..plain.clone() };
+        assert!(model.complete(&required).await.unwrap().tokens.unwrap().restricted);
+        let format = Some(clawhost_core::ResponseFormat::JsonObject);
+        let formed =
+            ModelRequest { response_format: format, stop: vec!["e".into(), "a".into(), "i".into()], ..plain.clone() };
+        let answer = model.complete(&formed).await.unwrap();
+        assert_eq!(answer.ignored.is_empty(), answer.finish != "stop");
+        let none = ModelRequest { tool_choice: ToolChoice::None, ..plain.clone() };
+        let without = ModelRequest { tools: vec![], ..plain };
+        assert_eq!(model.prompt(&none).unwrap().tokens, model.prompt(&without).unwrap().tokens);
     }
 
     #[tokio::test]

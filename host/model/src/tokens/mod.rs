@@ -11,4 +11,4 @@ pub use alphabet::alphabet_json;
 pub use incremental::IncrementalText;
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
-pub(crate) use tool_calls::tool_calls;
+pub(crate) use tool_calls::{CALL, tool_calls};

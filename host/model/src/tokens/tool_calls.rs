@@ -3,16 +3,17 @@
 use clawhost_core::ToolCall;
 use serde_json::Value;
 
-const BEGIN: &str = "<tool_call>";
+/// What a call begins with.
+pub(crate) const CALL: &str = "<tool_call>";
 const END: &str = "</tool_call>";
 
 /// Splits a text into what is said and what is called. A block that is no call stays in the text: nothing is lost.
 pub(crate) fn tool_calls(text: &str) -> (String, Vec<ToolCall>) {
     let (mut said, mut calls) = (String::new(), Vec::new());
     let mut rest = text;
-    while let Some(begin) = rest.find(BEGIN) {
+    while let Some(begin) = rest.find(CALL) {
         let (before, behind) = rest.split_at(begin);
-        let inside = behind.get(BEGIN.len()..).unwrap_or_default();
+        let inside = behind.get(CALL.len()..).unwrap_or_default();
         // The last one may lack its end where the end of the answer stands for it.
         let (block, after) = inside.split_once(END).unwrap_or((inside, ""));
         said.push_str(before);
