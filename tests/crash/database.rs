@@ -17,7 +17,7 @@ pub(crate) fn check(bench: &Bench, verdicts: usize) -> usize {
         let episode = reader.episode(&format!("{}/{}", row.run, row.id)).unwrap().unwrap();
         assert!(places.insert((row.run.clone(), episode.index)), "{} is there twice", episode.id);
         assert_eq!(episode.verdicts.len(), verdicts, "an episode comes with its verdicts");
-        *groups.entry(row.run.clone()).or_default().entry(episode.group).or_default() += 1;
+        *groups.entry(row.run.clone()).or_default().entry(episode.group()).or_default() += 1;
     }
     for (run, groups) in groups {
         let sizes: BTreeSet<u64> = groups.into_values().collect();

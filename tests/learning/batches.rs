@@ -28,7 +28,7 @@ fn reflections(report: &LearnReport) -> &Reflections {
 fn missed(world: &World) -> BTreeSet<(RunId, u64)> {
     let episodes = world.store.of_phases("-train");
     let missed = |episode: &&Episode| episode.reward.is_some_and(|reward| reward < 1.0);
-    episodes.iter().filter(missed).map(|episode| (episode.run.clone(), episode.group)).collect()
+    episodes.iter().filter(missed).map(|episode| (episode.run.clone(), episode.group())).collect()
 }
 
 fn once(groups: Vec<(RunId, u64)>) -> BTreeSet<(RunId, u64)> {

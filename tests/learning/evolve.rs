@@ -275,7 +275,7 @@ async fn a_section_evolves_on_training_tasks_within_its_budget_and_passes_the_ga
     assert!(evolution.progress.evaluations <= BUDGET);
     assert!(played.iter().all(|episode| episode.task.split == "train"), "nothing else teaches");
     let seeds: BTreeSet<_> =
-        played.iter().map(|episode| (episode.task.id.clone(), episode.seed, episode.policy.seed)).collect();
+        played.iter().map(|episode| (episode.task.id.clone(), episode.seed(), episode.policy.seed)).collect();
     let tasks: BTreeSet<_> = played.iter().map(|episode| episode.task.id.clone()).collect();
     assert_eq!(seeds.len(), tasks.len(), "all candidates meet a task with the same seeds");
     let asked = world.scribe.shown.lock().unwrap().clone();

@@ -99,7 +99,7 @@ async fn an_undecided_candidate_comes_through_once_there_is_something_to_see() {
 fn pairs(episodes: &[Episode]) -> BTreeMap<(String, u64), Vec<&Episode>> {
     let mut pairs: BTreeMap<_, Vec<&Episode>> = BTreeMap::new();
     for episode in episodes {
-        pairs.entry((episode.task.id.clone(), episode.seed)).or_default().push(episode);
+        pairs.entry((episode.task.id.clone(), episode.seed())).or_default().push(episode);
     }
     pairs
 }
@@ -142,7 +142,7 @@ async fn members_of_a_pair_differ_by_their_playbook_alone_and_no_pair_comes_twic
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_reward_in_a_session_changes_the_form_of_bets_and_begins_anew() {
     let marks = Marks::by(|episode| {
-        let odd = episode.run.0.contains("-gate-") && episode.group > 8;
+        let odd = episode.run.0.contains("-gate-") && episode.group() > 8;
         Some(if is_right(episode) {
             1.0
         } else if odd {
@@ -188,7 +188,7 @@ async fn a_third_reward_between_two_sessions_changes_the_form_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn graded_rewards_are_bet_on_by_how_much() {
     let marks = Marks::by(|episode| {
-        let step = (episode.seed % 5) as f64 / 20.0;
+        let step = (episode.seed() % 5) as f64 / 20.0;
         Some(if is_right(episode) { 0.7 + step } else { 0.1 + step })
     });
     let world = World { marks: Arc::new(marks), ..World::usual() };

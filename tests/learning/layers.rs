@@ -60,7 +60,7 @@ fn rewards(batch: &Batch) -> BTreeMap<u64, Vec<f64>> {
 fn recorded(episodes: &[Episode]) -> BTreeMap<u64, Vec<f64>> {
     let mut rewards: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for episode in episodes {
-        rewards.entry(episode.seed).or_default().extend(episode.reward);
+        rewards.entry(episode.seed()).or_default().extend(episode.reward);
     }
     rewards
 }

@@ -25,7 +25,7 @@ fn fresh(store: Arc<Shelf>) -> World {
     let fails = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(7);
     // Some are not scored, whatever was answered; all of the third group.
     let marks = Marks::by(|episode| {
-        let decided = !episode.policy.seed.is_multiple_of(5) && episode.group != 2;
+        let decided = !episode.policy.seed.is_multiple_of(5) && episode.group() != 2;
         decided.then(|| f64::from(u8::from(is_right(episode))))
     });
     let environment = Lights { fails: Box::new(fails), ..Lights::default() };
@@ -48,8 +48,8 @@ fn decided(world: &World) -> Vec<(u64, u64)> {
     let mut groups: Vec<(u64, u64)> = Vec::new();
     for episode in world.store.of_phases("recorded").iter().filter(|episode| episode.reward.is_some()) {
         match groups.last_mut() {
-            Some((group, members)) if *group == episode.group => *members += 1,
-            _ => groups.push((episode.group, 1)),
+            Some((group, members)) if *group == episode.group() => *members += 1,
+            _ => groups.push((episode.group(), 1)),
         }
     }
     groups
@@ -92,7 +92,7 @@ async fn the_loop_learns_from_the_decided_episodes_without_playing_for_training(
     }
     assert_eq!((report.learned, report.stopped, dial.lock().unwrap().value), (2, None, 2));
     let played = world.watching.played.lock().unwrap();
-    let seen: BTreeSet<u64> = played.iter().flatten().map(|episode| episode.group).collect();
+    let seen: BTreeSet<u64> = played.iter().flatten().map(|episode| episode.group()).collect();
     assert_eq!(seen, groups[..8].iter().map(|(group, _)| *group).collect(), "each group once, in the recorded order");
 }
 

@@ -59,7 +59,7 @@ async fn a_group_shares_its_trunk_whatever_the_concurrency() {
         let plan = Plan { group: 4, branch_at: Some(2), concurrency, ..plan(16) };
         let (report, store) = run(Arc::new(Counting::default()), plan).await;
         for episode in store.episodes() {
-            let branch = episode.branch.clone().unwrap();
+            let branch = episode.branch().cloned().unwrap();
             assert_eq!((branch.at, branch.way, branch.pays), (2, BranchWay::Replay, episode.index % 4 == 0));
             assert_eq!(episode.turns.len(), 3);
         }
@@ -76,7 +76,7 @@ async fn a_trunk_that_is_over_early_branches_before_its_last_turn() {
         let environment = Counting { turns, ..Counting::default() };
         let (_, store) = run(Arc::new(environment), Plan { group: 2, branch_at: Some(6), ..plan(4) }).await;
         for episode in store.episodes() {
-            assert_eq!(episode.branch.as_ref().unwrap().at, at, "{turns} turns");
+            assert_eq!(episode.branch().unwrap().at, at, "{turns} turns");
             assert_eq!(episode.turns.len() as u32, turns);
         }
     }

@@ -114,8 +114,8 @@ async fn members_of_a_group_share_task_and_seed_and_differ_in_the_policys_seed()
     let mut episodes = played.store.episodes();
     episodes.sort_by_key(|episode| episode.index);
     for pair in episodes.windows(2) {
-        let together = pair[0].group == pair[1].group;
-        assert_eq!(pair[0].seed == pair[1].seed, together);
+        let together = pair[0].group() == pair[1].group();
+        assert_eq!(pair[0].seed() == pair[1].seed(), together);
         assert_eq!(pair[0].task.id == pair[1].task.id, together);
         assert_ne!(pair[0].policy.seed, pair[1].policy.seed);
     }
@@ -239,7 +239,7 @@ async fn tasks_run_out_go_round_or_are_missing() {
     episodes.sort_by_key(|episode| episode.index);
     let tasks: Vec<_> = episodes.iter().map(|episode| episode.task.id.as_str()).collect();
     assert_eq!(tasks, ["t0", "t1", "t2", "t0", "t1", "t2", "t0"]);
-    assert_ne!(episodes[0].seed, episodes[3].seed, "the second time round is another game");
+    assert_ne!(episodes[0].seed(), episodes[3].seed(), "the second time round is another game");
 
     let none = Counting { tasks: 0, ..Counting::default() };
     let error = play(plan(7), none, vec![]).await.report.unwrap_err();

@@ -14,7 +14,7 @@ async fn played(plan: Plan) -> Vec<Arc<Episode>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_plays_exactly_the_positions_that_it_is_given() {
-    let about = |episode: &Arc<Episode>| (episode.task.id.clone(), episode.seed, episode.policy.seed);
+    let about = |episode: &Arc<Episode>| (episode.task.id.clone(), episode.seed(), episode.policy.seed);
     for (group, paired) in [(1, true), (1, false), (2, false)] {
         let every = played(Plan { group, paired, ..plan(20 * u64::from(group)) }).await;
         let positions = Some(vec![5, 19, 2]);

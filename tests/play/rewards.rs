@@ -74,7 +74,7 @@ impl Kept {
         let mut groups: Vec<Vec<Episode>> = Vec::new();
         for episode in episodes {
             match groups.last_mut() {
-                Some(group) if group[0].group == episode.group => group.push(episode),
+                Some(group) if group[0].group() == episode.group() => group.push(episode),
                 _ => groups.push(vec![episode]),
             }
         }
@@ -96,7 +96,7 @@ async fn rescore(store: &Memory, rules: &[ScoringRule]) -> ScoreReport {
 }
 
 async fn rescore_as(store: &Memory, rules: &[ScoringRule], how: Rescoring) -> ScoreReport {
-    score_stored(&mut Kept::of(store), rules, store, how, &Cancel::default(), |_| {}).await.unwrap()
+    score_stored(&mut Kept::of(store), rules, (store, &Still), how, &Cancel::default(), |_| {}).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +108,7 @@ async fn a_new_reward_is_added_afterwards_and_changes_no_reward() {
     assert_eq!((rescored.added, rescored.mean, rescored.mean_before), (10, Some(0.25), Some(1.0)));
     for episode in store.episodes() {
         assert_eq!(episode.reward, Some(1.0), "the run's reward stands");
-        assert!(episode.verdicts[1].afterwards && !episode.verdicts[0].afterwards);
+        assert!(episode.verdicts[1].post_hoc && !episode.verdicts[0].post_hoc);
     }
     let changed = Judge::giving(0.5).named("old");
     let asked = changed.asked.clone();
@@ -142,7 +142,9 @@ async fn what_failed_is_made_good_by_asking_again() {
     assert_eq!((good.rewards[0].made_good, good.rewards[0].failed), (6, 0));
     for episode in store.episodes() {
         assert_eq!(episode.reward, Some(0.75), "worked out anew, with what the other had said");
-        assert!(!episode.verdicts[0].afterwards, "it takes the failed one's place");
+        let [failed, _, mended] = &episode.verdicts[..] else { panic!("{:?}", episode.verdicts) };
+        assert!(failed.failed(), "what was said stays in the record");
+        assert_eq!((mended.post_hoc, mended.later.as_ref().map(|later| later.revision)), (false, Some(1)));
     }
 }
 

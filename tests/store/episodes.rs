@@ -2,8 +2,10 @@
 
 use crate::records::{cost, cost_of, episode, filled, golden, names, opened, phase, put, recorded, recorded_as, run};
 use clawhost_core::{
-    Digest, EpisodeFilter, EpisodeReader as _, EpisodeStore as _, Judged, LearningStore as _, PhaseState, Recorded,
-    RewardRecord, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument, StoreError, Usage, Verdict,
+    Admission, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeOrigin, EpisodeReader as _, EpisodeState,
+    EpisodeStore as _, ExpectedVerdict, Feedback, Judged, LearningStore as _, LiveSession, NotAdmitted, OpenEpisode,
+    PhaseState, Recorded, RewardRecord, RewardSource, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument,
+    StoreError, Usage, Verdict,
 };
 use clawhost_store::{FILE, Reader};
 use std::collections::BTreeMap;
@@ -171,21 +173,27 @@ async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
     let id = bare.id.clone();
     put(&store, vec![recorded_as(bare)]).await.unwrap();
     let judge = async |record: RewardRecord| {
-        let judged = Judged { run: RunId("run-a".into()), episode: id.clone(), record };
-        store.judge(vec![judged]).await.unwrap();
+        let judged = Judged { run: RunId("run-a".into()), episode: id.clone(), record, at: 5, key: None };
+        store.judge(vec![judged]).await.unwrap().remove(0)
     };
     let now = || Reader::open(folder.path()).unwrap().episode(&format!("run-a/{id}")).unwrap().unwrap();
 
     // Two processes judge at once: the one that began earlier and comes later must not undo the other.
-    judge(verdict_of("first", scored(0.5))).await;
+    let added = |revision| Admission::Added { revision, reward: Some(0.75) };
+    assert_eq!(judge(verdict_of("first", scored(0.5))).await, added(1));
     assert_eq!(now().reward, Some(0.75), "the failed verdict is replaced, and the reward changes");
-    judge(verdict_of("third", scored(-1.0))).await;
+    assert_eq!(judge(verdict_of("third", scored(-1.0))).await, added(2));
     let episode = now();
     assert_eq!(episode.reward, Some(0.75), "a new verdict changes no reward");
-    let afterwards: Vec<bool> = episode.verdicts.iter().map(|record| record.afterwards).collect();
-    assert_eq!(afterwards, [false, false, true], "in order, the later one last");
-    judge(verdict_of("first", scored(0.0))).await;
-    judge(verdict_of("second", failed())).await;
+    let seen: Vec<(bool, u32)> = episode
+        .verdicts
+        .iter()
+        .map(|record| (record.post_hoc, record.later.as_ref().map_or(0, |later| later.revision)))
+        .collect();
+    assert_eq!(seen, [(false, 0), (false, 0), (false, 1), (true, 2)], "in order; what was said stays");
+    let unchanged = Admission::Unchanged { revision: 2, reward: Some(0.75) };
+    assert_eq!(judge(verdict_of("first", scored(0.0))).await, unchanged);
+    assert_eq!(judge(verdict_of("second", failed())).await, unchanged);
     assert_eq!(now(), episode, "what was given stays");
     let runs = Reader::open(folder.path()).unwrap().runs(None).unwrap();
     assert_eq!((runs[0].reward_mean, runs[0].scored), (Some(0.75), 1));
@@ -292,4 +300,83 @@ async fn a_damaged_record_is_named_and_others_are_read() {
     let error = reader.runs(None).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "run run-a"), "{error}");
     drop(store);
+}
+
+fn feedback(run: &str, episode: &str, score: f64, key: Option<&str>) -> Judged {
+    Judged {
+        run: RunId(run.into()),
+        episode: EpisodeId(episode.into()),
+        record: Feedback::new(score, "").unwrap().record(),
+        at: 50,
+        key: key.map(str::to_owned),
+    }
+}
+
+#[tokio::test]
+async fn feedback_decides_a_pending_episode_and_lists_show_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&run("run-a")).await.unwrap();
+    let waits =
+        Episode { expects: vec![ExpectedVerdict { source: RewardSource::User, until: 1_000 }], ..episode("run-a", 0) };
+    put(&store, vec![recorded_as(waits), recorded("run-a", 1)]).await.unwrap();
+    let rows = || Reader::open(folder.path()).unwrap().episodes(&EpisodeFilter::default()).unwrap();
+    let pending = EpisodeState::Pending { until: 1_000 };
+    assert_eq!((rows()[0].state(999), rows()[0].state(1_000), rows()[0].revision), (pending, EpisodeState::Decided, 0));
+    assert_eq!(rows()[1].state(0), EpisodeState::Decided, "what failed waits for nothing");
+
+    let judged = vec![
+        feedback("run-a", "ep-0000", -1.0, Some("a")),
+        feedback("run-a", "ep-0000", -1.0, Some("a")),
+        feedback("run-a", "ep-0000", 1.0, Some("a")),
+        feedback("run-a", "ep-0001", 1.0, None),
+        feedback("run-a", "ep-0002", 1.0, None),
+        feedback("run-b", "ep-0000", 1.0, None),
+    ];
+    let expected = [
+        Admission::Added { revision: 1, reward: Some(-1.0) },
+        Admission::Unchanged { revision: 1, reward: Some(-1.0) },
+        Admission::Refused(NotAdmitted::KeyReused { key: "a".into(), revision: 1 }),
+        Admission::Refused(NotAdmitted::NotComplete),
+        Admission::Refused(NotAdmitted::NoEpisode),
+        Admission::Refused(NotAdmitted::NoEpisode),
+    ];
+    assert_eq!(store.judge(judged).await.unwrap(), expected);
+    assert_eq!((rows()[0].state(0), rows()[0].revision, rows()[0].reward), (EpisodeState::Decided, 1, Some(-1.0)));
+    let stored = Reader::open(folder.path()).unwrap().episode("run-a/ep-0000").unwrap().unwrap();
+    assert_eq!((stored.state(0), stored.revision(), stored.reward), (EpisodeState::Decided, 1, Some(-1.0)));
+}
+
+#[tokio::test]
+async fn a_live_episode_is_open_until_it_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let live = RunRecord { kind: RunKind::Live, environment: "assistant".into(), planned: 0, ..run("run-live") };
+    store.begin_run(&live).await.unwrap();
+    let session = LiveSession { session: "s-1".into(), agent: "assistant".into(), alias: "fast".into() };
+    let open = OpenEpisode {
+        run: RunId("run-live".into()),
+        id: EpisodeId("ep-0000".into()),
+        index: 0,
+        session: session.clone(),
+        opened_at: 7,
+    };
+    store.open_episode(&open).await.unwrap();
+    let reader = || Reader::open(folder.path()).unwrap();
+    assert_eq!(reader().open_episodes(None).unwrap(), std::slice::from_ref(&open));
+    assert_eq!(reader().open_episodes(Some(&RunId("run-a".into()))).unwrap(), []);
+    assert!(reader().episodes(&EpisodeFilter::default()).unwrap().is_empty());
+
+    let recorded = Episode { origin: EpisodeOrigin::live(session), verdicts: Vec::new(), ..episode("run-live", 0) };
+    put(&store, vec![recorded_as(recorded.clone())]).await.unwrap();
+    assert!(reader().open_episodes(None).unwrap().is_empty(), "its record closes it");
+    let row = reader().episodes(&EpisodeFilter::default()).unwrap().remove(0);
+    assert_eq!((row.live, row.environment.as_str()), (true, "assistant"));
+    assert_eq!(reader().episode("ep-0000").unwrap().unwrap().origin, recorded.origin);
+    assert_eq!(reader().runs_of_episode("ep-0000").unwrap(), [RunId("run-live".into())]);
+
+    // Nothing fixed its rewards, so what a plugin says later counts.
+    let judged = Judged { record: verdict_of("outcome", scored(0.5)), ..feedback("run-live", "ep-0000", 0.0, None) };
+    let admissions = store.judge(vec![judged]).await.unwrap();
+    assert_eq!(admissions, [Admission::Added { revision: 1, reward: Some(0.5) }]);
 }

@@ -90,18 +90,18 @@ async fn a_schema_from_before_the_first_release_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), "run-a", 1).await);
     let path = folder.path().join(FILE);
-    for version in 1..6 {
+    for version in 1..7 {
         let connection = rusqlite::Connection::open(&path).unwrap();
         connection.pragma_update(None, "user_version", version).unwrap();
         drop(connection);
         let before = std::fs::read(&path).unwrap();
         for error in refusals(folder.path()) {
-            assert!(matches!(error, StoreError::Older { found, known: 6, .. } if found == version), "{error}");
+            assert!(matches!(error, StoreError::Older { found, known: 7, .. } if found == version), "{error}");
             assert!(error.hints().contains(&Hint::OtherDataFolder));
         }
         assert!(std::fs::read(&path).unwrap() == before, "version {version}");
     }
-    assert_eq!(SCHEMA, 6);
+    assert_eq!(SCHEMA, 7);
 }
 
 #[test]

@@ -119,7 +119,7 @@ async fn a_plugin_stays_while_an_episode_a_verdict_or_a_run_names_it() {
     let played = plugin(b"played");
     let [judged, named, unused] = [&b"judged"[..], b"named", b"unused"].map(plugin);
     let mut one = episode("run-a", 0);
-    one.environment = played.clone();
+    one.origin.simulated_mut().unwrap().environment = played.clone();
     one.verdicts[0].reward = judged.clone();
     let config = SpecDocument(serde_json::json!({"reflector": {"digest": named.digest.to_string()}}));
     store.begin_run(&run("run-a")).await.unwrap();

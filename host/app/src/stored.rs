@@ -56,7 +56,7 @@ impl<'a> StoredEpisodes<'a> {
         if episode.verdicts.iter().any(|record| record.group_digest.is_some()) {
             // Members stand side by side.
             let is_member = |position: usize| match stored.names.get(position) {
-                Some(name) => Ok(reader.episode(name)?.is_some_and(|one| one.group == episode.group)),
+                Some(name) => Ok(reader.episode(name)?.is_some_and(|one| one.group() == episode.group())),
                 None => Ok::<_, StoreError>(false),
             };
             while first > 0 && is_member(first - 1)? {
@@ -107,10 +107,10 @@ impl EpisodeSource for StoredEpisodes<'_> {
             None => self.read()?,
         };
         let Some(first) = first else { return Ok(None) };
-        let group = (first.run.clone(), first.group);
+        let group = (first.run.clone(), first.group());
         let mut episodes = vec![first];
         while let Some(episode) = self.read()? {
-            if (&episode.run, episode.group) != (&group.0, group.1) {
+            if (&episode.run, episode.group()) != (&group.0, group.1) {
                 self.next = Some(episode);
                 break;
             }

@@ -1,8 +1,9 @@
 //! Episodes: what the host recorded.
 
 use crate::{
-    Attributes, Digest, EpisodeId, Failure, Grants, LlmIdentity, Message, PluginIdentity, RewardRecord, RunId,
-    Sampling, StateId, Task, TokenRecord, ToolSpec, Usage,
+    AnsweringModel, Attributes, Digest, EpisodeId, EpisodeOrigin, ExpectedVerdict, Failure, IgnoredRequest,
+    LlmIdentity, Message, RewardRecord, RunId, Sampling, Simulated, StateId, Task, TokenLogprob, TokenRecord, ToolSpec,
+    Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -121,6 +122,15 @@ pub struct Turn {
     /// The answer's tokens, where the model is ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Box<TokenRecord>>,
+    /// Who answered, where the endpoint says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<AnsweringModel>,
+    /// Log-probabilities of the answer's tokens, as an endpoint reports them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logprobs: Vec<TokenLogprob>,
+    /// What the endpoint ignored of the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<IgnoredRequest>,
     /// Fuel the environment's step used; unknown after a cancelled call.
     pub fuel: Option<u64>,
     /// Rolling digest of the environment's calls to the host up to the end of this turn.
@@ -259,27 +269,16 @@ pub struct Episode {
     pub run: RunId,
     /// Position in the run, from 0.
     pub index: u64,
-    /// Which group of the run it belongs to; members share task and environment seed.
-    pub group: u64,
-    /// What was to be done, reference included.
+    /// What was to be done, reference included. Of a live episode: its first words, in the split `live`.
     pub task: Task,
     /// Digest of the task.
     pub task_hash: Digest,
-    /// The environment.
-    pub environment: PluginIdentity,
-    /// The environment's seed.
-    pub seed: u64,
-    /// The environment's options.
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub origin: EpisodeOrigin,
+    /// Verdicts that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Attributes,
-    /// The host stops after so many turns.
-    pub max_turns: u32,
-    /// What the environment was allowed beyond computing and logging.
-    #[serde(default, skip_serializing_if = "Grants::is_empty")]
-    pub grants: Grants,
-    /// Where it branched off, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<Branch>,
+    pub expects: Vec<ExpectedVerdict>,
     /// The configuration that acted.
     pub state_id: StateId,
     /// Who acted.
@@ -319,6 +318,28 @@ pub struct Episode {
     pub journal: Vec<JournalEntry>,
     /// When it ended: milliseconds since 1970.
     pub created_at: u64,
+}
+
+impl Episode {
+    /// What it depends on, where it was simulated.
+    pub fn simulated(&self) -> Option<&Simulated> {
+        self.origin.simulated()
+    }
+
+    /// The group that it is compared in. A live episode is alone in its own.
+    pub fn group(&self) -> u64 {
+        self.simulated().map_or(self.index, |simulated| simulated.group)
+    }
+
+    /// Seeds what is derived from it: see [`EpisodeOrigin::seed`].
+    pub fn seed(&self) -> u64 {
+        self.origin.seed()
+    }
+
+    /// Where it branched off, if it did.
+    pub fn branch(&self) -> Option<&Branch> {
+        self.simulated().and_then(|simulated| simulated.branch.as_ref())
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 mod digest;
 mod episode;
+mod episode_origin;
 mod failure;
 mod hint;
 mod ids;
@@ -16,6 +17,8 @@ mod limits;
 mod message;
 mod plugin;
 mod ports;
+mod recorder;
+mod revision;
 mod rules;
 mod safe_text;
 mod seeds;
@@ -30,6 +33,7 @@ pub use episode::{
     Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
     REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, UnappliedAction,
 };
+pub use episode_origin::{EpisodeOrigin, Live, LiveSession, Simulated};
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use hint::Hint;
 pub use ids::{EpisodeId, RunId};
@@ -37,6 +41,11 @@ pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
 pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::*;
+pub use recorder::{Closing, EpisodeHeader, EpisodeRecorder, Observed, RecorderError};
+pub use revision::{
+    Admission, EpisodeState, Expectation, ExpectedVerdict, FEEDBACK_KEY_BYTES, FEEDBACK_TEXT_BYTES, Feedback,
+    InvalidFeedback, NotAdmitted, REVISIONS, Revision, RewardRule, admit, history, revision, verdicts_at,
+};
 pub use rules::{Condition, Facts, Rule, conditions, rule};
 pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
@@ -44,4 +53,6 @@ pub use snapshot::{HostState, LogState, Snapshot};
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
 pub use tokens::TokenRecord;
-pub use verdict::{EXECUTION_CONFIDENCE, Question, RewardRecord, ScoreCard, Verdict, effective_reward};
+pub use verdict::{
+    EXECUTION_CONFIDENCE, LaterVerdict, Question, RewardRecord, ScoreCard, Verdict, effective_reward, standing,
+};

@@ -91,11 +91,14 @@ pub struct RewardRecord {
     /// How much it counts beside others of its source; 0: it is recorded and decides nothing.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: f64,
-    /// Given after the run, to look at the episode in another way: no part of its reward.
+    /// Given after the episode was recorded, to look at it in another way: no part of its reward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub afterwards: bool,
+    pub post_hoc: bool,
     /// What it said.
     pub verdict: Verdict,
+    /// When and how it was added. None: it was recorded with its episode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub later: Option<LaterVerdict>,
     /// What the reward logged. For scope `group` this stands with the first episode of the group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
@@ -104,7 +107,19 @@ pub struct RewardRecord {
     pub journal: Vec<JournalEntry>,
 }
 
-/// What a verdict answers. There is at most one verdict per question and episode.
+/// What is known of a verdict that was added to a recorded episode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaterVerdict {
+    /// Which revision of the episode it made, from 1.
+    pub revision: u32,
+    /// When it was added: milliseconds since 1970.
+    pub at: u64,
+    /// The caller's name for it: the same key is added once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// What a verdict answers. Of several verdicts of one question the last one stands; those before it are history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The reward plugin.
@@ -124,28 +139,23 @@ impl RewardRecord {
         Question { reward, options, judge: self.judge.clone(), group: self.group_digest }
     }
 
+    fn question_ref(&self) -> (&Digest, &Digest, Option<&str>, Option<&Digest>) {
+        (&self.reward.digest, &self.options_digest, self.judge.as_deref(), self.group_digest.as_ref())
+    }
+
+    /// Whether it is part of the episode's reward.
+    pub fn counts(&self) -> bool {
+        self.weight > 0.0 && !self.post_hoc
+    }
+
+    /// Whether a person gave it.
+    pub fn is_feedback(&self) -> bool {
+        self.reward == crate::Feedback::identity()
+    }
+
     /// Whether it could not be judged.
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
-    }
-
-    /// Takes a verdict in: as a later one where its question is new, in the place of a failed one where there is one. Says
-    /// whether anything changed: what was said stays said.
-    pub fn admit(mut self, records: &mut Vec<Self>) -> bool {
-        let question = self.question();
-        match records.iter_mut().find(|known| known.question() == question) {
-            None => {
-                self.afterwards = true;
-                records.push(self);
-                true
-            }
-            Some(known) if known.failed() && !self.failed() => {
-                (self.afterwards, self.weight, self.source) = (known.afterwards, known.weight, known.source);
-                *known = self;
-                true
-            }
-            Some(_) => false,
-        }
     }
 }
 
@@ -156,14 +166,24 @@ pub const EXECUTION_CONFIDENCE: f64 = 0.7;
 /// the rewards that scored. A failure in that source leaves the episode unscored, since a mean over the rest would be
 /// another quantity. `None` is never 0.
 pub fn effective_reward(records: &[RewardRecord]) -> Option<f64> {
-    RewardSource::ALL.into_iter().find_map(|source| of_source(records, source))?
+    let standing: Vec<&RewardRecord> = standing(records).collect();
+    RewardSource::ALL.into_iter().find_map(|source| of_source(&standing, source))?
+}
+
+/// The verdicts that no later verdict of the same question replaces, in order.
+pub fn standing(records: &[RewardRecord]) -> impl Iterator<Item = &RewardRecord> {
+    records.iter().enumerate().filter_map(|(place, record)| {
+        // Only what was added later can replace anything: the common case compares nothing.
+        let mut later = records.iter().skip(place + 1).filter(|other| other.later.is_some());
+        let question = record.question_ref();
+        (!later.any(|other| other.question_ref() == question)).then_some(record)
+    })
 }
 
 /// None: the source has nothing to say. Some(None): it has, but one of its rewards failed.
-fn of_source(records: &[RewardRecord], source: RewardSource) -> Option<Option<f64>> {
+fn of_source(records: &[&RewardRecord], source: RewardSource) -> Option<Option<f64>> {
     let (mut sum, mut weights) = (0.0, 0.0);
-    let counting = |record: &&RewardRecord| record.source == source && record.weight > 0.0 && !record.afterwards;
-    for record in records.iter().filter(counting) {
+    for record in records.iter().filter(|record| record.source == source && record.counts()) {
         match &record.verdict {
             Verdict::Scored(card) if source == RewardSource::Execution && card.confidence < EXECUTION_CONFIDENCE => {}
             Verdict::Scored(card) => {
@@ -210,8 +230,9 @@ mod tests {
             seed: 0,
             source,
             weight,
-            afterwards: false,
+            post_hoc: false,
             verdict,
+            later: None,
             log: vec![],
             journal: vec![],
         }
@@ -258,25 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_stays_said_and_what_failed_is_made_good() {
-        let mut records = vec![record(Outcome, 2.0, failed())];
-        assert!(record(Judge, 1.0, scored(0.5)).admit(&mut records), "a failed verdict gives way");
-        assert_eq!(
-            (records.len(), records[0].weight, records[0].source, records[0].afterwards),
-            (1, 2.0, Outcome, false)
-        );
-        assert!(!record(Outcome, 1.0, scored(1.0)).admit(&mut records), "one that was given does not");
-        assert!(!record(Outcome, 1.0, failed()).admit(&mut records));
-        let other = RewardRecord { options_digest: Digest::of(b"other"), ..record(Outcome, 1.0, scored(1.0)) };
-        assert!(other.admit(&mut records), "another question is another verdict");
-        assert!(records[1].afterwards);
-        assert_eq!(effective_reward(&records), Some(0.5));
-    }
-
-    #[test]
-    fn what_was_said_afterwards_changes_no_reward() {
+    fn a_post_hoc_verdict_changes_no_reward() {
         let mut later = record(Outcome, 1.0, scored(0.0));
-        later.afterwards = true;
+        later.post_hoc = true;
         assert_eq!(effective_reward(&[record(Outcome, 1.0, scored(1.0)), later.clone()]), Some(1.0));
         assert_eq!(effective_reward(&[later]), None);
     }

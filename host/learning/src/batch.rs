@@ -60,7 +60,7 @@ fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
         .collect();
     Some(Group {
         task: first.task.id.clone(),
-        seed: first.seed,
+        seed: first.seed(),
         propensity: playbook(first).map_or(1.0, |told| told.propensity),
         members,
         drawn: drawn.into_iter().map(EntryId).collect(),
@@ -139,7 +139,8 @@ mod tests {
         let drawn = drawn.iter().map(|(entry, shown)| Drawn { entry: (*entry).into(), shown: *shown }).collect();
         let (digest, text) = (Digest::of(b"playbook"), String::new());
         episode.policy.playbook = Some(PlaybookRecord { digest, text, shown: Vec::new(), drawn, propensity: 0.5 });
-        (episode.index, episode.group, episode.reward, episode.ending) = (index, index / 4, reward, Ending::Terminated);
+        episode.origin.simulated_mut().unwrap().group = index / 4;
+        (episode.index, episode.reward, episode.ending) = (index, reward, Ending::Terminated);
         episode
     }
 

@@ -44,7 +44,7 @@ impl Experience {
 pub(crate) fn by_group(episodes: &[Arc<Episode>]) -> Groups {
     let mut groups = Groups::new();
     for episode in episodes {
-        groups.entry(episode.group).or_default().push(episode.clone());
+        groups.entry(episode.group()).or_default().push(episode.clone());
     }
     groups
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion,
-    Recorded, RunId, RunRecord, StoreError, Usage,
+    Admission, Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
+    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,8 +58,12 @@ impl EpisodeStore for MemoryStore {
         Ok(())
     }
 
-    async fn judge(&self, _: Vec<Judged>) -> Result<(), StoreError> {
+    async fn open_episode(&self, _: &OpenEpisode) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    async fn judge(&self, _: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn finish_run(&self, _: &RunId, _: &serde_json::Value, _: Usage) -> Result<(), StoreError> {

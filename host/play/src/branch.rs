@@ -7,13 +7,13 @@
 
 use crate::compare::{Difference, difference};
 use crate::guidance::GroupSlot;
-use crate::play::{Assignment, Played, Player, Recording, Scene};
+use crate::play::{Assignment, Played, Player, Scene};
 use crate::policy::ChatPolicy;
 use crate::replay::by_host;
 use crate::tools;
 use clawhost_core::{
-    Branch, BranchWay, Ending, Failure, FailureKind, JournalEntry, LiveEpisode, ModelCallSource, Opening, Snapshot,
-    StepResult, Turn, code, derive_seed,
+    Branch, BranchWay, Ending, EpisodeOrigin, EpisodeRecorder, Failure, FailureKind, JournalEntry, LiveEpisode,
+    ModelCallSource, Opening, Snapshot, StepResult, Turn, code, derive_seed,
 };
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const SNAPSHOTS: &str = "snapshot";
 /// The shared beginning of a group.
 pub(crate) struct Trunk {
     opening: Opening,
-    recording: Recording,
+    recording: EpisodeRecorder,
     journal: Arc<[JournalEntry]>,
     snapshot: Option<Snapshot>,
     seed: u64,
@@ -47,8 +47,8 @@ pub(crate) async fn trunk(
     let mut scene = player.begin(&assignment).await.map_err(words)?;
     // The last turn that an episode may have is everybody's own.
     let at = at.min(assignment.max_turns.saturating_sub(1));
-    let ended = player.go_on(&mut scene, &assignment, at).await;
-    let played = scene.recording.turns.len();
+    let ended = player.go_on(&mut scene, at).await;
+    let played = scene.recording.turns().len();
     let keep = match ended {
         Some(Ending::Failed(failure)) if played == 0 => return Err(words(failure)),
         None => played,
@@ -62,22 +62,22 @@ pub(crate) async fn trunk(
     if keep == 0 {
         return Err("the episode is over after its first turn".into());
     }
-    if keep < played || scene.recording.untaken() {
+    if keep < played || !scene.recording.is_ready() {
         let journal = covered(scene.live.take_records().journal, keep);
-        let mut turns = std::mem::take(&mut scene.recording.turns);
-        turns.truncate(keep);
         // One after the other, because nobody waits for an instance while holding one.
-        drop(scene);
+        let Scene { recording, .. } = scene;
+        let mut turns = recording.into_turns();
+        turns.truncate(keep);
         scene = retrace(player, &assignment, &turns, &journal).await.map_err(words)?;
     }
     let Scene { mut live, opening, recording, .. } = scene;
     let taken = take_snapshot(player, live.as_mut()).await;
     let original =
-        probe(live.as_mut(), &opening, if matches!(taken, Ok(Some(_))) { &recording.turns } else { &[] }).await;
+        probe(live.as_mut(), &opening, if matches!(taken, Ok(Some(_))) { recording.turns() } else { &[] }).await;
     let journal = covered(live.take_records().journal, keep);
     drop(live);
     let relied_on = match taken {
-        Ok(Some(snapshot)) => rely_on(player, &assignment, snapshot, &opening, &recording.turns, &original).await,
+        Ok(Some(snapshot)) => rely_on(player, &assignment, snapshot, &opening, recording.turns(), &original).await,
         other => other,
     };
     let (snapshot, reason) = match relied_on {
@@ -108,7 +108,7 @@ async fn retrace(
     let policy = player.policy.saying(turns);
     let player = Player { policy: &policy, ..player };
     let mut scene = player.begin(&again).await?;
-    let ended = player.go_on(&mut scene, &again, through).await;
+    let ended = player.go_on(&mut scene, through).await;
     if let Some(Ending::Failed(failure)) = ended {
         return Err(failure);
     }
@@ -116,7 +116,7 @@ async fn retrace(
     let differs = |how: String| {
         Err(Failure::new(FailureKind::Host, code::REPLAY, format!("{plugin} does not repeat itself: {how}")))
     };
-    if let Some(Difference { what, recorded, replayed, .. }) = difference(turns, &scene.recording.turns) {
+    if let Some(Difference { what, recorded, replayed, .. }) = difference(turns, scene.recording.turns()) {
         return differs(format!("{what} was {recorded} and is {replayed}"));
     }
     match ended {
@@ -185,7 +185,7 @@ async fn probe(live: &mut dyn LiveEpisode, opening: &Opening, turns: &[Turn]) ->
 pub(crate) async fn member(player: Player<'_>, assignment: Assignment, trunk: &Trunk, pays: bool) -> Played {
     let seed = assignment.policy_seed;
     let way = if trunk.snapshot.is_some() { BranchWay::Snapshot } else { BranchWay::Replay };
-    let at = u32::try_from(trunk.recording.turns.len()).unwrap_or(u32::MAX);
+    let at = u32::try_from(trunk.recording.turns().len()).unwrap_or(u32::MAX);
     let branch = Branch { at, seed: trunk.seed, way, pays, reason: trunk.reason.clone() };
     let (live, recording) = match &trunk.snapshot {
         Some(snapshot) => match player.environment.restore(assignment.params(), snapshot).await {
@@ -194,7 +194,7 @@ pub(crate) async fn member(player: Player<'_>, assignment: Assignment, trunk: &T
         },
         None => {
             let trunk_seed = Assignment { policy_seed: trunk.seed, ..assignment.clone() };
-            match retrace(player, &trunk_seed, &trunk.recording.turns, &trunk.journal).await {
+            match retrace(player, &trunk_seed, trunk.recording.turns(), &trunk.journal).await {
                 Ok(scene) => (scene.live, scene.recording),
                 Err(failure) => return player.fail(assignment, None, failure),
             }
@@ -209,7 +209,9 @@ pub(crate) async fn member(player: Player<'_>, assignment: Assignment, trunk: &T
 pub(crate) fn unshared(mut played: Played, reason: &str) -> Played {
     let seed = played.episode.policy.seed;
     let branch = Branch { at: 0, seed, way: BranchWay::Replay, pays: true, reason: Some(reason.to_owned()) };
-    played.episode.branch = Some(branch);
+    if let EpisodeOrigin::Simulated(simulated) = &mut played.episode.origin {
+        simulated.branch = Some(branch);
+    }
     played
 }
 
@@ -218,9 +220,9 @@ pub(crate) fn continued(
     policy: &ChatPolicy,
     live: Box<dyn LiveEpisode>,
     opening: Opening,
-    recording: Recording,
+    recording: EpisodeRecorder,
     (seed, seat): (u64, GroupSlot),
 ) -> Scene {
-    let conversation = policy.converse_on(&opening, seed, seat, &recording.turns, &recording.pending);
+    let conversation = policy.converse_on(&opening, seed, seat, recording.turns(), recording.pending());
     Scene { live, opening, conversation, recording }
 }

@@ -36,7 +36,7 @@ pub use guidance::{GroupSlot, Guidance};
 pub use interval::{Interval, mean_interval};
 pub use plan::{Cancel, Plan};
 pub use policy::ChatPolicy;
-pub use replay::{ReplayOutcome, replay_episode, replay_verdicts};
+pub use replay::{ReplayOutcome, outside, replay_episode, replay_verdicts};
 pub use report::{Branching, EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason, failure_cause};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
 pub use reward_function::RewardFunction;

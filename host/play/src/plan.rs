@@ -1,6 +1,6 @@
 //! What is to be played, and how it is stopped.
 
-use clawhost_core::{Attributes, Limits};
+use clawhost_core::{Attributes, Expectation, Limits};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -31,6 +31,9 @@ pub struct Plan {
     /// exactly these seeds are played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positions: Option<Vec<u64>>,
+    /// Verdicts that every episode waits for once it has ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expects: Vec<Expectation>,
     /// Whether all members of a group draw their answers with one seed, so that they differ by what they are told alone.
     pub paired: bool,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
@@ -52,6 +55,7 @@ impl Plan {
             branch_at: None,
             first_group: 0,
             positions: None,
+            expects: Vec::new(),
             paired: false,
             failure_budget: 0.1,
         }

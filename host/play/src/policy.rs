@@ -196,7 +196,13 @@ fn shown(opening: &Opening) -> String {
 
 /// What was answered in a turn.
 fn again(turn: &Turn) -> ModelResponse {
-    ModelResponse { tokens: turn.tokens.clone(), ..answer(&turn.action, turn.usage, &turn.finish) }
+    ModelResponse {
+        tokens: turn.tokens.clone(),
+        answered_by: turn.answered_by.clone(),
+        logprobs: turn.logprobs.clone(),
+        ignored: turn.ignored.clone(),
+        ..answer(&turn.action, turn.usage, &turn.finish)
+    }
 }
 
 fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {

@@ -14,7 +14,7 @@ use crate::policy::ChatPolicy;
 use crate::score::group_digest;
 use clawhost_core::{
     BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, ModelCallSource,
-    REPLAYABLE_FORMAT, Reward, RewardRecord, RewardScope, Verdict, code, derive_seed, effective_reward,
+    REPLAYABLE_FORMAT, Reward, RewardRecord, RewardScope, Verdict, code, derive_seed, effective_reward, escaped,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -62,6 +62,7 @@ pub async fn replay_episode(
     if recorded.format < REPLAYABLE_FORMAT {
         return ReplayOutcome::NotReplayed("it was recorded by a version that kept less than a replay needs".into());
     }
+    let Some(simulated) = recorded.simulated() else { return ReplayOutcome::NotReplayed(outside(recorded)) };
     // What the host cut short may come further now: it is replayed as far as it came then.
     let policy = ChatPolicy::replaying(recorded, caused_by_host(&recorded.ending).is_none());
     if let Some(difference) = out_of_step(recorded, &policy) {
@@ -73,25 +74,34 @@ pub async fn replay_episode(
         run: recorded.run.clone(),
         id: recorded.id.clone(),
         index: recorded.index,
-        group: recorded.group,
+        group: simulated.group,
         // What was told there is recorded.
         seat: GroupSlot::default(),
         task: Arc::new(recorded.task.clone()),
         task_hash: recorded.task_hash,
-        environment_seed: recorded.seed,
-        policy_seed: recorded.branch.as_ref().map_or(recorded.policy.seed, |branch| branch.seed),
-        options: recorded.options.clone(),
-        max_turns: recorded.max_turns,
+        environment_seed: simulated.seed,
+        policy_seed: simulated.branch.as_ref().map_or(recorded.policy.seed, |branch| branch.seed),
+        options: simulated.options.clone(),
+        max_turns: simulated.max_turns,
         episode_bytes,
+        expects: Vec::new(),
         state_id: recorded.state_id,
         answers: ModelCallSource::Recorded { journal: recorded.journal.clone().into(), through: u32::MAX },
     };
     let replayed = match play_again(player, &assignment, recorded).await {
-        Ok((scene, None)) => player.end(assignment, scene, recorded.branch.clone()).await,
-        Ok((scene, Some(ending))) => player.record(assignment, Some(scene), recorded.branch.clone(), ending),
+        Ok((scene, None)) => player.end(assignment, scene, simulated.branch.clone()).await,
+        Ok((scene, Some(ending))) => player.record(assignment, Some(scene), simulated.branch.clone(), ending),
         Err(failure) => player.fail(assignment, None, failure),
     };
     judge(recorded, &replayed.episode)
+}
+
+/// Why an episode that was captured cannot be played again.
+pub fn outside(recorded: &Episode) -> String {
+    format!(
+        "a live episode cannot be played again: its agent, {}, works outside of this program",
+        escaped(recorded.origin.name(), 100)
+    )
 }
 
 /// What a record says twice, and not alike.
@@ -121,8 +131,8 @@ async fn play_again(
     recorded: &Episode,
 ) -> Result<(Scene, Option<Ending>), Failure> {
     let mut scene = player.begin(assignment).await?;
-    let Some(branch) = &recorded.branch else { return Ok((scene, None)) };
-    if let Some(ending) = player.go_on(&mut scene, assignment, branch.at).await {
+    let Some(branch) = recorded.branch() else { return Ok((scene, None)) };
+    if let Some(ending) = player.go_on(&mut scene, branch.at).await {
         // It never came to its own seed, which is the record's all the same.
         scene.conversation.record.seed = recorded.policy.seed;
         return Ok((scene, Some(ending)));
@@ -184,7 +194,7 @@ pub async fn replay_verdicts(
     let asked = (
         reward.identity().clone(),
         Digest::of_json(&serde_json::json!(first.options)),
-        group.first().map_or(0, |episode| derive_seed(episode.seed, "reward", episode.index)),
+        group.first().map_or(0, |episode| derive_seed(episode.seed(), "reward", episode.index)),
     );
     let told = (first.reward.clone(), first.options_digest, first.seed);
     if asked != told {

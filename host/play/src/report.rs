@@ -2,7 +2,7 @@
 
 use crate::interval::{Interval, mean_interval};
 use clawhost_core::{
-    Branch, BranchWay, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code,
+    Branch, BranchWay, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code, standing,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,12 +57,12 @@ impl EpisodeSummary {
     pub fn of(episode: &Episode) -> Self {
         let mut usage = Usage::default();
         // Turns that a group shares were paid for once.
-        let shared = episode.branch.as_ref().filter(|branch| !branch.pays).map_or(0, |branch| branch.at as usize);
+        let shared = episode.branch().filter(|branch| !branch.pays).map_or(0, |branch| branch.at as usize);
         episode.turns.iter().skip(shared).for_each(|turn| usage += turn.usage);
         episode.untaken.iter().for_each(|answer| usage += answer.usage);
-        let judged = || episode.verdicts.iter().filter(|record| !record.afterwards);
+        let judged = || standing(&episode.verdicts).filter(|record| !record.post_hoc);
         let own = match &episode.ending {
-            Ending::Failed(failure) => Some(FailedBy::of(&episode.environment.name, failure)),
+            Ending::Failed(failure) => Some(FailedBy::of(episode.origin.name(), failure)),
             _ => None,
         };
         let refused = judged().filter_map(|record| match &record.verdict {
@@ -83,7 +83,7 @@ impl EpisodeSummary {
             ending: episode.ending.label(),
             turns: episode.turns.len() as u64,
             index: episode.index,
-            group: episode.group,
+            group: episode.group(),
             usage,
             cancelled: was_cancelled(episode),
             out_of_budget: matches!(&episode.ending, Ending::Failed(failure) if spent(failure))
@@ -91,7 +91,7 @@ impl EpisodeSummary {
             peak_step_fuel: episode.turns.iter().filter_map(|turn| turn.fuel).max(),
             failure: failures.first().map(|first| first.message.clone()),
             failures,
-            branch: episode.branch.clone(),
+            branch: episode.branch().cloned(),
         }
     }
 
@@ -106,7 +106,7 @@ fn was_cancelled(episode: &Episode) -> bool {
     let stopped = |failure: &Failure| failure.kind == FailureKind::Cancelled;
     match &episode.ending {
         Ending::Failed(failure) => stopped(failure),
-        _ => episode.verdicts.iter().any(|record| matches!(&record.verdict, Verdict::Failed(why) if stopped(why))),
+        _ => standing(&episode.verdicts).any(|record| matches!(&record.verdict, Verdict::Failed(why) if stopped(why))),
     }
 }
 

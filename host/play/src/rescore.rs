@@ -10,8 +10,8 @@ use crate::report::StopReason;
 use crate::run::ScoringRule;
 use crate::{PlayError, score};
 use clawhost_core::{
-    Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, Question, RewardRecord, RewardScope, RewardSource,
-    StoreError, Verdict, code,
+    Clock, Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, Question, RewardRecord, RewardScope,
+    RewardSource, StoreError, Verdict, code, standing,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -126,8 +126,14 @@ fn failed_with(record: &RewardRecord, kind: FailureKind, code: &str) -> bool {
 }
 
 /// What one reward said about one episode: what is counted, and what is to be stored.
-fn settle(episode: &Episode, question: &Question, record: Option<RewardRecord>, tally: &mut Tally) -> Option<Judged> {
-    let known = episode.verdicts.iter().find(|known| known.question() == *question);
+fn settle(
+    episode: &Episode,
+    question: &Question,
+    record: Option<RewardRecord>,
+    at: u64,
+    tally: &mut Tally,
+) -> Option<Judged> {
+    let known = standing(&episode.verdicts).find(|known| known.question() == *question);
     // A verdict that was given stays, whatever would be said now.
     let counted = match (&record, known) {
         (_, Some(known)) if !known.failed() => known,
@@ -157,7 +163,8 @@ fn settle(episode: &Episode, question: &Question, record: Option<RewardRecord>, 
         (known, Some(record)) => {
             tally.made_good += u64::from(known.is_some());
             tally.added += u64::from(known.is_none());
-            Some(Judged { run: episode.run.clone(), episode: episode.id.clone(), record: record.clone() })
+            let (run, id) = (episode.run.clone(), episode.id.clone());
+            Some(Judged { run, episode: id, record: record.clone(), at, key: None })
         }
         (_, None) => None,
     }
@@ -170,7 +177,7 @@ fn settle(episode: &Episode, question: &Question, record: Option<RewardRecord>, 
 pub async fn score_stored(
     source: &mut dyn EpisodeSource,
     rules: &[ScoringRule],
-    store: &dyn EpisodeStore,
+    (store, clock): (&dyn EpisodeStore, &dyn Clock),
     how: Rescoring,
     operator: &Cancel,
     mut progress: impl FnMut(u64),
@@ -232,7 +239,7 @@ pub async fn score_stored(
                 let whole = |record: &RewardRecord| !failed_with(record, FailureKind::Cancelled, code::CANCELLED);
                 let record = record.filter(|record| whole(record) && !spent);
                 tally.before.extend(episode.reward);
-                judged.extend(settle(episode, &question, record, &mut tally));
+                judged.extend(settle(episode, &question, record, clock.now_ms(), &mut tally));
             }
             failures += tally.failed;
             of_group.push(tally);

@@ -522,6 +522,7 @@ fn assignment(context: &RunContext, index: u64, group: u64, (task, task_hash): &
         options: plan.options.clone(),
         max_turns: plan.max_turns,
         episode_bytes: plan.episode_bytes,
+        expects: plan.expects.clone(),
         state_id: context.ports.policy.state_at(seat),
         answers: ModelCallSource::Live,
     }

@@ -71,7 +71,7 @@ pub(crate) fn question(rule: &ScoringRule, group: &[Arc<Episode>]) -> Question {
 
 /// Asks once about these episodes.
 async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> Vec<RewardRecord> {
-    let seed = episodes.first().map_or(0, |first| derive_seed(first.seed, "reward", first.index));
+    let seed = episodes.first().map_or(0, |first| derive_seed(first.seed(), "reward", first.index));
     let context = Context { seed, options: rule.options.clone() };
     let (verdicts, mut log, mut journal) = tokio::select! {
         biased;
@@ -95,8 +95,9 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
         seed,
         source: rule.source,
         weight: rule.weight,
-        afterwards: false,
+        post_hoc: false,
         verdict,
+        later: None,
         // The first of the group keeps what belongs to the call.
         log: std::mem::take(&mut log),
         journal: std::mem::take::<Vec<JournalEntry>>(&mut journal),

@@ -7,8 +7,8 @@ use crate::integers::{signed, unsigned};
 use crate::records::state_name;
 use crate::schema;
 use clawhost_core::{
-    Digest, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeReader, EpisodeRow, RewardRecord, RunId, RunKind, RunRow,
-    RunState, SpecDocument, StoreError, Usage,
+    Digest, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeReader, EpisodeRow, LiveSession, OpenEpisode,
+    RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ pub struct Reader {
     blobs: Blobs,
 }
 
-const EPISODE_COLUMNS: &str = "run, id, environment, task, ending, reward, turns, created_at";
+const EPISODE_COLUMNS: &str =
+    "run, id, environment, task, ending, reward, turns, created_at, live, pending_until, revision";
 
 fn episode_row(row: &Row<'_>) -> rusqlite::Result<EpisodeRow> {
     Ok(EpisodeRow {
@@ -34,6 +35,9 @@ fn episode_row(row: &Row<'_>) -> rusqlite::Result<EpisodeRow> {
         reward: row.get(5)?,
         turns: unsigned(row.get(6)?),
         created_at: unsigned(row.get(7)?),
+        live: row.get(8)?,
+        pending_until: row.get::<_, Option<i64>>(9)?.map(unsigned),
+        revision: row.get(10)?,
     })
 }
 
@@ -307,6 +311,39 @@ impl EpisodeReader for Reader {
                 name,
             ),
         }
+    }
+
+    fn runs_of_episode(&self, id: &str) -> Result<Vec<RunId>, StoreError> {
+        self.query(|connection| {
+            // Run by run, each by its index.
+            connection
+                .prepare_cached(
+                    "SELECT r.id FROM runs r CROSS JOIN episodes e ON e.run = r.id AND e.id = ?1 ORDER BY r.number DESC",
+                )?
+                .query_map([id], |row| Ok(RunId(row.get(0)?)))?
+                .collect()
+        })
+    }
+
+    fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<OpenEpisode>, StoreError> {
+        let open = |row: &Row<'_>| {
+            Ok(OpenEpisode {
+                run: RunId(row.get(0)?),
+                id: EpisodeId(row.get(1)?),
+                index: unsigned(row.get(2)?),
+                session: LiveSession { session: row.get(3)?, agent: row.get(4)?, alias: row.get(5)? },
+                opened_at: unsigned(row.get(6)?),
+            })
+        };
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT o.run, o.id, o.position, o.session, o.agent, o.alias, o.opened_at FROM open_episodes o
+                     JOIN runs r ON r.id = o.run WHERE ?1 IS NULL OR o.run = ?1 ORDER BY r.number DESC, o.position",
+                )?
+                .query_map([run.map(|run| &run.0)], open)?
+                .collect()
+        })
     }
 
     fn notes(&self, run: &RunId) -> Result<Vec<(String, Vec<u8>)>, StoreError> {

@@ -7,10 +7,10 @@ use crate::retention;
 use crate::writer::{Content, NewBlob, Store, Write, off_executor};
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Episode, EpisodeId, EpisodeStore, Judged, Recorded, RewardRecord, RunId, RunRecord, RunState, StoreError,
-    Usage, effective_reward,
+    Admission, Digest, Episode, EpisodeId, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted,
+    OpenEpisode, Recorded, RewardRecord, RewardRule, RunId, RunRecord, RunState, StoreError, Usage, admit,
 };
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension as _, Transaction, params};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An episode made ready for its rows, so that the writer thread only writes.
@@ -73,8 +73,12 @@ impl EpisodeStore for Store {
         self.write_with(Write::Append { run: run.clone(), rows, spent }, blobs).await
     }
 
-    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
-        self.write(Write::Judge(judged)).await
+    async fn open_episode(&self, episode: &OpenEpisode) -> Result<(), StoreError> {
+        self.write(Write::Open(episode.clone())).await
+    }
+
+    async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
+        self.add_verdicts(judged).await
     }
 
     async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError> {
@@ -152,23 +156,34 @@ pub(crate) fn append(
     }
     let mut episodes = transaction.prepare_cached(
         "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
-         reward, turns, format, created_at, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         reward, turns, format, created_at, live, expects, pending_until, revision, document)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
+    let mut closed = transaction.prepare_cached("DELETE FROM open_episodes WHERE run = ? AND id = ?")?;
     for EpisodeRows { recorded: Recorded { episode, notes, .. }, document, verdicts, blobs } in rows {
+        if episode.origin.session().is_some() {
+            closed.execute(params![episode.run.0, episode.id.0])?;
+        }
+        let environment = episode.simulated().map(|simulated| simulated.environment.digest.to_string());
+        let expects = (!episode.expects.is_empty()).then(|| serde_json::json!(episode.expects).to_string());
         episodes.execute(params![
             episode.run.0,
             episode.id.0,
             signed(episode.index),
             episode.task.id,
             episode.task.split,
-            episode.environment.name,
-            episode.environment.digest.to_string(),
+            episode.origin.name(),
+            environment.unwrap_or_default(),
             episode.state_id.to_string(),
             episode.ending.label(),
             episode.reward,
             signed(episode.turns.len() as u64),
             episode.format,
             signed(episode.created_at),
+            episode.origin.session().is_some(),
+            expects,
+            pending_until(episode.state(0)),
+            episode.revision(),
             document,
         ])?;
         for (digest, size) in blobs {
@@ -177,7 +192,7 @@ pub(crate) fn append(
                 .execute(params![episode.run.0, episode.id.0, digest.to_string(), signed(*size)])?;
         }
         for (position, (record, document)) in verdicts.iter().enumerate() {
-            write_verdict(transaction, &episode.run, &episode.id, record, Some(position), document)?;
+            write_verdict(transaction, &episode.run, &episode.id, record, position, document)?;
         }
         for (key, value) in notes {
             transaction
@@ -202,65 +217,95 @@ fn forget(transaction: &Transaction<'_>, episode: &Episode, released: &mut BTree
     Ok(())
 }
 
-/// Admits a later verdict against the stored verdicts as they are now: another process may have judged meanwhile.
-pub(crate) fn judge(transaction: &Transaction<'_>, judged: &Judged) -> Result<(), Fault> {
-    let Judged { run, episode, record } = judged;
-    let broken = |error: serde_json::Error| StoreError::Other(format!("verdicts of {run}/{episode}: {error}"));
-    let known = transaction
-        .prepare_cached("SELECT 1 FROM episodes WHERE run = ? AND id = ?")?
-        .exists(params![run.0, episode.0])?;
-    if !known {
-        return Ok(());
+/// Records that a live episode has begun.
+pub(crate) fn open(transaction: &Transaction<'_>, episode: &OpenEpisode) -> rusqlite::Result<()> {
+    let OpenEpisode { run, id, index, session, opened_at } = episode;
+    transaction
+        .prepare_cached(
+            "INSERT INTO open_episodes (run, id, position, session, agent, alias, opened_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![
+            run.0,
+            id.0,
+            signed(*index),
+            session.session,
+            session.agent,
+            session.alias,
+            signed(*opened_at)
+        ])?;
+    Ok(())
+}
+
+/// Until when an episode waits. Taken at time 0 it does not depend on the clock: the state at any time follows from it.
+fn pending_until(state: EpisodeState) -> Option<i64> {
+    match state {
+        EpisodeState::Pending { until } => Some(signed(until)),
+        EpisodeState::Open | EpisodeState::Decided => None,
     }
+}
+
+/// What decides whether a later verdict counts, as the row of its episode has it.
+struct JudgedRow {
+    is_live: bool,
+    expects: Option<String>,
+    ending: String,
+}
+
+/// Adds a later verdict to the stored verdicts as they are now: another process may have judged meanwhile.
+pub(crate) fn judge(transaction: &Transaction<'_>, judged: &Judged) -> Result<Admission, Fault> {
+    let Judged { run, episode, record, at, key } = judged;
+    let broken = |error: serde_json::Error| StoreError::Other(format!("verdicts of {run}/{episode}: {error}"));
+    let row = transaction
+        .prepare_cached("SELECT live, expects, ending FROM episodes WHERE run = ? AND id = ?")?
+        .query_row(params![run.0, episode.0], |row| {
+            Ok(JudgedRow { is_live: row.get(0)?, expects: row.get(1)?, ending: row.get(2)? })
+        })
+        .optional()?;
+    let Some(JudgedRow { is_live, expects, ending }) = row else {
+        return Ok(Admission::Refused(NotAdmitted::NoEpisode));
+    };
+    if ending.starts_with(FAILED) {
+        return Ok(Admission::Refused(NotAdmitted::NotComplete));
+    }
+    let expects: Vec<ExpectedVerdict> =
+        expects.as_deref().map_or(Ok(Vec::new()), serde_json::from_str).map_err(broken)?;
     let mut statement =
         transaction.prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?;
     let documents: Vec<String> =
         statement.query_map(params![run.0, episode.0], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let mut records: Vec<RewardRecord> = Vec::with_capacity(documents.len());
+    let mut records: Vec<RewardRecord> = Vec::with_capacity(documents.len() + 1);
     for document in documents {
         records.push(serde_json::from_str(&document).map_err(broken)?);
     }
-    let question = record.question();
-    if !record.clone().admit(&mut records) {
-        return Ok(());
+    let rule = RewardRule { is_live, expects: &expects };
+    let admission = admit(record.clone(), (*at, key.clone()), rule, &mut records);
+    let Admission::Added { revision, reward } = admission else { return Ok(admission) };
+    if let Some((position, added)) = records.iter().enumerate().next_back() {
+        let document = serde_json::to_string(added).map_err(broken)?;
+        write_verdict(transaction, run, episode, added, position, &document)?;
     }
-    if let Some(admitted) = records.iter().find(|known| known.question() == question) {
-        let document = serde_json::to_string(admitted).map_err(broken)?;
-        write_verdict(transaction, run, episode, admitted, None, &document)?;
-    }
-    transaction.prepare_cached("UPDATE episodes SET reward = ? WHERE run = ? AND id = ?")?.execute(params![
-        effective_reward(&records),
-        run.0,
-        episode.0
-    ])?;
-    Ok(())
+    transaction
+        .prepare_cached("UPDATE episodes SET reward = ?, revision = ?, pending_until = ? WHERE run = ? AND id = ?")?
+        .execute(params![reward, revision, pending_until(EpisodeState::at(&expects, &records, 0)), run.0, episode.0])?;
+    Ok(admission)
 }
 
-/// Writes a verdict at a position; without one, where a verdict of the same key stands, else behind all others.
+/// What the label of an ending begins with that is none: see [`Ending::label`](clawhost_core::Ending::label).
+const FAILED: &str = "failed";
+
+/// Writes a verdict at a position that is free.
 fn write_verdict(
     transaction: &Transaction<'_>,
     run: &RunId,
     episode: &EpisodeId,
     record: &RewardRecord,
-    position: Option<usize>,
+    position: usize,
     document: &str,
 ) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT INTO verdicts (run, episode, reward_digest, options_digest, judge, group_digest, position, document)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, coalesce(?7, (SELECT coalesce(max(position) + 1, 0) FROM verdicts
-             WHERE run = ?1 AND episode = ?2)), ?8)
-             ON CONFLICT DO UPDATE SET document = excluded.document",
+            "INSERT INTO verdicts (run, episode, position, reward_digest, document) VALUES (?, ?, ?, ?, ?)",
         )?
-        .execute(params![
-            run.0,
-            episode.0,
-            record.reward.digest.to_string(),
-            record.options_digest.to_string(),
-            record.judge.as_deref().unwrap_or(""),
-            record.group_digest.map(|digest| digest.to_string()).unwrap_or_default(),
-            position.map(|position| signed(position as u64)),
-            document,
-        ])?;
+        .execute(params![run.0, episode.0, signed(position as u64), record.reward.digest.to_string(), document])?;
     Ok(())
 }

@@ -134,7 +134,7 @@ fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<
     let episodes = transaction
         .prepare_cached("DELETE FROM episodes WHERE run = ?1 AND id NOT IN (SELECT value FROM json_each(?2))")?
         .execute([&run.0, &kept])?;
-    for table in ["notes", "episode_notes", "large_states", "checkpoints"] {
+    for table in ["notes", "episode_notes", "large_states", "checkpoints", "open_episodes"] {
         transaction.prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?.execute([&run.0])?;
     }
     Ok(episodes as u64)

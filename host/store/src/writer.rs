@@ -6,7 +6,8 @@ use crate::reader::Reader;
 use crate::records::{self, EpisodeRows};
 use crate::{learning, playbooks, plugins, retention, schema};
 use clawhost_core::{
-    Digest, Episode, Judged, PlaybookLedger, PlaybookVersion, Removal, Removed, RunId, RunRecord, RunState, StoreError,
+    Admission, Digest, Episode, Judged, OpenEpisode, PlaybookLedger, PlaybookVersion, Removal, Removed, RunId,
+    RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;
@@ -51,7 +52,7 @@ pub(crate) enum Write {
     Begin(Box<RunRecord>),
     Append { run: RunId, rows: Vec<EpisodeRows>, spent: String },
     Resume(RunId),
-    Judge(Vec<Judged>),
+    Open(OpenEpisode),
     Finish { run: RunId, state: RunState, summary: String, spent: String },
     Checkpoint(Box<learning::CheckpointRows>),
     Version(Box<PlaybookVersion>, Option<PlaybookLedger>),
@@ -91,6 +92,7 @@ struct Waiting {
 
 enum Job {
     Write(Waiting),
+    Judge(Vec<Judged>, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
     Remove(Removal, oneshot::Sender<Result<Removed, StoreError>>),
 }
 
@@ -168,6 +170,10 @@ impl Store {
         self.send(|reply| Job::Remove(removal, reply)).await
     }
 
+    pub(crate) async fn add_verdicts(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
+        self.send(|reply| Job::Judge(judged, reply)).await
+    }
+
     async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
         let (reply, answer) = oneshot::channel();
@@ -239,6 +245,13 @@ impl Writer {
             for job in std::iter::once(first).chain(receiver.try_iter().take(BATCH - 1)) {
                 match job {
                     Job::Write(waiting) => batch.push(waiting),
+                    Job::Judge(judged, reply) => {
+                        self.write(std::mem::take(&mut batch))?;
+                        let admitted = self.transact(|transaction| {
+                            judged.iter().map(|judged| records::judge(transaction, judged)).collect()
+                        })?;
+                        drop(reply.send(admitted));
+                    }
                     Job::Remove(removal, reply) => {
                         self.write(std::mem::take(&mut batch))?;
                         let removed = self.remove(&removal)?;
@@ -347,7 +360,7 @@ fn apply(transaction: &Transaction<'_>, write: &Write, released: &mut BTreeSet<D
         Write::Begin(run) => records::begin(transaction, run)?,
         Write::Resume(run) => records::resume(transaction, run)?,
         Write::Append { run, rows, spent } => records::append(transaction, run, rows, spent, released)?,
-        Write::Judge(judged) => judged.iter().try_for_each(|judged| records::judge(transaction, judged))?,
+        Write::Open(episode) => records::open(transaction, episode)?,
         Write::Finish { run, state, summary, spent } => records::finish(transaction, run, *state, summary, spent)?,
         Write::Checkpoint(rows) => learning::checkpoint(transaction, rows, released)?,
         Write::Version(version, ledger) => {

@@ -1,7 +1,7 @@
 //! One group replayed: its episodes, and their verdicts.
 
 use super::plugins::Loaded;
-use clawhost_core::{Clock, Environment, Episode, EpisodeId, Question, Reward, RewardRecord, RewardScope};
+use clawhost_core::{Clock, Environment, Episode, EpisodeId, Question, Reward, RewardRecord, RewardScope, standing};
 use clawhost_play::{ReplayOutcome, replay_episode, replay_verdicts};
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Assembled {
         let complete: Vec<Arc<Episode>> = self.complete().cloned().collect();
         let records: Vec<&RewardRecord> = self
             .complete()
-            .filter_map(|member| member.verdicts.iter().find(|known| known.question() == *question))
+            .filter_map(|member| standing(&member.verdicts).find(|known| known.question() == *question))
             .collect();
         replay_verdicts(reward, &records, &complete).await
     }

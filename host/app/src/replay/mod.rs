@@ -11,7 +11,7 @@ use crate::episodes::find_episode;
 use crate::events::{Event, EventSink};
 use crate::stored::{StoredEpisodes, choose_run};
 use crate::{AppError, HostSettings, RequestError, Workspace};
-use clawhost_core::{EpisodeId, RunId};
+use clawhost_core::{EpisodeId, RunId, standing};
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
 use group::{Assembled, Replayed};
 use plugins::KeptPlugins;
@@ -132,6 +132,11 @@ async fn next_group(
     for (of, episode) in assembled.group.iter().enumerate() {
         assembled.environments.push(plugins.environment(episode).await?);
         for (position, record) in episode.verdicts.iter().enumerate() {
+            // A person is not asked again, and what was replaced is history.
+            let stands = standing(&episode.verdicts).any(|one| std::ptr::eq(one, record));
+            if !stands || record.is_feedback() {
+                continue;
+            }
             assembled.verdicts.push((of, position, plugins.reward(record).await?));
         }
     }

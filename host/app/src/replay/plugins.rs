@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Environment, Episode, Grants, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, PluginIdentity,
-    Reward, RewardRecord, StoreError, StoreReader, StoredPlugin,
+    Reward, RewardRecord, Simulated, StoreError, StoreReader, StoredPlugin,
 };
 use clawhost_engine::{Host, ModelGrants};
-use clawhost_play::finished_reward;
+use clawhost_play::{finished_reward, outside};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -53,13 +53,14 @@ impl<'a> KeptPlugins<'a> {
     }
 
     pub(super) async fn environment(&mut self, episode: &Episode) -> Result<Loaded<dyn Environment>, StoreError> {
-        let wanted = wanted(&episode.environment, &episode.grants);
+        let Some(Simulated { environment, grants, .. }) = episode.simulated() else { return Ok(Err(outside(episode))) };
+        let wanted = wanted(environment, grants);
         if let Some(known) = self.environments.get(&wanted) {
             return Ok(known.clone());
         }
-        let loaded: Loaded<dyn Environment> = match self.kept(&episode.environment)? {
+        let loaded: Loaded<dyn Environment> = match self.kept(environment)? {
             Err(why) => Err(why),
-            Ok(kept) => match self.host.environment(&kept.name, &kept.bytes, granted(&episode.grants)).await {
+            Ok(kept) => match self.host.environment(&kept.name, &kept.bytes, granted(grants)).await {
                 Ok(plugin) => Ok(Arc::new(plugin)),
                 Err(error) => Err(error.to_string()),
             },

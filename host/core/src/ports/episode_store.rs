@@ -1,6 +1,8 @@
 //! Writing runs and episodes.
 
-use crate::{Digest, Episode, EpisodeId, PluginIdentity, RewardRecord, RunId, StateId, StoreError, Usage};
+use crate::{
+    Admission, Digest, Episode, EpisodeId, LiveSession, PluginIdentity, RewardRecord, RunId, StateId, StoreError, Usage,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,11 +19,13 @@ pub enum RunKind {
     Evaluate,
     /// It plays one phase of a learning run.
     Phase,
+    /// It captures the episodes of agents that work elsewhere.
+    Live,
 }
 
 impl RunKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Play, Self::Learn, Self::Evaluate, Self::Phase];
+    pub const ALL: [Self; 5] = [Self::Play, Self::Learn, Self::Evaluate, Self::Phase, Self::Live];
 
     /// Its name in lists and in the store.
     pub fn name(self) -> &'static str {
@@ -30,6 +34,7 @@ impl RunKind {
             Self::Learn => "learn",
             Self::Evaluate => "evaluate",
             Self::Phase => "phase",
+            Self::Live => "live",
         }
     }
 }
@@ -81,6 +86,21 @@ pub struct Recorded {
     pub replaces_existing: bool,
 }
 
+/// A live episode whose end is not recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenEpisode {
+    /// The run that it will belong to.
+    pub run: RunId,
+    /// Its id.
+    pub id: EpisodeId,
+    /// Its position in the run.
+    pub index: u64,
+    /// Its session.
+    pub session: LiveSession,
+    /// When it was opened: milliseconds since 1970.
+    pub opened_at: u64,
+}
+
 /// A later verdict about a stored episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
@@ -90,6 +110,10 @@ pub struct Judged {
     pub episode: EpisodeId,
     /// The verdict.
     pub record: RewardRecord,
+    /// When it was given: milliseconds since 1970.
+    pub at: u64,
+    /// The caller's name for it: the same key is added once.
+    pub key: Option<String>,
 }
 
 /// Keeps runs and episodes.
@@ -102,10 +126,11 @@ pub trait EpisodeStore: Send + Sync {
     /// Records episodes with their notes, and what the models of the run have cost so far; durable when this returns. All of
     /// it, or nothing.
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError>;
-    /// Adds verdicts to stored episodes, all of them or none. One whose question was answered already is left out; one that
-    /// takes the place of a failed verdict is counted as that was, and the episode's reward is computed anew from what is
-    /// stored then.
-    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError>;
+    /// Records that a live episode has begun. Appending it closes it.
+    async fn open_episode(&self, episode: &OpenEpisode) -> Result<(), StoreError>;
+    /// Adds verdicts to stored episodes by [`admit`](crate::admit), against what is stored then: another process may have judged
+    /// meanwhile. Gives what came of each, in order. Those that are added are added together.
+    async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError>;
     /// Ends a run with its summary and what its models have cost. The notes of its episodes are merged in the order of the plan: the last writer wins,
     /// in whatever order they ran.
     async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError>;

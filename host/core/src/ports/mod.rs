@@ -19,7 +19,7 @@ pub use environment::{
     Environment, EnvironmentDescription, EpisodeRecords, LiveEpisode, ModelCallSource, Opening, StartParams, Status,
     StepResult,
 };
-pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
+pub use episode_store::{EpisodeStore, Judged, OpenEpisode, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};

@@ -1,6 +1,9 @@
 //! Reading what is stored: lists, whole episodes, playbooks, plugins.
 
-use crate::{Digest, Episode, PlaybookLedger, PlaybookVersion, RunId, RunKind, SpecDocument, StoreError, Usage};
+use crate::{
+    Digest, Episode, EpisodeState, OpenEpisode, PlaybookLedger, PlaybookVersion, RunId, RunKind, SpecDocument,
+    StoreError, Usage,
+};
 use serde::Serialize;
 
 /// Which episodes.
@@ -26,7 +29,7 @@ pub struct EpisodeRow {
     pub run: String,
     /// The episode.
     pub id: String,
-    /// The environment's name.
+    /// The environment's name; of a live episode the agent's.
     pub environment: String,
     /// The task.
     pub task: String,
@@ -38,6 +41,23 @@ pub struct EpisodeRow {
     pub turns: u64,
     /// Milliseconds since 1970.
     pub created_at: u64,
+    /// Whether it was captured from an agent.
+    pub live: bool,
+    /// Until when it waits for a verdict that is missing (milliseconds since 1970); none: nothing is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_until: Option<u64>,
+    /// How often its verdicts were revised.
+    pub revision: u32,
+}
+
+impl EpisodeRow {
+    /// Whether learners may take it at a time (milliseconds since 1970).
+    pub fn state(&self, now: u64) -> EpisodeState {
+        match self.pending_until {
+            Some(until) if now < until => EpisodeState::Pending { until },
+            _ => EpisodeState::Decided,
+        }
+    }
 }
 
 /// How far a run came.
@@ -113,6 +133,10 @@ pub trait EpisodeReader {
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError>;
     /// One episode with its verdicts, by its id or by `RUN/ID`; without a run, of equal ids that of the newest run.
     fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError>;
+    /// The runs that have an episode of this id, newest first.
+    fn runs_of_episode(&self, id: &str) -> Result<Vec<RunId>, StoreError>;
+    /// Live episodes whose end is not recorded, of one run or of all, newest run first.
+    fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<OpenEpisode>, StoreError>;
     /// The merged notes of a run that ended.
     fn notes(&self, run: &RunId) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
     /// Looks for damage in the whole database; the first that is found, in words.

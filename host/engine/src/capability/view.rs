@@ -71,7 +71,7 @@ impl view::HostEpisodeView for State {
 
     fn environment(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<String> {
         self.host_call("episode.environment", &[])?;
-        Ok(self.viewed(&handle)?.environment.name.clone())
+        Ok(self.viewed(&handle)?.origin.name().to_owned())
     }
 
     fn turn_count(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<u32> {

@@ -397,7 +397,7 @@ impl HarnessStage {
                 None => context.learning.episodes(&phase_id(context.run, &phase_name(number))).await?,
             };
             for episode in episodes.into_iter().filter(|episode| episode.reward.is_some()) {
-                let item = items.iter().find(|item| item.task == episode.task.id && item.seed == episode.seed);
+                let item = items.iter().find(|item| item.task == episode.task.id && item.seed == episode.seed());
                 if let Some(item) = item {
                     found.entry(item).or_insert(episode);
                 }

@@ -166,7 +166,7 @@ pub(crate) async fn reflect(
     let mut calls = Vec::new();
     for (place, group) in groups.into_iter().enumerate() {
         for reflecting in reflectors {
-            let first = group.first().map_or(place as u64, |episode| episode.seed);
+            let first = group.first().map_or(place as u64, |episode| episode.seed());
             let context = Context { seed: derive_seed(seed, "reflect", first), options: reflecting.options.clone() };
             calls.push((reflecting.reflector.clone(), context, group.clone()));
         }

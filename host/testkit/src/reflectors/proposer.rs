@@ -50,7 +50,7 @@ impl Proposer {
     /// Run and group of everything that it was shown, sorted.
     pub fn groups(&self) -> Vec<(RunId, u64)> {
         let shown = self.shown.lock().unwrap();
-        let mut groups: Vec<_> = shown.iter().map(|one| (one.group[0].run.clone(), one.group[0].group)).collect();
+        let mut groups: Vec<_> = shown.iter().map(|one| (one.group[0].run.clone(), one.group[0].group())).collect();
         groups.sort();
         groups
     }

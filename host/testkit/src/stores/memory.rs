@@ -1,7 +1,10 @@
 //! A store of one run.
 
 use async_trait::async_trait;
-use clawhost_core::{Episode, EpisodeStore, Judged, Recorded, RunId, RunRecord, StoreError, Usage, effective_reward};
+use clawhost_core::{
+    Admission, Episode, EpisodeStore, Judged, OpenEpisode, Recorded, RewardRule, RunId, RunRecord, StoreError, Usage,
+    admit, effective_reward,
+};
 use std::sync::{Arc, Mutex};
 
 /// Keeps the episodes of one run; may run full.
@@ -57,15 +60,21 @@ impl EpisodeStore for Memory {
         Ok(())
     }
 
-    async fn judge(&self, judged: Vec<Judged>) -> Result<(), StoreError> {
+    async fn open_episode(&self, _: &OpenEpisode) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
         let mut kept = self.recorded.lock().unwrap();
-        for Judged { episode, record, .. } in judged {
+        let mut admit_one = |Judged { episode, record, at, key, .. }: Judged| {
             let place = kept.iter_mut().find(|known| known.episode.id == episode).unwrap();
             let place = Arc::make_mut(&mut place.episode);
-            record.admit(&mut place.verdicts);
+            let rule = RewardRule { is_live: place.origin.session().is_some(), expects: &place.expects };
+            let admission = admit(record, (at, key), rule, &mut place.verdicts);
             place.reward = effective_reward(&place.verdicts);
-        }
-        Ok(())
+            admission
+        };
+        Ok(judged.into_iter().map(&mut admit_one).collect())
     }
 
     async fn finish_run(&self, _: &RunId, summary: &serde_json::Value, _: Usage) -> Result<(), StoreError> {

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion,
-    Recorded, RunId, RunRecord, StoreError, Usage,
+    Admission, Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
+    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -171,7 +171,11 @@ impl EpisodeStore for Shelf {
         })
     }
 
-    async fn judge(&self, _: Vec<Judged>) -> Result<(), StoreError> {
+    async fn open_episode(&self, _: &OpenEpisode) -> Result<(), StoreError> {
+        panic!("no live episode is captured here")
+    }
+
+    async fn judge(&self, _: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
         panic!("no verdict is added later here")
     }
 

@@ -1,0 +1,176 @@
+use super::*;
+use crate::{Ending, Failure, FailureKind, code};
+use proptest::prelude::*;
+
+fn plugin(name: &str, source: RewardSource, verdict: Verdict) -> RewardRecord {
+    let reward = PluginIdentity { name: name.into(), version: "1".into(), digest: Digest::of(name.as_bytes()) };
+    RewardRecord { reward, source, verdict, ..Feedback::new(0.0, "").unwrap().record() }
+}
+
+fn scored(value: f64) -> Verdict {
+    Verdict::Scored(ScoreCard::plain(value))
+}
+
+fn failed() -> Verdict {
+    Verdict::Failed(Failure::new(FailureKind::Trap, code::TRAP, "trapped"))
+}
+
+fn user(score: f64) -> RewardRecord {
+    Feedback::new(score, "").unwrap().record()
+}
+
+const SIMULATED: RewardRule<'static> = RewardRule { is_live: false, expects: &[] };
+const LIVE: RewardRule<'static> = RewardRule { is_live: true, expects: &[] };
+
+fn added(revision: u32, reward: f64) -> Admission {
+    Admission::Added { revision, reward: Some(reward) }
+}
+
+#[test]
+fn feedback_and_its_corrections_are_revisions_and_nothing_is_overwritten() {
+    let mut records = vec![plugin("exact", RewardSource::Outcome, scored(1.0))];
+    assert_eq!(admit(user(-1.0), (10, None), SIMULATED, &mut records), added(1, -1.0));
+    assert_eq!(admit(user(0.5), (20, None), SIMULATED, &mut records), added(2, 0.5), "a correction");
+    assert_eq!(admit(user(-1.0), (30, None), SIMULATED, &mut records), added(3, -1.0), "of the correction");
+    let same = Admission::Unchanged { revision: 3, reward: Some(-1.0) };
+    assert_eq!(admit(user(-1.0), (40, None), SIMULATED, &mut records), same, "what stands already changes nothing");
+    assert_eq!(records.len(), 4);
+    let revisions: Vec<_> = history(&records).into_iter().map(|one| (one.revision, one.at, one.reward)).collect();
+    let expected =
+        [(0, None, Some(1.0)), (1, Some(10), Some(-1.0)), (2, Some(20), Some(0.5)), (3, Some(30), Some(-1.0))];
+    assert_eq!(revisions, expected);
+    let at: Vec<RewardRecord> = verdicts_at(&records, 25).cloned().collect();
+    assert_eq!(effective_reward(&at), Some(0.5), "what a learner saw at a time can be computed again");
+}
+
+#[test]
+fn the_same_key_is_added_once_and_names_one_verdict() {
+    let mut records = Vec::new();
+    let key = || Some("click-1".to_owned());
+    assert_eq!(admit(user(1.0), (1, key()), SIMULATED, &mut records), added(1, 1.0));
+    assert_eq!(admit(user(0.0), (2, Some("click-2".into())), SIMULATED, &mut records), added(2, 0.0));
+    // A repeated request changes nothing, although another verdict stands meanwhile.
+    let unchanged = Admission::Unchanged { revision: 2, reward: Some(0.0) };
+    assert_eq!(admit(user(1.0), (3, key()), SIMULATED, &mut records), unchanged);
+    let refused = Admission::Refused(NotAdmitted::KeyReused { key: "click-1".into(), revision: 1 });
+    assert_eq!(admit(user(-1.0), (4, key()), SIMULATED, &mut records), refused);
+    assert_eq!(records.len(), 2);
+}
+
+#[test]
+fn a_plugin_adds_a_verdict_once_and_mends_a_failed_one() {
+    let mut records = vec![plugin("exact", RewardSource::Outcome, failed())];
+    records[0].weight = 2.0;
+    let mended = plugin("exact", RewardSource::Judge, scored(0.5));
+    assert_eq!(admit(mended, (1, None), SIMULATED, &mut records), added(1, 0.5));
+    assert_eq!((records[1].weight, records[1].source), (2.0, RewardSource::Outcome), "it takes the failed one's part");
+    let again = plugin("exact", RewardSource::Outcome, scored(1.0));
+    let unchanged = Admission::Unchanged { revision: 1, reward: Some(0.5) };
+    assert_eq!(admit(again, (2, None), SIMULATED, &mut records), unchanged);
+    // Another reward looks at the episode in another way.
+    let other = plugin("other", RewardSource::Outcome, scored(0.0));
+    assert_eq!(admit(other, (3, None), SIMULATED, &mut records), added(2, 0.5));
+    assert!(records[2].post_hoc);
+}
+
+#[test]
+fn a_later_verdict_counts_where_it_was_expected_or_nothing_was_fixed() {
+    let check = |rule: RewardRule<'_>, source: RewardSource, expect: Option<f64>| {
+        let mut records = Vec::new();
+        admit(plugin("late", source, scored(1.0)), (5, None), rule, &mut records);
+        assert_eq!(effective_reward(&records), expect, "{rule:?} {source:?}");
+    };
+    let expects = [ExpectedVerdict { source: RewardSource::Judge, until: 3 }];
+    let waiting = RewardRule { is_live: false, expects: &expects };
+    check(SIMULATED, RewardSource::Outcome, None);
+    check(SIMULATED, RewardSource::User, Some(1.0));
+    check(LIVE, RewardSource::Outcome, Some(1.0));
+    check(waiting, RewardSource::Judge, Some(1.0));
+    check(waiting, RewardSource::Outcome, None);
+}
+
+#[test]
+fn an_episode_is_pending_until_what_it_waits_for_is_there_or_the_deadline_has_passed() {
+    let expect = |source, until| ExpectedVerdict { source, until };
+    let both = [expect(RewardSource::User, 100), expect(RewardSource::Outcome, 50)];
+    let check = |records: &[RewardRecord], now: u64, state: EpisodeState| {
+        assert_eq!(EpisodeState::at(&both, records, now), state, "{now} {records:?}");
+    };
+    let pending = |until| EpisodeState::Pending { until };
+    check(&[], 0, pending(100));
+    check(&[], 99, pending(100));
+    check(&[], 100, EpisodeState::Decided);
+    let outcome = plugin("exact", RewardSource::Outcome, scored(1.0));
+    check(&[user(1.0)], 0, pending(50));
+    check(&[user(1.0)], 50, EpisodeState::Decided);
+    check(std::slice::from_ref(&outcome), 60, pending(100));
+    check(&[user(1.0), outcome.clone()], 0, EpisodeState::Decided);
+    check(&[user(1.0), plugin("exact", RewardSource::Outcome, failed())], 0, pending(50));
+    let post_hoc = RewardRecord { post_hoc: true, ..outcome };
+    check(&[user(1.0), post_hoc], 0, pending(50));
+    assert_eq!(EpisodeState::at(&[], &[], 0), EpisodeState::Decided, "without expectations at once");
+}
+
+#[test]
+fn what_could_not_be_completed_waits_for_nothing() {
+    let golden = include_str!("../../../../tests/golden/episode-2.json");
+    let mut episode: Episode = serde_json::from_str(golden).unwrap();
+    episode.expects = vec![ExpectedVerdict { source: RewardSource::User, until: 100 }];
+    assert_eq!(episode.state(0), EpisodeState::Pending { until: 100 });
+    episode.ending = Ending::Failed(Failure::new(FailureKind::Trap, code::TRAP, "trapped"));
+    assert_eq!(episode.state(0), EpisodeState::Decided);
+}
+
+#[test]
+fn revisions_are_bounded() {
+    let mut records = Vec::new();
+    for change in 0..REVISIONS {
+        let score = f64::from(change % 2);
+        assert!(matches!(admit(user(score), (1, None), SIMULATED, &mut records), Admission::Added { .. }));
+    }
+    let refused = Admission::Refused(NotAdmitted::TooManyRevisions);
+    assert_eq!(admit(user(0.5), (1, None), SIMULATED, &mut records), refused);
+}
+
+#[test]
+fn scores_and_texts_out_of_range_are_refused() {
+    let check = |score: f64, bytes: usize, expect: Option<&str>| {
+        let error = Feedback::new(score, "x".repeat(bytes)).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), expect);
+    };
+    check(-1.0, 0, None);
+    check(1.0, FEEDBACK_TEXT_BYTES, None);
+    check(1.01, 0, Some("the score 1.01 is not from -1 to 1"));
+    check(f64::NAN, 0, Some("the score NaN is not from -1 to 1"));
+    check(0.0, FEEDBACK_TEXT_BYTES + 1, Some("the text has 16385 bytes; at most 16384 are kept"));
+}
+
+proptest! {
+    #[test]
+    fn history_only_grows(steps in proptest::collection::vec((0u8..3, -2i8..3, proptest::option::of(0u8..3)), 0..30)) {
+        let mut records = vec![plugin("exact", RewardSource::Outcome, scored(0.25))];
+        let mut past = history(&records);
+        for (time, (kind, value, key)) in steps.into_iter().enumerate() {
+            let value = f64::from(value) / 2.0;
+            let record = match kind {
+                0 => user(value),
+                1 => plugin("exact", RewardSource::Outcome, scored(value)),
+                _ => plugin("other", RewardSource::Judge, failed()),
+            };
+            let before = records.clone();
+            let admission = admit(record, (time as u64, key.map(|key| key.to_string())), SIMULATED, &mut records);
+            prop_assert_eq!(&records[..before.len()], &before[..], "nothing that was said is changed");
+            let now = history(&records);
+            prop_assert_eq!(&now[..past.len()], &past[..], "no revision is changed");
+            match admission {
+                Admission::Added { revision, reward } => {
+                    prop_assert_eq!(now.len(), past.len() + 1);
+                    prop_assert_eq!((now.last().unwrap().revision, now.last().unwrap().reward), (revision, reward));
+                }
+                Admission::Unchanged { reward, .. } => prop_assert_eq!(reward, past.last().unwrap().reward),
+                Admission::Refused(_) => prop_assert_eq!(now.len(), past.len()),
+            }
+            past = now;
+        }
+    }
+}
