@@ -83,7 +83,7 @@ impl Reward for Wants {
             Verdict::Scored(ScoreCard::plain(value))
         };
         let mut asked = self.asked.lock().unwrap();
-        let times = asked.entry(group[0].seed).or_default();
+        let times = asked.entry(group[0].seed()).or_default();
         *times += 1;
         let verdicts = match self.flaky && *times == 1 {
             true => Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "the judge is down")),

@@ -134,7 +134,7 @@ async fn members_of_a_pair_differ_by_their_playbook_alone_and_no_pair_comes_twic
             }
         }
     }
-    let seeds = |part: &str| -> BTreeSet<u64> { world.store.of_phases(part).iter().map(|one| one.seed).collect() };
+    let seeds = |part: &str| -> BTreeSet<u64> { world.store.of_phases(part).iter().map(|one| one.seed()).collect() };
     let (train, val, test) = (seeds("-train"), seeds("-gate-"), seeds(".test"));
     assert!(train.is_disjoint(&val) && val.is_disjoint(&test) && train.is_disjoint(&test));
 }

@@ -164,7 +164,7 @@ async fn all_arms_play_the_same_tasks_with_the_same_seeds() {
     let (world, ..) = evaluated().await;
     let places = |phase: &str, arm: u64| -> BTreeSet<(u64, String, u64, u64)> {
         let episodes = world.store.of_phases(phase).into_iter().filter(|episode| episode.index % 2 == arm);
-        episodes.map(|one| (one.group, one.task.id, one.seed, one.policy.seed)).collect()
+        episodes.map(|one| (one.group(), one.task.id.clone(), one.seed(), one.policy.seed)).collect()
     };
     let first = places(".test-weights-before", 0);
     assert_eq!(first.len(), 32);

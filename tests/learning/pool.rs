@@ -65,7 +65,7 @@ fn ports(world: &World, dial: &Arc<Mutex<Dial>>) -> LearnPorts {
     let stages = vec![Box::new(world.harness(harness)) as _, stage(&weights_plan(None).weights, dial)];
     let mut ports = world.ports(stages);
     ports.play.policy = policy(dial, 0, PROMPT);
-    ports.source = Some(Box::new(EpisodePool::of_run(recorded(), GROUPS)));
+    ports.source = Some(Box::new(EpisodePool::of_run(recorded(), GROUPS, 0)));
     ports
 }
 

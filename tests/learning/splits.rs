@@ -113,7 +113,7 @@ async fn halves_of_one_split_are_disjoint_by_hash_and_cover_it() {
     let report = world.learn(&WorldPlan { test_pairs: 64, ..small() }).await;
     assert_eq!(report.evaluation.unwrap().split, "half of test");
     let played = |part: &str| -> Vec<(String, u64)> {
-        world.store.of_phases(part).into_iter().map(|episode| (episode.task.id, episode.seed())).collect()
+        world.store.of_phases(part).into_iter().map(|episode| (episode.task.id.clone(), episode.seed())).collect()
     };
     let (val, test) = (played("-gate-"), played(".test"));
     let ids = |played: &[(String, u64)]| -> BTreeSet<String> { played.iter().map(|(id, _)| id.clone()).collect() };

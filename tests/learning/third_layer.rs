@@ -285,7 +285,7 @@ async fn three_layers_are_compared_on_the_same_tasks_with_the_same_seeds() {
     assert_eq!(arms, expected.map(|(layers, lift)| (layers.to_owned(), lift)));
 
     let places = |episodes: Vec<Episode>| -> BTreeSet<(u64, String, u64, u64)> {
-        episodes.into_iter().map(|one| (one.group, one.task.id, one.seed, one.policy.seed)).collect()
+        episodes.into_iter().map(|one| (one.group(), one.task.id.clone(), one.seed(), one.policy.seed)).collect()
     };
     let first = places(world.store.of_phases(PHASES[0]));
     assert_eq!(first.len(), 32);

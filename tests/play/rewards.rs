@@ -100,7 +100,7 @@ async fn rescore_as(store: &Memory, rules: &[ScoringRule], how: Rescoring) -> Sc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_reward_is_added_afterwards_and_changes_no_reward() {
+async fn a_new_reward_is_added_post_hoc_and_changes_no_reward() {
     let (_, store) = play_rules(plan(10), vec![rule(Judge::giving(1.0).named("old"))]).await;
     let new = rule(Judge::giving(0.25).named("new"));
     let report = rescore(&store, std::slice::from_ref(&new)).await;

@@ -1,7 +1,9 @@
 //! Lists of stored runs and episodes, single episodes, and all of them one after the other.
 
 use crate::{AppError, RequestError};
-use clawhost_core::{Episode, EpisodeFilter, EpisodeRow, RunId, RunRow, SpecDocument, StoreReader};
+use clawhost_core::{
+    Episode, EpisodeFilter, EpisodeRow, EpisodeState, OpenEpisode, RunId, RunRow, SpecDocument, StoreReader,
+};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 
@@ -28,6 +30,16 @@ impl From<RunRow> for ListedRun {
     }
 }
 
+/// An episode in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ListedEpisode {
+    /// What is stored about it.
+    #[serde(flatten)]
+    pub row: EpisodeRow,
+    /// Whether learners may take it now.
+    pub state: EpisodeState,
+}
+
 /// Runs, newest first; at most so many.
 ///
 /// # Errors
@@ -36,7 +48,8 @@ pub fn list_runs(reader: &dyn StoreReader, limit: Option<u64>) -> Result<Vec<Lis
     Ok(reader.runs(limit)?.into_iter().map(ListedRun::from).collect())
 }
 
-/// Episodes of a run, or of all: newest run first, in order inside a run; at most so many.
+/// Recorded episodes of a run, or of all, with their state at a time (milliseconds since 1970): newest run first, in order
+/// inside a run; at most so many. Those whose end is not recorded come first.
 ///
 /// # Errors
 /// There is no such run, or the store cannot be read.
@@ -44,7 +57,33 @@ pub fn list_episodes(
     reader: &dyn StoreReader,
     run: Option<&str>,
     limit: Option<u64>,
-) -> Result<Vec<EpisodeRow>, AppError> {
+    now: u64,
+) -> Result<Vec<ListedEpisode>, AppError> {
+    let rows = rows(reader, run, limit)?;
+    let run = run.map(|run| RunId(run.to_owned()));
+    let open = reader.open_episodes(run.as_ref())?.into_iter().map(|open| {
+        let OpenEpisode { run, id, session, opened_at, .. } = open;
+        let row = EpisodeRow {
+            run: run.0,
+            id: id.0,
+            environment: session.agent,
+            task: session.session,
+            ending: EpisodeState::Open.name().to_owned(),
+            reward: None,
+            turns: 0,
+            created_at: opened_at,
+            live: true,
+            pending_until: None,
+            revision: 0,
+        };
+        ListedEpisode { row, state: EpisodeState::Open }
+    });
+    let recorded = rows.into_iter().map(|row| ListedEpisode { state: row.state(now), row });
+    let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(open.chain(recorded).take(most).collect())
+}
+
+fn rows(reader: &dyn StoreReader, run: Option<&str>, limit: Option<u64>) -> Result<Vec<EpisodeRow>, AppError> {
     let run = run.map(|run| RunId(run.to_owned()));
     if let Some(run) = &run
         && reader.run(run)?.is_none()
@@ -72,7 +111,7 @@ pub fn export_episodes<E: From<AppError>>(
     mut take: impl FnMut(&Episode) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut taken = 0;
-    for row in list_episodes(reader, run, None)? {
+    for row in rows(reader, run, None)? {
         // One that was removed meanwhile is left out.
         if let Some(episode) = reader.episode(&format!("{}/{}", row.run, row.id)).map_err(AppError::from)? {
             take(&episode)?;

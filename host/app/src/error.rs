@@ -1,6 +1,8 @@
 //! Why an operation was not done: one type for every front end, with a code, a kind and structured hints.
 
-use clawhost_core::{Hint, StoreError, TrapReport, UnknownOption};
+use clawhost_core::{
+    FEEDBACK_KEY_BYTES, Hint, InvalidFeedback, NotAdmitted, RunId, StoreError, TrapReport, UnknownOption, escaped,
+};
 use clawhost_engine::EngineError;
 use clawhost_learning::LearningError;
 use clawhost_model::LocalModelError;
@@ -114,11 +116,58 @@ pub enum RequestError {
         /// Its name.
         name: String,
     },
+    /// An episode that has not ended.
+    #[error("episode {name} has not ended: feedback is taken once it has")]
+    EpisodeOpen {
+        /// Its name.
+        name: String,
+    },
+    /// An id that several episodes have.
+    #[error("several runs have an episode {name}: {}; write RUN/{name}", listed(runs))]
+    AmbiguousEpisode {
+        /// The id.
+        name: String,
+        /// The runs, newest first.
+        runs: Vec<RunId>,
+    },
+    /// Feedback that cannot be.
+    #[error(transparent)]
+    Feedback(#[from] InvalidFeedback),
+    /// A key that cannot be.
+    #[error("the key has {bytes} bytes; a key has 1 to {FEEDBACK_KEY_BYTES}")]
+    FeedbackKey {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Feedback that an episode cannot take.
+    #[error("{episode}: {why}")]
+    NotAdmitted {
+        /// The episode.
+        episode: String,
+        /// Why not.
+        why: NotAdmitted,
+    },
     /// A run without episodes.
     #[error("{run} holds no episodes: nothing was recorded before it ended")]
     NoEpisodes {
         /// The run.
         run: String,
+    },
+    /// A run that has no episodes of its own.
+    #[error("{run} learned or evaluated; name a run that only played, or one of live episodes")]
+    NotPlayed {
+        /// The run.
+        run: String,
+    },
+    /// A run of another environment.
+    #[error("{run} played {recorded}, and not {wanted}: what it teaches is of no use there")]
+    OtherEnvironment {
+        /// The run.
+        run: String,
+        /// What it played.
+        recorded: String,
+        /// What is learned.
+        wanted: String,
     },
     /// A run that another process plays.
     #[error("{run} is being played by another process; wait for it, or stop it")]
@@ -254,7 +303,14 @@ impl RequestError {
             Self::NoRun { .. } => "no_run",
             Self::NoRuns => "no_runs",
             Self::NoEpisode { .. } => "no_episode",
+            Self::EpisodeOpen { .. } => "episode_open",
+            Self::AmbiguousEpisode { .. } => "ambiguous_episode",
+            Self::Feedback(_) => "feedback",
+            Self::FeedbackKey { .. } => "feedback_key",
+            Self::NotAdmitted { .. } => "not_admitted",
             Self::NoEpisodes { .. } => "no_episodes",
+            Self::NotPlayed { .. } => "not_played",
+            Self::OtherEnvironment { .. } => "other_environment",
             Self::RunBusy { .. } => "run_busy",
             Self::PlaybookBusy { .. } => "playbook_busy",
             Self::FolderBusy { .. } => "folder_busy",
@@ -297,6 +353,13 @@ impl RequestError {
             _ => Vec::new(),
         }
     }
+}
+
+/// Runs that are shown.
+fn listed(runs: &[RunId]) -> String {
+    let shown: Vec<String> = runs.iter().take(SHOWN).map(|run| escaped(&run.0, 100)).collect();
+    let more = if runs.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {

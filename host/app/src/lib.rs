@@ -13,6 +13,7 @@ mod episodes;
 mod error;
 mod evaluate;
 mod events;
+mod feedback;
 mod host;
 mod inspect;
 pub mod learn;
@@ -33,10 +34,11 @@ mod workspace;
 pub use data::{
     Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
 };
-pub use episodes::{LIST_LIMIT, ListedRun, export_episodes, find_episode, list_episodes, list_runs};
+pub use episodes::{LIST_LIMIT, ListedEpisode, ListedRun, export_episodes, find_episode, list_episodes, list_runs};
 pub use error::{AppError, ErrorKind, RequestError};
 pub use evaluate::evaluate;
 pub use events::{Event, EventSink, Silent, Warning};
+pub use feedback::{FeedbackReport, FeedbackRequest, give_feedback};
 pub use host::{CompilerProgram, HostSettings};
 pub use inspect::{Inspected, inspect};
 pub use learn::{learn, rehearse};

@@ -116,6 +116,6 @@ pub async fn score(
         failures_allowed: (request.failure_budget * verdicts + ROUNDING).floor() as u64,
     };
     let progress = |done| events.event(Event::Progress { done, total });
-    let report = score_stored(&mut source, &rules, &*store, how, cancel, progress).await?;
+    let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
     Ok(Scored { run, rewards: rules.iter().map(RewardInUse::from).collect(), report })
 }

@@ -95,6 +95,7 @@ impl<'a> Session<'a> {
             branch_at: play.branch_at,
             first_group: 0,
             positions: None,
+            expects: play.expect.iter().map(|expected| (*expected).into()).collect(),
             paired: false,
             episode_bytes: self.host.limits().episode_bytes,
             failure_budget: play.failure_budget,

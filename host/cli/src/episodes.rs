@@ -4,8 +4,13 @@ use crate::args::EpisodesCommand;
 use crate::context::Context;
 use crate::exit::Exit;
 use anyhow::Context as _;
-use clawhost_app::{LIST_LIMIT, ListedRun, export_episodes, find_episode, list_episodes, list_runs, time};
-use clawhost_core::{Ending, Episode, Message, Origin, RunState, StoreReader, Verdict, escaped};
+use clawhost_app::{
+    LIST_LIMIT, ListedEpisode, ListedRun, SystemClock, export_episodes, find_episode, list_episodes, list_runs, time,
+};
+use clawhost_core::{
+    Clock as _, Ending, Episode, EpisodeOrigin, EpisodeState, Live, LiveSession, Message, Origin, PluginIdentity,
+    Revision, RunState, Simulated, StoreReader, Verdict, escaped, history, standing,
+};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::io::{BufWriter, Write};
@@ -41,22 +46,27 @@ pub(crate) fn table(header: &[&str]) -> Table {
 }
 
 fn list(context: &Context, reader: &dyn StoreReader, run: Option<&str>, limit: u64) -> anyhow::Result<Exit> {
-    let rows = list_episodes(reader, run, Some(limit))?;
+    let rows = list_episodes(reader, run, Some(limit), SystemClock::default().now_ms())?;
     let mut out = anstream::stdout().lock();
     if context.json() {
         writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
         return Ok(Exit::Ok);
     }
-    let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "run"]);
-    for row in rows {
+    let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "state", "run"]);
+    for ListedEpisode { row, state } in rows {
         let reward = row.reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}"));
+        let state = match row.revision {
+            0 => state.name().to_owned(),
+            revision => format!("{}, revision {revision}", state.name()),
+        };
         table.add_row([
             row.id,
-            row.environment,
+            escaped(&row.environment, 60),
             escaped(&row.task, 60),
             reward,
             row.turns.to_string(),
             row.ending,
+            state,
             row.run,
         ]);
     }
@@ -127,19 +137,19 @@ fn said(out: &mut impl Write, who: &str, message: &Message) -> std::io::Result<(
 fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     writeln!(out, "{}{} of {}", row("episode"), episode.id, episode.run)?;
-    let environment = &episode.environment;
-    writeln!(
-        out,
-        "{}{} {} ({})",
-        row("environment"),
-        environment.name,
-        environment.version,
-        environment.digest.short()
-    )?;
-    writeln!(out, "{}{}, seed {}", row("task"), safe(&episode.task.id), episode.seed)?;
+    match &episode.origin {
+        EpisodeOrigin::Simulated(Simulated { environment: PluginIdentity { name, version, digest }, seed, .. }) => {
+            writeln!(out, "{}{name} {version} ({})", row("environment"), digest.short())?;
+            writeln!(out, "{}{}, seed {seed}", row("task"), safe(&episode.task.id))?;
+        }
+        EpisodeOrigin::Live(Live { live: LiveSession { session, agent, alias } }) => {
+            writeln!(out, "{}{}, which asked for the model {}", row("agent"), safe(agent), safe(alias))?;
+            writeln!(out, "{}{}", row("session"), safe(session))?;
+        }
+    }
     let model = &episode.policy.model;
     writeln!(out, "{}{} {} ({})", row("policy"), model.provider, model.model, model.version)?;
-    if let Some(branch) = &episode.branch {
+    if let Some(branch) = episode.branch() {
         let how = match (branch.at, branch.way) {
             (0, _) => "shares no turn with its group".to_owned(),
             (at, clawhost_core::BranchWay::Snapshot) => {
@@ -185,7 +195,17 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         writeln!(out, "{report}")?;
     }
     for record in &episode.verdicts {
-        let later = if record.afterwards { ", afterwards" } else { "" };
+        let place = match &record.later {
+            Some(later) => format!(", revision {} of {}", later.revision, time(later.at)),
+            None => String::new(),
+        };
+        let replaced = !standing(&episode.verdicts).any(|one| std::ptr::eq(one, record));
+        let role = match (replaced, record.post_hoc) {
+            (true, _) => ", replaced by a later one",
+            (false, true) => ", no part of the reward",
+            (false, false) => "",
+        };
+        let later = format!("{place}{role}");
         let options: Vec<String> = record.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let query = if options.is_empty() { String::new() } else { format!("?{}", safe(&options.join("&"))) };
         let reward = format!("{}{query} ({}{later})", record.reward.name, record.source.name());
@@ -214,6 +234,15 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     }
     let reward = episode.reward.map_or_else(|| "not scored".to_owned(), |reward| reward.to_string());
     writeln!(out, "{}{reward}", row("reward"))?;
+    let revisions = history(&episode.verdicts);
+    if revisions.len() > 1 {
+        let shown = |one: &Revision| one.reward.map_or_else(|| "not scored".to_owned(), |reward| reward.to_string());
+        let all: Vec<String> = revisions.iter().map(shown).collect();
+        writeln!(out, "{}{} (revision 0 to {})", row("history"), all.join(" -> "), revisions.len() - 1)?;
+    }
+    if let EpisodeState::Pending { until } = episode.state(SystemClock::default().now_ms()) {
+        writeln!(out, "{}waits for a verdict until {}", row("pending"), time(until))?;
+    }
     episode.log.iter().try_for_each(|line| writeln!(out, "{}{line}", row("log")))
 }
 

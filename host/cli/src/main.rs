@@ -12,6 +12,7 @@ mod doctor;
 mod episodes;
 mod eval;
 mod exit;
+mod feedback;
 mod inspect;
 mod learn;
 mod learn_summary;
@@ -49,6 +50,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Learn(arguments) => learn::run(context, &arguments).await,
         Command::Eval(arguments) => eval::run(context, &arguments).await,
         Command::Score(arguments) => score::run(context, &arguments).await,
+        Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,
         Command::Episodes(command) => episodes::run(context, &command).await,

@@ -67,11 +67,11 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
         Some(_) => format!(", and {refilled} at most in the place of others"),
         None => String::new(),
     };
-    writeln!(
-        out,
-        "training    {} iterations of {} episodes in groups of {}: {training}{refilled}",
-        plan.iterations, plan.play.episodes, plan.play.group
-    )?;
+    let how = match spec.learn().and_then(|learn| learn.from.as_ref()) {
+        Some(run) => format!("{} groups of {} each, at most", plan.groups(), escaped(run, 100)),
+        None => format!("{} episodes in groups of {}: {training}{refilled}", plan.play.episodes, plan.play.group),
+    };
+    writeln!(out, "training    {} iterations of {how}", plan.iterations)?;
     phases(&mut out, rehearsal)?;
     let (all, turns) = (episodes.all(), plan.play.max_turns);
     if model.is_some() {

@@ -79,6 +79,21 @@ impl Episode {
         }
     }
 
+    /// The episode as learners saw it at a time (milliseconds since 1970): with the verdicts of then, and without a reward
+    /// while it was pending. None: it looked then as it does now.
+    pub fn as_of(&self, at: u64) -> Option<Self> {
+        let is_whole = verdicts_at(&self.verdicts, at).count() == self.verdicts.len();
+        let is_decided = self.state(at) == EpisodeState::Decided;
+        if is_whole && (is_decided || self.reward.is_none()) {
+            return None;
+        }
+        let verdicts: Vec<RewardRecord> = verdicts_at(&self.verdicts, at).cloned().collect();
+        let mut then = Self { verdicts, ..self.clone() };
+        let is_decided = then.state(at) == EpisodeState::Decided;
+        then.reward = if is_decided { effective_reward(&then.verdicts) } else { None };
+        Some(then)
+    }
+
     /// How often its verdicts were revised; 0: never.
     pub fn revision(&self) -> u32 {
         revision(&self.verdicts)

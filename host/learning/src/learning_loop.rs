@@ -334,6 +334,7 @@ impl<'a> LearningLoop<'a> {
             reward,
             episodes: first.map_or(0, |batch| batch.episodes() as u64),
             removed: first.map_or(0, |batch| batch.removed.failed + batch.removed.unscored),
+            revised: experience.played.values().flatten().filter(|episode| episode.revision() > 0).count() as u64,
             learned: Ok(()),
             layers: Vec::new(),
             state: Digest::of(b""),

@@ -1,5 +1,8 @@
-//! A pool of decided episodes: the loop learns from what was recorded before, without playing. An episode is decided when it
-//! has a reward. Groups come whole, as rollouts do: what is not decided in them is removed from the batch, and counted.
+//! A pool of decided episodes: the loop learns from what was recorded before, without playing. Groups come whole, as rollouts do:
+//! what is pending or has no reward is removed from the batch, and counted.
+//!
+//! A pool is pinned to a time: verdicts that are added later make revisions that this run does not see, so that a run that is
+//! resumed learns from the same rewards. A run that begins later sees them.
 
 use crate::experience::{Experience, Groups, by_group};
 use crate::source::{ExperienceRequest, ExperienceSource};
@@ -18,7 +21,7 @@ pub struct EpisodePool {
     /// Groups of an iteration.
     groups: u64,
     position: Position,
-    /// Groups in which an episode is decided; read once.
+    /// Groups in which an episode is decided and has a reward; read once.
     episodes: Option<Groups>,
 }
 
@@ -26,16 +29,19 @@ pub struct EpisodePool {
 struct Position {
     /// Groups that were taken.
     taken: u64,
+    /// Verdicts up to this time count: milliseconds since 1970.
+    as_of: u64,
 }
 
 impl EpisodePool {
-    /// The decided episodes of a run, so many groups an iteration. The run's phases are runs of their own.
-    pub fn of_run(run: RunId, groups: u64) -> Self {
-        Self { run, groups: groups.max(1), position: Position::default(), episodes: None }
+    /// The decided episodes of a run as of a time (milliseconds since 1970), so many groups an iteration. The run's phases are
+    /// runs of their own.
+    pub fn of_run(run: RunId, groups: u64, as_of: u64) -> Self {
+        Self { run, groups: groups.max(1), position: Position { taken: 0, as_of }, episodes: None }
     }
 }
 
-fn is_decided(episode: &Arc<Episode>) -> bool {
+fn teaches(episode: &Arc<Episode>) -> bool {
     episode.reward.is_some()
 }
 
@@ -61,13 +67,19 @@ impl ExperienceSource for EpisodePool {
         let episodes = match &mut self.episodes {
             Some(episodes) => episodes,
             None => {
-                let mut groups = by_group(&context.learning.episodes(&self.run).await?);
-                groups.retain(|_, members| members.iter().any(is_decided));
+                let as_of = self.position.as_of;
+                let then = |episode: Arc<Episode>| episode.as_of(as_of).map_or(episode, Arc::new);
+                let episodes = context.learning.episodes(&self.run).await?;
+                let episodes: Vec<Arc<Episode>> = episodes.into_iter().map(then).collect();
+                let mut groups = by_group(&episodes);
+                groups.retain(|_, members| members.iter().any(teaches));
                 self.episodes.insert(groups)
             }
         };
         if episodes.is_empty() {
-            return Err(StopReason::Unscored { why: format!("{} holds no episode with a reward", self.run) }.into());
+            return Err(
+                StopReason::Unscored { why: format!("{} holds no decided episode with a reward", self.run) }.into()
+            );
         }
         let (skip, take) = (self.position.taken, self.groups);
         let places = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);

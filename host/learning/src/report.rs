@@ -181,6 +181,8 @@ pub struct IterationReport {
     pub episodes: u64,
     /// Episodes that failed, or were not scored.
     pub removed: u64,
+    /// Of its episodes, those whose verdicts were revised after they were recorded.
+    pub revised: u64,
     /// Whether its batch was learned from; else why not.
     pub learned: Result<(), String>,
     /// What every layer did, in order.
@@ -235,7 +237,7 @@ impl IterationReport {
     /// As a document for machines, without what was paid: that differs where a run was interrupted.
     pub fn published(&self) -> serde_json::Value {
         let mut document = serde_json::json!({
-            "iteration": self.iteration, "reward": self.reward, "episodes": self.episodes, "removed": self.removed,
+            "iteration": self.iteration, "reward": self.reward, "episodes": self.episodes, "removed": self.removed, "revised": self.revised,
             "learned": self.learned, "metrics": self.metrics(), "state": self.state,
             "events": self.layers.iter().flat_map(|layer| &layer.events).collect::<Vec<_>>(),
         });

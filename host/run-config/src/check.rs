@@ -3,7 +3,7 @@
 //! Rules between options are in `resolve`.
 
 use crate::value::{SHOWN_BYTES, found_text};
-use crate::{Grant, Key, Kind, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
+use crate::{Expected, Grant, Key, Kind, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
 use clawhost_core::{Attributes, escaped};
 
 /// Longest name of a playbook or of a section, in bytes, as of every name that plugins give.
@@ -126,6 +126,7 @@ fn wrong_texts(key: Key, texts: &[String], exists: Exists<'_>) -> Vec<String> {
                 None
             }
             Key::Grants => wrong_grant(text, &earlier),
+            Key::Expect => wrong_expectation(text, &earlier),
             Key::Forbid if text.chars().count() < FORBIDDEN_CHARACTERS => Some(format!(
                 "texts of at least {FORBIDDEN_CHARACTERS} characters: shorter ones stand in many lessons by chance"
             )),
@@ -146,6 +147,15 @@ fn wrong_grant(text: &str, earlier: &[&str]) -> Option<String> {
     };
     let mut earlier = earlier.iter().filter_map(|text| text.parse::<Grant>().ok());
     earlier.any(|other| other.is_rival(&grant)).then(|| "each grant and each alias once".to_owned())
+}
+
+fn wrong_expectation(text: &str, earlier: &[&str]) -> Option<String> {
+    let expectation: Expected = match text.parse() {
+        Ok(expectation) => expectation,
+        Err(why) => return Some(str::to_owned(why)),
+    };
+    let mut earlier = earlier.iter().filter_map(|text| text.parse::<Expected>().ok());
+    earlier.any(|other| other.source == expectation.source).then(|| "each source once".to_owned())
 }
 
 fn wrong_option(text: &str, earlier: &[&str]) -> Option<String> {

@@ -185,6 +185,8 @@ keys! {
         "The split of the environment whose tasks are played; learning never uses test or val";
     Seed, "seed", RUN, whole(0..=LARGEST_SEED), fixed(0), ANY, decides, Run, "S",
         "The seed of all random choices: equal seeds, equal runs";
+    From, "from", RUN, text, none, LEARN, decides, Learning, "RUN",
+        "Learn from the decided episodes of this recorded run, in its order, instead of playing for training";
     Iterations, "iterations", RUN, whole(1..=100_000), fixed(20), LEARN, decides, Learning, "N",
         "Batches of episodes that are played and learned from";
     Episodes, "episodes", RUN, whole(1..=10_000_000), cases(20, "; learning ", 64, " an iteration"), PLAYS, decides, Run, "N",
@@ -197,6 +199,8 @@ keys! {
         "Turns of an episode, after which it is truncated";
     TestPairs, "test_pairs", RUN, whole(0..=1_000_000), fixed(200), LEARN, decides, Learning, "N",
         "Pairs of test episodes, before and after, for the final report; 0: none";
+    Expect, "expect", RUN, texts, none, PLAY, decides, Run, "SOURCE=TIME",
+        "Every episode waits for a verdict of this source, as in user=24h: until it is there, or the time has passed, learning leaves it out";
     Concurrency, "concurrency", RUN, whole(1..=4096), cases(16, "; weights: all of an iteration, at most ", 256, ""), ANY,
         free, Run, "C",
         "Episodes at once; never changes a result";

@@ -15,6 +15,7 @@ mod check;
 mod diff;
 mod document;
 mod entries;
+mod expectation;
 mod folder;
 mod grant;
 mod key;
@@ -35,6 +36,7 @@ mod write;
 
 pub use diff::Difference;
 pub use document::{SPEC_VERSION, SpecError};
+pub use expectation::Expected;
 pub use grant::Grant;
 pub use key::{Key, Kind, Topic};
 pub use layer::{Layer, Scope, Verb};

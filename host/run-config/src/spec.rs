@@ -1,6 +1,6 @@
 //! A run, fully resolved: every default is filled in, and every rule holds.
 
-use crate::{Grant, Layer, PluginSpec, Price, RewardSpec, Verb};
+use crate::{Expected, Grant, Layer, PluginSpec, Price, RewardSpec, Verb};
 use clawhost_core::{Attributes, Digest, LlmIdentity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -130,6 +130,9 @@ pub struct PlaySpec {
     pub branch_at: Option<u32>,
     /// Turns of an episode, after which it is truncated.
     pub max_turns: u32,
+    /// Verdicts that every episode waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<Expected>,
     /// Episodes at once; never changes a result.
     pub concurrency: u16,
     /// Share of the episodes that may fail before the run stops.
@@ -179,6 +182,9 @@ pub struct LearnSpec {
     pub iterations: u64,
     /// Pairs of test episodes for the final report; 0: none.
     pub test_pairs: u64,
+    /// The recorded run whose decided episodes are learned from; none: episodes are played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// What learns: each layer once, the harness first; at least one.
     pub layers: Vec<LayerSpec>,
 }

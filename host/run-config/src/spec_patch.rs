@@ -34,6 +34,9 @@ impl RunSpec {
             out.whole(Key::Episodes, self.play.episodes);
             out.whole(Key::Group, u64::from(self.play.group));
         }
+        if self.work.verb() == Verb::Play {
+            out.texts(Key::Expect, self.play.expect.iter().map(ToString::to_string));
+        }
         out.whole(Key::BranchAt, self.play.branch_at.map(u64::from));
         match &self.work {
             Work::Play => {}
@@ -58,6 +61,7 @@ struct Setter(RunSpecPatch);
 
 impl Setter {
     fn learn(&mut self, learn: &LearnSpec) {
+        self.text(Key::From, learn.from.clone());
         self.whole(Key::Iterations, learn.iterations);
         self.whole(Key::TestPairs, learn.test_pairs);
         let names = learn.layers.iter().map(|layer| layer.layer().name().to_owned()).collect();

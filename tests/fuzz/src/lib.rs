@@ -68,7 +68,7 @@ pub fn reply(bytes: &[u8]) {
             temperature: None,
             seed: None,
             stop: Vec::new(),
-            ..ModelRequest::default()
+            ..clawhost_core::ModelRequest::default()
         };
         let limit = clawhost_wire::openai::TokenLimit::MaxTokens;
         let openai = clawhost_wire::openai::request("m", &request, limit);

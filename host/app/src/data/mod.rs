@@ -9,7 +9,7 @@ pub use prune::{Kept, KeptBecause, PruneReport, PruneRequest, PrunedRun, prune};
 
 use crate::workspace::{CACHE, hold_folder};
 use crate::{AppError, Workspace};
-use clawhost_core::{Holdings, LeaseMode, Retention, RunHoldings, RunState, StoreError, StoreReader};
+use clawhost_core::{Holdings, LeaseMode, Retention, RunHoldings, RunKind, RunState, StoreError, StoreReader};
 use clawhost_store::{Store, StoreOptions};
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -114,7 +114,8 @@ async fn measure(folder: &Path, reader: &dyn StoreReader, store: &Store) -> Resu
 
 /// Whether a run did not come to its end and holds what it takes to go on.
 fn can_be_resumed(reader: &dyn StoreReader, holdings: &RunHoldings) -> Result<bool, StoreError> {
-    if holdings.state == RunState::Finished {
+    // Agents that work elsewhere are not begun again.
+    if holdings.state == RunState::Finished || holdings.kind == RunKind::Live {
         return Ok(false);
     }
     let Some(row) = reader.run(&holdings.run)? else { return Ok(false) };

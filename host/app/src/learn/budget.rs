@@ -7,7 +7,8 @@ use clawhost_run_config::RunSpec;
 
 /// At most so many.
 pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
-    let training = plan.iterations.saturating_mul(plan.play.episodes);
+    let is_recorded = spec.learn().is_some_and(|learn| learn.from.is_some());
+    let training = if is_recorded { 0 } else { plan.iterations.saturating_mul(plan.play.episodes) };
     let mut budget = EpisodeBudget { training, test: test(spec, plan), ..EpisodeBudget::default() };
     if let Some(harness) = spec.harness() {
         budget.evolution = harness.evolve.as_ref().map_or(0, |evolve| evolve.budget);

@@ -17,10 +17,13 @@ use crate::events::{Event, EventSink, Warning, Watch};
 use crate::resume::{self, Begun, Start};
 use crate::run::{Clocked, serve_playbook};
 use crate::session::Session;
+use crate::stored::choose_run;
 use crate::{AppError, Learned, LearnedWeights, Rehearsal, RequestError, Workspace, playbooks};
-use clawhost_core::RunId;
+use clawhost_core::{Environment as _, RunId, RunKind};
 use clawhost_learn::CheckpointKind;
-use clawhost_learning::{LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest};
+use clawhost_learning::{
+    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
+};
 use clawhost_model::CheckpointWriter;
 use clawhost_play::{Cancel, ScoringRule, finished_reward};
 use clawhost_run_config::{LearnSpec, RunSpec};
@@ -47,7 +50,7 @@ async fn prepare<'a>(
     spec: RunSpec,
     events: &dyn EventSink,
 ) -> Result<Prepared<'a>, AppError> {
-    let Some(LearnSpec { iterations, test_pairs, .. }) = spec.learn().cloned() else {
+    let Some(LearnSpec { iterations, test_pairs, from, .. }) = spec.learn().cloned() else {
         return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
     };
     let model = LearningModel::open(&spec, &workspace.settings().models, events)?;
@@ -83,8 +86,28 @@ async fn prepare<'a>(
         stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn LearningStage>));
     }
     let plan = LearnPlan { iterations, play: session.plan(), test_pairs };
-    let ports = LearnPorts { play, learning: workspace.store(), stages, source: None };
+    let source = match from {
+        None => None,
+        Some(run) => Some(Box::new(pool(workspace, &session, &run, &plan)?) as Box<dyn ExperienceSource>),
+    };
+    let ports = LearnPorts { play, learning: workspace.store(), stages, source };
     Ok(Prepared { session, plan, ports, model, playbook })
+}
+
+/// The decided episodes of a recorded run, as they are now.
+fn pool(workspace: &Workspace, session: &Session<'_>, run: &str, plan: &LearnPlan) -> Result<EpisodePool, AppError> {
+    let row = choose_run(&*workspace.reader()?, Some(run))?;
+    let environment = &session.environment.identity().name;
+    // Phases of one run number their groups alike, so that groups of several phases would be taken for one.
+    if !matches!(row.kind, RunKind::Play | RunKind::Live) {
+        return Err(RequestError::NotPlayed { run: row.id.0 }.into());
+    }
+    // A live run captures agents that know no environment of ours.
+    if row.kind != RunKind::Live && row.environment != *environment {
+        let (run, recorded, wanted) = (row.id.0, row.environment, environment.clone());
+        return Err(RequestError::OtherEnvironment { run, recorded, wanted }.into());
+    }
+    Ok(EpisodePool::of_run(row.id, plan.groups(), workspace.clock().now_ms()))
 }
 
 /// What a learning run would do, without playing anything.

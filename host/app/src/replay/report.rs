@@ -100,7 +100,7 @@ impl ReplayReport {
         for (_, outcome) in &verdicts {
             self.verdicts.count(outcome, turns);
         }
-        for (plugin, outcome) in std::iter::once((episode.environment.name.clone(), outcome)).chain(verdicts) {
+        for (plugin, outcome) in std::iter::once((episode.origin.name().to_owned(), outcome)).chain(verdicts) {
             if matches!(outcome, ReplayOutcome::Differs(_) | ReplayOutcome::NotReplayed(_)) {
                 self.findings.push(Finding { episode: name.clone(), plugin, outcome });
             }

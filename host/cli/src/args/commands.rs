@@ -43,6 +43,39 @@ pub(crate) struct EvalArgs {
     pub(crate) machine: MachineArgs,
 }
 
+const FEEDBACK_HELP: &str = "Feedback is the most reliable source of a reward: from then on it is the episode's reward. Saying something else \
+later is a correction. Nothing that was said is overwritten; `clawhost episodes show EPISODE` prints the history.";
+
+#[derive(Debug, Args)]
+#[command(after_help = FEEDBACK_HELP)]
+#[command(group = clap::ArgGroup::new("worth").required(true).args(["score", "thumbs"]))]
+pub(crate) struct FeedbackArgs {
+    /// An episode by its id, or RUN/EPISODE, as in `clawhost episodes list`
+    #[arg(value_name = "EPISODE")]
+    pub(crate) episode: String,
+    /// What it is worth, -1 to 1
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub(crate) score: Option<f64>,
+    /// up is a score of 1, down one of -1
+    #[arg(long, value_enum)]
+    pub(crate) thumbs: Option<Thumbs>,
+    /// Why, in your words; recorded with the score, at most 16 KiB
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// A name of your own for this feedback: repeated with the same key it is recorded once
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+}
+
+/// A thumb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Thumbs {
+    /// It was good.
+    Up,
+    /// It was bad.
+    Down,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
     /// Resume a run that was interrupted: the same command with --resume plays what is missing. The newest like it, or the

@@ -5,7 +5,9 @@ mod machine;
 mod problems;
 mod spec;
 
-pub(crate) use commands::{EpisodesCommand, EvalArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs};
+pub(crate) use commands::{
+    EpisodesCommand, EvalArgs, FeedbackArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs,
+};
 pub(crate) use machine::{EndpointArgs, MachineArgs};
 pub(crate) use problems::{flag, option_flag, rendered};
 
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Eval(Box<EvalArgs>),
     /// Judge recorded episodes with another reward, or again where a judge had failed
     Score(Box<ScoreArgs>),
+    /// Say what a recorded episode is worth: a score, or a thumb up or down. Learning takes it in
+    Feedback(FeedbackArgs),
     /// Play recorded episodes again and compare every turn and verdict, byte for byte
     Replay(ReplayArgs),
     /// Show what a plugin is and what it asks for, before running it

@@ -122,6 +122,28 @@ fn what_could_not_be_completed_waits_for_nothing() {
 }
 
 #[test]
+fn an_episode_can_be_seen_as_it_was_at_a_time() {
+    let golden = include_str!("../../../../tests/golden/episode-2.json");
+    let mut episode: Episode = serde_json::from_str(golden).unwrap();
+    episode.verdicts.clear();
+    episode.expects = vec![ExpectedVerdict { source: RewardSource::User, until: 100 }];
+    for (score, at) in [(1.0, 50), (-1.0, 200)] {
+        let rule = RewardRule { is_live: false, expects: &episode.expects.clone() };
+        admit(user(score), (at, None), rule, &mut episode.verdicts);
+    }
+    episode.reward = effective_reward(&episode.verdicts);
+    let check = |at: u64, reward: Option<f64>, revision: u32| {
+        let then = episode.as_of(at).unwrap_or_else(|| episode.clone());
+        assert_eq!((then.reward, then.revision()), (reward, revision), "{at}");
+    };
+    check(49, None, 0);
+    check(50, Some(1.0), 1);
+    check(199, Some(1.0), 1);
+    check(200, Some(-1.0), 2);
+    assert!(episode.as_of(200).is_none(), "it is as it was");
+}
+
+#[test]
 fn revisions_are_bounded() {
     let mut records = Vec::new();
     for change in 0..REVISIONS {

@@ -114,6 +114,8 @@ impl State {
                 Err(llm::LlmError::Unavailable(text))
             }
             Err(ModelError::Refused(text) | ModelError::TooLong(text)) => Err(llm::LlmError::InvalidRequest(text)),
+            // Nobody streams to a plugin.
+            Err(error @ ModelError::Stopped) => Err(llm::LlmError::Unavailable(error.to_string())),
             Err(ModelError::Budget(text)) => {
                 self.budget_spent = Some(text.clone());
                 Err(llm::LlmError::BudgetExhausted(text))

@@ -10,7 +10,13 @@ impl Resolver<'_> {
             Layer::Weights => LayerSpec::Weights(self.weights()),
         });
         let layers = layers.collect();
+        let from = self.text(Key::From).map(str::to_owned);
+        if from.is_some() && self.layers.contains(&Layer::Weights) {
+            let why = "is for the harness: weights learn from answers that the model of now gave, token by token";
+            self.refuse(Key::From, [why.into()]);
+        }
         LearnSpec {
+            from,
             iterations: self.whole_or(Key::Iterations, 0),
             test_pairs: self.whole_or(Key::TestPairs, 0),
             layers,

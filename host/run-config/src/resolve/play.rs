@@ -35,6 +35,7 @@ impl Resolver<'_> {
             group: small(group),
             branch_at: self.whole(Key::BranchAt).map(small),
             max_turns: self.small_or(Key::MaxTurns, 0),
+            expect: self.texts(Key::Expect).iter().filter_map(|text| text.parse().ok()).collect(),
             concurrency: self.concurrency(episodes),
             failure_budget: self.number_or(Key::FailureBudget, 0),
         }

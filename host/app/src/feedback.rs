@@ -1,0 +1,104 @@
+//! Feedback: what a person says about a recorded episode.
+
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{
+    Admission, Episode, EpisodeId, EpisodeState, EpisodeStore as _, FEEDBACK_KEY_BYTES, Feedback, Judged, LeaseMode,
+    LeaseSubject, NotAdmitted, RunId, RunState, StoreReader,
+};
+use serde::Serialize;
+
+/// What a person says about which episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeedbackRequest {
+    /// The episode: its id, or `RUN/ID` where several runs have one of that id.
+    pub episode: String,
+    /// What is said.
+    pub feedback: Feedback,
+    /// The caller's name for it: the same feedback under the same key is added once. None: it is added unless it says what
+    /// stands already.
+    pub key: Option<String>,
+}
+
+/// What came of feedback.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FeedbackReport {
+    /// The run.
+    pub run: RunId,
+    /// The episode.
+    pub episode: EpisodeId,
+    /// Whether it made a revision; else it was there already.
+    pub added: bool,
+    /// The newest revision of the episode.
+    pub revision: u32,
+    /// The effective reward before; none: it was not scored.
+    pub reward_before: Option<f64>,
+    /// The effective reward now.
+    pub reward: Option<f64>,
+    /// Whether learners may take the episode now.
+    pub state: EpisodeState,
+}
+
+/// Adds feedback to an episode. Nothing that was said before is changed: it makes a new revision.
+///
+/// # Errors
+/// There is no such episode, several have its id, it has not ended or could not be completed, the key names other feedback, or
+/// the store cannot be written.
+pub async fn give_feedback(workspace: &Workspace, request: FeedbackRequest) -> Result<FeedbackReport, AppError> {
+    let FeedbackRequest { episode: name, feedback, key } = request;
+    if let Some(key) = key.as_ref().filter(|key| key.is_empty() || key.len() > FEEDBACK_KEY_BYTES) {
+        return Err(RequestError::FeedbackKey { bytes: key.len() }.into());
+    }
+    let reader = workspace.reader()?;
+    let episode = recorded(workspace, &*reader, &name)?;
+    let (run, id, before) = (episode.run, episode.id, episode.reward);
+    let judged = Judged {
+        run: run.clone(),
+        episode: id.clone(),
+        record: feedback.record(),
+        at: workspace.clock().now_ms(),
+        key,
+    };
+    let admission = workspace.store().judge(vec![judged]).await?.into_iter().next();
+    let (added, revision, reward) = match admission {
+        Some(Admission::Added { revision, reward }) => (true, revision, reward),
+        Some(Admission::Unchanged { revision, reward }) => (false, revision, reward),
+        Some(Admission::Refused(why)) => return Err(RequestError::NotAdmitted { episode: name, why }.into()),
+        None => {
+            return Err(RequestError::NotAdmitted { episode: name, why: NotAdmitted::NoEpisode }.into());
+        }
+    };
+    let now = reader.episode(&format!("{run}/{id}"))?;
+    let state = now.map_or(EpisodeState::Decided, |episode| episode.state(workspace.clock().now_ms()));
+    Ok(FeedbackReport { run, episode: id, added, revision, reward_before: before, reward, state })
+}
+
+/// The one recorded episode of a name.
+fn recorded(workspace: &Workspace, reader: &dyn StoreReader, name: &str) -> Result<Episode, AppError> {
+    let missing = || RequestError::NoEpisode { name: name.to_owned() };
+    let Some((run, id)) = name.split_once('/') else {
+        let runs = reader.runs_of_episode(name)?;
+        return match &runs[..] {
+            [] => Err(if is_open(reader, None, name)? { still_open(name) } else { missing() }.into()),
+            [run] => Ok(reader.episode(&format!("{run}/{name}"))?.ok_or_else(missing)?),
+            _ => Err(RequestError::AmbiguousEpisode { name: name.to_owned(), runs }.into()),
+        };
+    };
+    let run = RunId(run.to_owned());
+    let Some(row) = reader.run(&run)? else { return Err(RequestError::NoRun { name: run.0 }.into()) };
+    if let Some(episode) = reader.episode(name)? {
+        return Ok(episode);
+    }
+    // Phases are played under the lease of their run.
+    let owner = RunId(run.0.split_once('.').map_or(run.0.as_str(), |(owner, _)| owner).to_owned());
+    let is_played =
+        row.state == RunState::Open && workspace.lease(&LeaseSubject::Run(owner), LeaseMode::Shared)?.is_none();
+    Err(if is_played || is_open(reader, Some(&run), id)? { still_open(name) } else { missing() }.into())
+}
+
+fn is_open(reader: &dyn StoreReader, run: Option<&RunId>, id: &str) -> Result<bool, AppError> {
+    Ok(reader.open_episodes(run)?.iter().any(|open| open.id.0 == id))
+}
+
+fn still_open(name: &str) -> RequestError {
+    RequestError::EpisodeOpen { name: name.to_owned() }
+}

@@ -1,0 +1,54 @@
+//! `clawhost feedback`: what a person says about an episode.
+
+use crate::args::{FeedbackArgs, Thumbs};
+use crate::context::Context;
+use crate::exit::{Exit, UsageError};
+use clawhost_app::{
+    AppError, FeedbackReport, FeedbackRequest, RequestError, Workspace, WorkspaceSettings, give_feedback, time,
+};
+use clawhost_core::{EpisodeState, Feedback};
+use std::io::Write as _;
+
+impl FeedbackArgs {
+    fn request(&self) -> anyhow::Result<FeedbackRequest> {
+        let score = match (self.score, self.thumbs) {
+            (Some(score), None) => score,
+            (None, Some(Thumbs::Up)) => 1.0,
+            (None, Some(Thumbs::Down)) => -1.0,
+            // The parser asks for one of both.
+            _ => return Err(UsageError("say --score or --thumbs".to_owned()).into()),
+        };
+        let feedback = Feedback::new(score, self.text.clone().unwrap_or_default())
+            .map_err(|error| AppError::from(RequestError::from(error)))?;
+        Ok(FeedbackRequest { episode: self.episode.clone(), feedback, key: self.key.clone() })
+    }
+}
+
+pub(crate) async fn run(context: &Context, args: &FeedbackArgs) -> anyhow::Result<Exit> {
+    let request = args.request()?;
+    // There must be something to speak of: no data folder is made for it.
+    context.reader()?;
+    let workspace = Workspace::open(WorkspaceSettings::new(context.folder()?))?;
+    let report = give_feedback(&workspace, request).await?;
+    let mut out = anstream::stdout().lock();
+    if context.json() {
+        writeln!(out, "{:#}", serde_json::json!({ "format": 1, "feedback": report }))?;
+    } else {
+        writeln!(out, "{}", text(&report))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn text(report: &FeedbackReport) -> String {
+    let FeedbackReport { run, episode, added, revision, reward_before, reward, state } = report;
+    let shown = |reward: &Option<f64>| reward.map_or_else(|| "not scored".to_owned(), |reward| reward.to_string());
+    let waits = match state {
+        EpisodeState::Pending { until } => format!("; it waits for another verdict until {}", time(*until)),
+        EpisodeState::Open | EpisodeState::Decided => String::new(),
+    };
+    let (before, now) = (shown(reward_before), shown(reward));
+    match added {
+        true => format!("{run}/{episode}: revision {revision}, reward {before} -> {now}{waits}"),
+        false => format!("{run}/{episode}: that is recorded already (revision {revision}, reward {now}){waits}"),
+    }
+}
