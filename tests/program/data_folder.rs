@@ -9,7 +9,7 @@ fn named<'a>(rows: &'a Value, name: &str) -> Vec<&'a str> {
 }
 
 impl Bench {
-    fn play(&self, arguments: &[&str]) -> String {
+    pub(crate) fn play(&self, arguments: &[&str]) -> String {
         let document = self.json(&[&["run"], arguments].concat());
         document["timing"]["run"].as_str().unwrap().to_owned()
     }

@@ -2,6 +2,7 @@
 
 use crate::summary::{plugin, thousands};
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
+use clawhost_core::escaped;
 use clawhost_run_config::{Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;

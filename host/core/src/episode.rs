@@ -247,12 +247,12 @@ impl JournalEntry {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
         enum Answer {
-            Ok(crate::ModelResponse),
+            Ok(Box<crate::ModelResponse>),
             Error(crate::ModelError),
         }
         let answer = if self.import == "llm" { Answer::deserialize(&self.response).ok()? } else { return None };
         Some(match answer {
-            Answer::Ok(response) => Ok(response),
+            Answer::Ok(response) => Ok(*response),
             Answer::Error(error) => Err(error),
         })
     }

@@ -311,7 +311,11 @@ impl Endpoint {
     }
 
     fn silent(&self) -> String {
-        format!("no answer from {} within {} s, the limit of model_timeout", self.address(), self.config.timeout.as_secs_f64())
+        format!(
+            "no answer from {} within {} s, the limit of model_timeout",
+            self.address(),
+            self.config.timeout.as_secs_f64()
+        )
     }
 
     fn describe(&self, error: &reqwest::Error) -> String {

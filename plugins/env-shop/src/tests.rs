@@ -209,6 +209,7 @@ fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
                 temperature: None,
                 seed: Some(1),
                 stop: vec![],
+                ..clawhost_core::ModelRequest::default()
             };
             let mut answer = core::Llm::complete(&clawhost_follower::Follower, &request);
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -72,6 +72,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
             branch_at: None,
             first_group: 0,
             positions: None,
+            expects: Vec::new(),
             paired: false,
             episode_bytes: 1 << 20,
             failure_budget: 0.0,

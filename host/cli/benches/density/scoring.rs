@@ -3,8 +3,8 @@
 use crate::figures::{ROUNDS, line_of, micros, table};
 use crate::plugins::{guest, host};
 use clawhost_core::{
-    Attributes, Context, Digest, EPISODE_FORMAT, Ending, Episode, EpisodeId, Message, Origin, PluginIdentity,
-    PolicyRecord, Reward as _, Role, RunId, Sampling, Task, Turn, TurnTiming, Usage,
+    Attributes, Context, Digest, EPISODE_FORMAT, Ending, Episode, EpisodeId, EpisodeOrigin, Message, Origin,
+    PluginIdentity, PolicyRecord, Reward as _, Role, RunId, Sampling, Simulated, Task, Turn, TurnTiming, Usage,
 };
 use clawhost_engine::{Allocation, ModelGrants, RewardPlugin};
 use clawhost_follower::Follower;
@@ -34,6 +34,9 @@ fn episode(index: u64) -> Arc<Episode> {
         signals: vec![],
         usage: Usage::default(),
         tokens: None,
+        answered_by: None,
+        logprobs: vec![],
+        ignored: vec![],
         fuel: Some(7000),
         host_calls: Digest::of(b""),
         extra: vec![],
@@ -52,15 +55,18 @@ fn episode(index: u64) -> Arc<Episode> {
         id: EpisodeId::new(&Digest::of(b"bench"), index),
         run: RunId("bench".into()),
         index,
-        group: 0,
         task_hash: task.digest(),
         task,
-        environment: PluginIdentity { name: "bench".into(), version: "1".into(), digest: Digest::of(b"bench") },
-        seed: index,
-        options: Attributes::new(),
-        max_turns: TURNS as u32,
-        grants: Default::default(),
-        branch: None,
+        origin: EpisodeOrigin::Simulated(Simulated {
+            group: 0,
+            environment: PluginIdentity { name: "bench".into(), version: "1".into(), digest: Digest::of(b"bench") },
+            seed: index,
+            options: Attributes::new(),
+            max_turns: TURNS as u32,
+            grants: Default::default(),
+            branch: None,
+        }),
+        expects: vec![],
         state_id: policy.state_id(),
         policy: PolicyRecord {
             model: policy.identity(),

@@ -6,7 +6,7 @@ mod problems;
 mod spec;
 
 pub(crate) use commands::{
-    EpisodesCommand, EvalArgs, FeedbackArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs,
+    EpisodesCommand, EvalArgs, FeedbackArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs, Thumbs,
 };
 pub(crate) use machine::{EndpointArgs, MachineArgs};
 pub(crate) use problems::{flag, option_flag, rendered};
