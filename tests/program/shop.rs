@@ -126,7 +126,10 @@ fn stored_episodes_are_judged_by_another_reward() {
     assert!(text.contains("30 judged") && text.contains("30 as before"), "{text}");
     let id = summary["episodes"][0]["id"].as_str().unwrap();
     let shown = stdout(&bench.run(&["episodes", "show", id]));
-    assert!(shown.contains("reward-format (execution, afterwards)"), "{shown}");
+    assert!(
+        shown.contains("reward-format (execution, revision 1 of ") && shown.contains(", no part of the reward)"),
+        "{shown}"
+    );
     let stored = bench.json(&["episodes", "list", "--run", &run, "--limit", "30"]);
     for (row, episode) in stored.as_array().unwrap().iter().zip(summary["episodes"].as_array().unwrap()) {
         assert_eq!(row["reward"], episode["reward"], "the run's reward stands");

@@ -318,7 +318,10 @@ async fn a_silence_ends_a_stream_and_a_slow_answer_does_not() {
         let model = dialect_client(dialect, &stub, |config| config.timeout = Duration::from_millis(200));
         let (heard, answer) = hear(&model, &plain()).await;
         let error = answer.unwrap_err().to_string();
-        assert!(text(&heard) == "ab" && error.ends_with("within 0.2 s, the limit of model_timeout"), "{heard:?} {error}");
+        assert!(
+            text(&heard) == "ab" && error.ends_with("within 0.2 s, the limit of model_timeout"),
+            "{heard:?} {error}"
+        );
         drop(hold);
     }
 }

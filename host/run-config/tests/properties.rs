@@ -98,6 +98,7 @@ fn sound(key: Key) -> BoxedStrategy<Value> {
             vec(reward, 1..3).prop_map(Value::Texts).boxed()
         }
         (Key::Grants, _) => distinct(&["kv", "llm:a=follower", "llm:b=local:x"]).prop_map(Value::Texts).boxed(),
+        (Key::Expect, _) => distinct(&["user=1d", "judge=90s", "outcome=3h"]).prop_map(Value::Texts).boxed(),
         (Key::Demonstrations, _) => distinct(&["z=1", "b=", "a=x=y"]).prop_map(Value::Texts).boxed(),
         (Key::Price, _) => (0.0..=1e9, 0.0..=1e9).prop_map(|(a, b)| Value::Text(format!("{a},{b}"))).boxed(),
         (Key::Truncated, _) => prop_oneof![
@@ -154,6 +155,7 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::DemonstrationsSteps, !has_some),
             (Key::Kl, has_some),
             (Key::BranchAt, branch),
+            (Key::From, layers.iter().any(|layer| layer == "weights")),
         ];
         for (key, _) in out.into_iter().filter(|(_, is_out)| *is_out) {
             patch.remove(key);
