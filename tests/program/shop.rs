@@ -101,6 +101,8 @@ fn models_behind_both_dialects_use_the_tools() {
         assert_eq!(episode["tools"].as_array().unwrap().len(), 7);
         let shown = stdout(&bench.run(&["episodes", "show", &format!("{run}/{}", episode["id"].as_str().unwrap())]));
         assert!(shown.contains("refused") && shown.contains("booked: "), "{shown}");
+        assert_eq!(turns[0]["answered_by"]["model"], "stub", "who answered is recorded, whoever was asked");
+        assert!(shown.contains("by         stub\n") && !shown.contains("which was asked for"), "{shown}");
     }
     assert_eq!(means[0], means[1], "the dialect changes no result");
 }

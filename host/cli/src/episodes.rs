@@ -8,8 +8,8 @@ use clawhost_app::{
     LIST_LIMIT, ListedEpisode, ListedRun, SystemClock, export_episodes, find_episode, list_episodes, list_runs, time,
 };
 use clawhost_core::{
-    Clock as _, Ending, Episode, EpisodeOrigin, EpisodeState, Live, LiveSession, Message, Origin, PluginIdentity,
-    Revision, RunState, Simulated, StoreReader, Verdict, escaped, history, standing,
+    AnsweringModel, Clock as _, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live, LiveSession,
+    Message, Origin, PluginIdentity, Revision, RunState, Simulated, StoreReader, Verdict, escaped, history, standing,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -169,6 +169,16 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         said(out, "answered", &turn.action)?;
         if !["stop", "tool_calls"].contains(&turn.finish.as_str()) {
             writeln!(out, "  \x1b[33m{:<10}\x1b[0m {}", "cut short", safe(&turn.finish))?;
+        }
+        if let Some(AnsweringModel { model, version }) = &turn.answered_by {
+            let version = version.as_ref().map(|version| format!(" ({})", safe(version))).unwrap_or_default();
+            writeln!(out, "  \x1b[2m{:<10}\x1b[0m {}{version}", "by", safe(model))?;
+        }
+        // A dialect without seeds ignores them in every turn: that is recorded, and would only hide the rest here.
+        let ignored = turn.ignored.iter().filter(|what| **what != IgnoredRequest::Seed);
+        let ignored: Vec<&str> = ignored.map(|what| what.name()).collect();
+        if !ignored.is_empty() {
+            writeln!(out, "  \x1b[33m{:<10}\x1b[0m {}, which was asked for", "ignored", ignored.join(", "))?;
         }
         for result in &turn.tool_results {
             let who = if result.origin == Origin::Host { "refused" } else { "result" };

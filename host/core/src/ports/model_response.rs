@@ -43,6 +43,19 @@ pub enum IgnoredRequest {
     Seed,
 }
 
+impl IgnoredRequest {
+    /// Its word: that of the request's field.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Logprobs => "logprobs",
+            Self::ResponseFormat => "response_format",
+            Self::ToolChoice => "tool_choice",
+            Self::Seed => "seed",
+            Self::Stream => "stream",
+        }
+    }
+}
+
 /// What a model answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelResponse {

@@ -125,7 +125,8 @@ fn what_could_not_be_completed_waits_for_nothing() {
 fn an_episode_can_be_seen_as_it_was_at_a_time() {
     let golden = include_str!("../../../../tests/golden/episode-2.json");
     let mut episode: Episode = serde_json::from_str(golden).unwrap();
-    episode.verdicts.clear();
+    // What a plugin said stands there already; a person is waited for.
+    episode.verdicts = vec![plugin("exact", RewardSource::Outcome, scored(0.25))];
     episode.expects = vec![ExpectedVerdict { source: RewardSource::User, until: 100 }];
     for (score, at) in [(1.0, 50), (-1.0, 200)] {
         let rule = RewardRule { is_live: false, expects: &episode.expects.clone() };
