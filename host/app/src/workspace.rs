@@ -280,3 +280,14 @@ fn run_id(now_ms: u64) -> Result<RunId, AppError> {
     let digits: String = time(now_ms).chars().filter(char::is_ascii_digit).collect();
     Ok(RunId(format!("run-{digits}-{:04x}", u16::from_be_bytes(twin))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workspace_is_shared_between_tasks() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Workspace>();
+    }
+}

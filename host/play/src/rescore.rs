@@ -1,8 +1,9 @@
 //! Scoring episodes that are stored: yesterday's experience under today's reward.
 //!
-//! A verdict that was given stays as it is, and is not asked for again. A reward that was not asked before adds a verdict
-//! *afterwards*, which is no part of the episode's reward. A verdict that failed then and succeeds now takes the failed one's
-//! place, and the episode's reward is worked out anew: a judge that was down costs nothing but asking about what it missed.
+//! A verdict that was given stays as it is, and is not asked for again. A reward that was not asked before adds a verdict *post
+//! hoc*, which is no part of the episode's reward, unless the episode is live or expected one of its source. A verdict that failed
+//! then and succeeds now takes the failed one's part, and the episode's reward is computed anew: a judge that was down costs
+//! nothing but asking about what it missed. Whatever is added is a revision.
 
 use crate::interval::{Interval, mean_interval};
 use crate::plan::Cancel;
