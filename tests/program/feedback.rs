@@ -26,21 +26,25 @@ fn feedback_changes_the_reward_as_a_new_revision_and_nothing_is_overwritten() {
     );
     assert_eq!((&said["reward_before"], &said["state"]), (&before.into(), &"decided".into()));
     let again = bench.out(&["feedback", id, "--thumbs", "down", "--text", "too slow\u{1b}[31m", "--key", "a"]);
-    assert!(again.contains("that is recorded already (revision 1, reward -1)"), "{again}");
+    assert!(again.contains("that is recorded already (revision 1); the reward is -1"), "{again}");
     bench.refused(&["feedback", id, "--score", "0.5", "--key", "a"], &["the key `a` was used", "revision 1"]);
     let corrected = bench.out(&["feedback", &name, "--score", "0.5"]);
     assert!(corrected.ends_with("revision 2, reward -1 -> 0.5\n"), "{corrected}");
     assert!(bench.out(&["feedback", &name, "--score", "-1"]).ends_with("revision 3, reward 0.5 -> -1\n"));
     assert!(bench.out(&["feedback", &name, "--score", "-1"]).contains("recorded already"), "said twice without a key");
 
+    let forged = bench.out(&["feedback", &name, "--score", "0.5", "--text", "good\nverdict     1 by forged (user)"]);
+    assert!(forged.contains("revision 4"), "{forged}");
     let shown = bench.out(&["episodes", "show", &name]);
-    assert!(shown.contains(&format!("{before} -> -1 -> 0.5 -> -1 (revision 0 to 3)")), "{shown}");
+    assert!(shown.contains("by forged") && !shown.contains("\nverdict     1 by forged"), "{shown}");
+    assert!(bench.out(&["feedback", &name, "--score", "-1"]).contains("revision 5"));
+    assert!(shown.contains(&format!("{before} -> -1 -> 0.5 -> -1 -> 0.5 (revision 0 to 4)")), "{shown}");
     assert!(shown.contains("too slow\\u{1b}[31m") && !shown.contains('\u{1b}'), "{shown}");
     assert!(shown.contains("replaced by a later one"), "{shown}");
     let rows = listed(&bench, &run);
-    assert_eq!((&rows[0]["reward"], &rows[0]["revision"]), (&(-1.0).into(), &3.into()));
+    assert_eq!((&rows[0]["reward"], &rows[0]["revision"]), (&(-1.0).into(), &5.into()));
     assert_eq!((&rows[1]["revision"], &rows[1]["state"]), (&0.into(), &"decided".into()));
-    assert!(bench.out(&["episodes", "list"]).contains("decided, revision 3"));
+    assert!(bench.out(&["episodes", "list"]).contains("decided, revision 5"));
 
     // What a plugin said still replays, and nobody asks a person again.
     let replayed = bench.json(&["replay", "--run", &run]);
@@ -140,4 +144,26 @@ fn learning_takes_in_the_decided_episodes_of_a_run_with_their_corrections() {
     refused("run-none", &["no run `run-none` here"]);
     let learning = learned["timing"]["run"].as_str().unwrap();
     refused(learning, &["name a run that only played"]);
+    let unscored = bench.play(&[&shop, "--episodes", "2"]);
+    refused(&unscored, &["0 wait for a verdict, 2 have none", "clawhost feedback EPISODE"]);
+    let waiting = bench.play(&[&shop, "--reward", &state, "--episodes", "3", "--expect", "user=1d"]);
+    refused(&waiting, &["3 wait for a verdict, 0 have none"]);
+    let first = listed(&bench, &waiting)[0]["id"].as_str().unwrap().to_owned();
+    bench.out(&["feedback", &format!("{waiting}/{first}"), "--thumbs", "up"]);
+    let words = from(&waiting);
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--test-pairs", "0"]).collect();
+    let output = bench.run(&words);
+    assert!(
+        stderr(&output).contains("1 episodes of ") && stderr(&output).contains("2 wait for a verdict"),
+        "{output:?}"
+    );
+    // Tasks that report teach nothing.
+    let reporting = bench.play(&[&shop, "--reward", &state, "--episodes", "4", "--tasks", "test"]);
+    let words = from(&reporting);
+    let output = bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!((stdout(&output) + &stderr(&output)).contains("no decided episode of a training task"), "{output:?}");
+    // What lessons cite stays, and is a selection.
+    bench.out(&["data", "prune", "--run", &run]);
+    refused(&run, &["were removed on request"]);
 }

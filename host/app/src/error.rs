@@ -159,6 +159,24 @@ pub enum RequestError {
         /// The run.
         run: String,
     },
+    /// A run of which episodes were removed.
+    #[error("episodes of {run} were removed on request: what is left would teach a selection; name another run")]
+    Pruned {
+        /// The run.
+        run: String,
+    },
+    /// A run of which nothing teaches.
+    #[error(
+        "{run} holds no decided episode with a reward: {pending} wait for a verdict, {unscored} have none; a run's rewards are those that it was played with"
+    )]
+    NothingDecided {
+        /// The run.
+        run: String,
+        /// Episodes that wait for a verdict.
+        pending: u64,
+        /// Decided episodes without a reward.
+        unscored: u64,
+    },
     /// A run of another environment.
     #[error("{run} played {recorded}, and not {wanted}: what it teaches is of no use there")]
     OtherEnvironment {
@@ -310,6 +328,8 @@ impl RequestError {
             Self::NotAdmitted { .. } => "not_admitted",
             Self::NoEpisodes { .. } => "no_episodes",
             Self::NotPlayed { .. } => "not_played",
+            Self::Pruned { .. } => "pruned",
+            Self::NothingDecided { .. } => "nothing_decided",
             Self::OtherEnvironment { .. } => "other_environment",
             Self::RunBusy { .. } => "run_busy",
             Self::PlaybookBusy { .. } => "playbook_busy",
@@ -338,6 +358,7 @@ impl RequestError {
             Self::ResumeDiffers { .. } => vec![Hint::SameSpecification, Hint::NewRun],
             Self::NoRun { .. } => vec![Hint::command("episodes list --runs", "shows all")],
             Self::CannotResume { .. } => vec![Hint::NewRun],
+            Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "says what one is worth")],
             Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
             Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],

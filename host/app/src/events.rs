@@ -9,6 +9,17 @@ use std::sync::Arc;
 /// Something that the operator should know, and that stops nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
+    /// Some episodes of a recorded run teach nothing.
+    LeftOut {
+        /// The run.
+        run: RunId,
+        /// Decided episodes with a reward.
+        teaching: u64,
+        /// Episodes that wait for a verdict.
+        pending: u64,
+        /// Decided episodes without a reward.
+        unscored: u64,
+    },
     /// A plugin imports kv and is not allowed to use it.
     KvNotGranted {
         /// The plugin.

@@ -123,6 +123,11 @@ pub(crate) fn safe(text: &str) -> String {
     text.split('\n').map(|line| escaped(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
+/// The same, with its lines below each other behind a label: no line of it can look like one of ours.
+fn below(text: &str) -> String {
+    safe(text).replace('\n', "\n            ")
+}
+
 fn said(out: &mut impl Write, who: &str, message: &Message) -> std::io::Result<()> {
     let text = safe(&message.plain_text()).replace('\n', "\n             ");
     if !text.is_empty() {
@@ -161,7 +166,7 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         writeln!(out, "{}{how}{reason}", row("branch"))?;
     }
     if let Some(hint) = &episode.policy.system_prompt {
-        writeln!(out, "{}{}", row("told first"), safe(hint).replace('\n', "\n            "))?;
+        writeln!(out, "{}{}", row("told first"), below(hint))?;
     }
     for (index, turn) in episode.turns.iter().enumerate() {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
@@ -221,16 +226,16 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         let reward = format!("{}{query} ({}{later})", record.reward.name, record.source.name());
         match &record.verdict {
             Verdict::Scored(card) => {
-                writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, safe(&card.rationale))?;
+                writeln!(out, "{}{} by {reward}: {}", row("verdict"), card.value, below(&card.rationale))?;
                 let parts: Vec<String> =
                     card.parts.iter().map(|part| format!("{} {}", safe(&part.name), part.value)).collect();
                 if !parts.is_empty() {
                     writeln!(out, "{}made of {}", row(""), parts.join(", "))?;
                 }
             }
-            Verdict::NotApplicable(why) => writeln!(out, "{}none by {reward}: {}", row("verdict"), safe(why))?,
+            Verdict::NotApplicable(why) => writeln!(out, "{}none by {reward}: {}", row("verdict"), below(why))?,
             Verdict::Failed(failure) => {
-                writeln!(out, "{}none by {reward}: {failure}", row("verdict"))?;
+                writeln!(out, "{}none by {reward}: {}", row("verdict"), below(&failure.to_string()))?;
                 if let Some(report) = &failure.report {
                     writeln!(out, "{report}")?;
                 }

@@ -49,6 +49,6 @@ fn text(report: &FeedbackReport) -> String {
     let (before, now) = (shown(reward_before), shown(reward));
     match added {
         true => format!("{run}/{episode}: revision {revision}, reward {before} -> {now}{waits}"),
-        false => format!("{run}/{episode}: that is recorded already (revision {revision}, reward {now}){waits}"),
+        false => format!("{run}/{episode}: that is recorded already (revision {revision}); the reward is {now}{waits}"),
     }
 }

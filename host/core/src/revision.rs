@@ -154,7 +154,7 @@ pub enum Admission {
     },
     /// Nothing changed: it was there already, or its question is answered.
     Unchanged {
-        /// The newest revision.
+        /// The revision that says the same: that of the key, or the newest.
         revision: u32,
         /// The effective reward.
         reward: Option<f64>,
@@ -222,12 +222,17 @@ pub fn admit(
             (false, Some(key), Some(later)) => {
                 Admission::Refused(NotAdmitted::KeyReused { key: key.clone(), revision: later.revision })
             }
+            (true, _, Some(later)) => {
+                Admission::Unchanged { revision: later.revision, reward: effective_reward(records) }
+            }
             _ => unchanged(records),
         };
     }
     let question = record.question();
     if let Some(known) = standing(records).find(|known| known.question() == question) {
-        let corrects = record.source == RewardSource::User && known.verdict != record.verdict;
+        // A new key is a statement of its own, although it says the same: the key must be known when it comes again.
+        let says_more = known.verdict != record.verdict || key.is_some();
+        let corrects = record.source == RewardSource::User && says_more;
         let mends = known.failed() && !record.failed();
         if !corrects && !mends {
             return unchanged(records);
@@ -282,7 +287,8 @@ impl Feedback {
         if text.len() > FEEDBACK_TEXT_BYTES {
             return Err(InvalidFeedback::Text(text.len()));
         }
-        Ok(Self { score, text })
+        // One zero: -0 reads as if it meant something.
+        Ok(Self { score: score + 0.0, text })
     }
 
     /// The verdict of the source `user`.

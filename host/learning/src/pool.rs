@@ -1,6 +1,8 @@
 //! A pool of decided episodes: the loop learns from what was recorded before, without playing. Groups come whole, as rollouts do:
 //! what is pending or has no reward is removed from the batch, and counted.
 //!
+//! Episodes of tasks that decide or report (`val`, `test`) are left out.
+//!
 //! A pool is pinned to a time: verdicts that are added later make revisions that this run does not see, so that a run that is
 //! resumed learns from the same rewards. A run that begins later sees them.
 
@@ -70,16 +72,20 @@ impl ExperienceSource for EpisodePool {
                 let as_of = self.position.as_of;
                 let then = |episode: Arc<Episode>| episode.as_of(as_of).map_or(episode, Arc::new);
                 let episodes = context.learning.episodes(&self.run).await?;
-                let episodes: Vec<Arc<Episode>> = episodes.into_iter().map(then).collect();
+                let splits = context.splits;
+                let is_held_out = |split: &String| *split == splits.val.split || *split == splits.test.split;
+                let episodes = episodes.into_iter().filter(|episode| !is_held_out(&episode.task.split));
+                let episodes: Vec<Arc<Episode>> = episodes.map(then).collect();
                 let mut groups = by_group(&episodes);
                 groups.retain(|_, members| members.iter().any(teaches));
                 self.episodes.insert(groups)
             }
         };
         if episodes.is_empty() {
-            return Err(
-                StopReason::Unscored { why: format!("{} holds no decided episode with a reward", self.run) }.into()
-            );
+            return Err(StopReason::Unscored {
+                why: format!("{} holds no decided episode of a training task with a reward", self.run),
+            }
+            .into());
         }
         let (skip, take) = (self.position.taken, self.groups);
         let places = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);

@@ -186,7 +186,7 @@ keys! {
     Seed, "seed", RUN, whole(0..=LARGEST_SEED), fixed(0), ANY, decides, Run, "S",
         "The seed of all random choices: equal seeds, equal runs";
     From, "from", RUN, text, none, LEARN, decides, Learning, "RUN",
-        "Learn from the decided episodes of this recorded run, in its order, instead of playing for training";
+        "Learn from the decided episodes of this recorded run and its own rewards, instead of playing for training";
     Iterations, "iterations", RUN, whole(1..=100_000), fixed(20), LEARN, decides, Learning, "N",
         "Batches of episodes that are played and learned from";
     Episodes, "episodes", RUN, whole(1..=10_000_000), cases(20, "; learning ", 64, " an iteration"), PLAYS, decides, Run, "N",

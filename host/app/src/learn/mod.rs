@@ -19,7 +19,7 @@ use crate::run::{Clocked, serve_playbook};
 use crate::session::Session;
 use crate::stored::choose_run;
 use crate::{AppError, Learned, LearnedWeights, Rehearsal, RequestError, Workspace, playbooks};
-use clawhost_core::{Environment as _, RunId, RunKind};
+use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKind};
 use clawhost_learn::CheckpointKind;
 use clawhost_learning::{
     EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
@@ -88,15 +88,22 @@ async fn prepare<'a>(
     let plan = LearnPlan { iterations, play: session.plan(), test_pairs };
     let source = match from {
         None => None,
-        Some(run) => Some(Box::new(pool(workspace, &session, &run, &plan)?) as Box<dyn ExperienceSource>),
+        Some(run) => Some(Box::new(pool(workspace, &session, &run, &plan, events)?) as Box<dyn ExperienceSource>),
     };
     let ports = LearnPorts { play, learning: workspace.store(), stages, source };
     Ok(Prepared { session, plan, ports, model, playbook })
 }
 
 /// The decided episodes of a recorded run, as they are now.
-fn pool(workspace: &Workspace, session: &Session<'_>, run: &str, plan: &LearnPlan) -> Result<EpisodePool, AppError> {
-    let row = choose_run(&*workspace.reader()?, Some(run))?;
+fn pool(
+    workspace: &Workspace,
+    session: &Session<'_>,
+    run: &str,
+    plan: &LearnPlan,
+    events: &dyn EventSink,
+) -> Result<EpisodePool, AppError> {
+    let reader = workspace.reader()?;
+    let row = choose_run(&*reader, Some(run))?;
     let environment = &session.environment.identity().name;
     // Phases of one run number their groups alike, so that groups of several phases would be taken for one.
     if !matches!(row.kind, RunKind::Play | RunKind::Live) {
@@ -107,7 +114,27 @@ fn pool(workspace: &Workspace, session: &Session<'_>, run: &str, plan: &LearnPla
         let (run, recorded, wanted) = (row.id.0, row.environment, environment.clone());
         return Err(RequestError::OtherEnvironment { run, recorded, wanted }.into());
     }
-    Ok(EpisodePool::of_run(row.id, plan.groups(), workspace.clock().now_ms()))
+    if row.pruned {
+        return Err(RequestError::Pruned { run: row.id.0 }.into());
+    }
+    let now = workspace.clock().now_ms();
+    let (mut teaching, mut pending, mut unscored) = (0, 0, 0);
+    for episode in reader.episodes(&EpisodeFilter::of(&row.id))? {
+        let count = match (episode.state(now), episode.reward) {
+            (EpisodeState::Decided, Some(_)) => &mut teaching,
+            (EpisodeState::Decided, None) => &mut unscored,
+            (EpisodeState::Open | EpisodeState::Pending { .. }, _) => &mut pending,
+        };
+        *count += 1;
+    }
+    if teaching == 0 {
+        return Err(RequestError::NothingDecided { run: row.id.0, pending, unscored }.into());
+    }
+    if pending + unscored > 0 {
+        let run = row.id.clone();
+        events.event(Event::Warning(Warning::LeftOut { run, teaching, pending, unscored }));
+    }
+    Ok(EpisodePool::of_run(row.id, plan.groups(), now))
 }
 
 /// What a learning run would do, without playing anything.
@@ -227,5 +254,9 @@ fn title(session: &Session<'_>, plan: &LearnPlan, playbook: Option<(&str, Option
     };
     let LearnPlan { iterations, play, .. } = plan;
     let title = session.title();
-    format!("{title}{playbook}; {iterations} iterations of {} episodes in groups of {}", play.episodes, play.group)
+    let what = match session.spec.learn().and_then(|learn| learn.from.as_ref()) {
+        Some(run) => format!("{} groups of {run}, while there are any", plan.groups()),
+        None => format!("{} episodes in groups of {}", play.episodes, play.group),
+    };
+    format!("{title}{playbook}; {iterations} iterations of {what}")
 }

@@ -52,6 +52,9 @@ fn text(warning: &Warning) -> String {
             format!("no lesson of playbook {playbook} fits into --token-budget {token_budget}")
         }
         Warning::NothingToResume => "nothing like it was interrupted, so a new run begins".to_owned(),
+        Warning::LeftOut { run, teaching, pending, unscored } => format!(
+            "{teaching} episodes of {run} teach; {pending} wait for a verdict and {unscored} have no reward, so they are left out"
+        ),
         Warning::NotWritten { why } => why.clone(),
     }
 }

@@ -50,11 +50,15 @@ fn the_same_key_is_added_once_and_names_one_verdict() {
     assert_eq!(admit(user(1.0), (1, key()), SIMULATED, &mut records), added(1, 1.0));
     assert_eq!(admit(user(0.0), (2, Some("click-2".into())), SIMULATED, &mut records), added(2, 0.0));
     // A repeated request changes nothing, although another verdict stands meanwhile.
-    let unchanged = Admission::Unchanged { revision: 2, reward: Some(0.0) };
+    let unchanged = Admission::Unchanged { revision: 1, reward: Some(0.0) };
     assert_eq!(admit(user(1.0), (3, key()), SIMULATED, &mut records), unchanged);
     let refused = Admission::Refused(NotAdmitted::KeyReused { key: "click-1".into(), revision: 1 });
     assert_eq!(admit(user(-1.0), (4, key()), SIMULATED, &mut records), refused);
-    assert_eq!(records.len(), 2);
+    // A new key is kept, although it says what stands already: it must be known when it comes again.
+    assert_eq!(admit(user(0.0), (5, Some("click-3".into())), SIMULATED, &mut records), added(3, 0.0));
+    let refused = Admission::Refused(NotAdmitted::KeyReused { key: "click-3".into(), revision: 3 });
+    assert_eq!(admit(user(1.0), (6, Some("click-3".into())), SIMULATED, &mut records), refused);
+    assert_eq!(records.len(), 3);
 }
 
 #[test]
@@ -162,6 +166,8 @@ fn scores_and_texts_out_of_range_are_refused() {
         assert_eq!(error.as_deref(), expect);
     };
     check(-1.0, 0, None);
+    let zero = Feedback::new(-0.0, "").unwrap().record();
+    assert_eq!(serde_json::json!(zero.verdict)["scored"]["value"].to_string(), "0.0");
     check(1.0, FEEDBACK_TEXT_BYTES, None);
     check(1.01, 0, Some("the score 1.01 is not from -1 to 1"));
     check(f64::NAN, 0, Some("the score NaN is not from -1 to 1"));
