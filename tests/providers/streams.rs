@@ -126,8 +126,8 @@ async fn a_stream_that_ends_in_the_midst_is_no_answer_and_is_not_asked_for_again
             assert!(!text(&heard).is_empty() || !arguments(&heard, 0).is_empty(), "{heard:?}");
             assert_eq!(stub.requests().len(), 1, "what was passed on cannot be taken back");
         };
-        check("", &CALLS, "A1", true, "broke off: the stream ended in the midst of a tool call").await;
-        check("abcd", &[], "cd", true, "broke off: the stream ended in the midst of a text").await;
+        check("", &CALLS, "A1", true, "broke off: the stream ended in the middle of a tool call").await;
+        check("abcd", &[], "cd", true, "broke off: the stream ended in the middle of a text").await;
         check("abcd", &[], last(dialect), true, "broke off: the stream ended without").await;
         check("abcd", &[], "cd", false, "broke off: 127.0.0.1").await;
     }

@@ -121,7 +121,7 @@ impl EpisodeOrigin {
         }
     }
 
-    /// The name of the environment, or of the agent: what lists show, and what rewards and reflectors are told.
+    /// The name of the environment or of the agent. Lists show it; rewards and reflectors read it.
     pub fn name(&self) -> &str {
         match self {
             Self::Simulated(simulated) => &simulated.environment.name,

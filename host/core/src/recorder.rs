@@ -1,5 +1,5 @@
 //! Records one episode, event by event: it is opened, the model is asked and answers, what follows is observed, it is closed.
-//! Whoever drives the events, an environment that is played or an agent behind a gateway, the record has the same form.
+//! The record has the same form for an environment that is played and for an agent behind a gateway.
 //!
 //! Pure: times and digests come with the events. An event out of order is a named error and changes nothing.
 

@@ -206,7 +206,7 @@ impl RewardRule<'_> {
 /// verdict under the same key is added once.
 ///
 /// A new question is added. A person's verdict is added also where that question was answered: it is a correction. A plugin's is
-/// added there only in the place of a failed one, since a plugin asked twice says nothing new.
+/// added there only in the place of a failed one, since asking a plugin again gives the same verdict.
 pub fn admit(
     mut record: RewardRecord,
     (at, key): (u64, Option<String>),

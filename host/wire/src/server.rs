@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientRequest {
-    /// The model that the client names: an alias, for whoever serves it.
+    /// The model that the client names: an alias, which the server maps to a model.
     pub model: String,
     /// What is asked of it.
     pub request: ModelRequest,
@@ -22,7 +22,7 @@ pub struct ClientRequest {
 pub struct AnswerHead {
     /// The answer's id, unique among answers.
     pub id: String,
-    /// The model that answered, as the client is told.
+    /// The name of the model in the answer to the client.
     pub model: String,
     /// The version of what it runs on; the Anthropic dialect has no field for it.
     pub version: Option<String>,
@@ -73,7 +73,7 @@ impl ErrorKind {
         Self::Unavailable,
     ];
 
-    /// What a model's error means to whoever asked.
+    /// The kind of error that the client gets for a model error.
     pub fn of(error: &ModelError) -> Self {
         match error {
             ModelError::Unavailable(_) => Self::Unavailable,

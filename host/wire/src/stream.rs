@@ -17,7 +17,7 @@ pub const CALLS: usize = 1024;
 
 /// Reads the events of one streamed answer.
 pub trait AnswerStream: Send + std::fmt::Debug {
-    /// Takes the next event, and gives what it says. Events behind the end say nothing.
+    /// Takes the next event and returns its pieces. Events after the last one are ignored.
     ///
     /// # Errors
     /// The event cannot be read, is an error of the endpoint, or the answer exceeds a limit.
@@ -90,7 +90,7 @@ impl StreamedAnswer {
         // Some servers leave out the empty line behind their last event. What cannot be read there was cut off.
         if let Some(event) = self.events.finish().filter(|_| !self.answer.is_over()) {
             deltas = match self.answer.event(&event) {
-                Err(WireError::Malformed(..)) => return Err(WireError::CutOff("in the midst of an event")),
+                Err(WireError::Malformed(..)) => return Err(WireError::CutOff("in the middle of an event")),
                 other => other?,
             };
         }

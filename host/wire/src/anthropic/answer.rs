@@ -81,7 +81,7 @@ impl StreamWriter {
         Self { head, blocks: 0, text: None, calls: HashMap::new() }
     }
 
-    /// What comes first. What was read is known at the end alone, so it is told there.
+    /// The first event. The number of tokens read is known only at the end, and is sent there.
     pub fn begin(&mut self) -> String {
         let message = json!({
             "id": self.head.id, "type": "message", "role": "assistant", "model": self.head.model,
@@ -139,7 +139,7 @@ impl StreamWriter {
         events
     }
 
-    /// An error in the midst of the answer: nothing may follow.
+    /// An error event. It is the last event of the stream.
     pub fn error(&mut self, kind: ErrorKind, message: &str) -> String {
         event("error", &error_body(kind, message))
     }

@@ -202,8 +202,8 @@ impl StreamReader {
     fn place(&self) -> &'static str {
         match (&self.stop_reason, self.last) {
             (Some(_), _) => "without `message_stop`",
-            (None, Some(Kind::Call(_))) => "in the midst of a tool call",
-            (None, Some(Kind::Text(_))) => "in the midst of a text",
+            (None, Some(Kind::Call(_))) => "in the middle of a tool call",
+            (None, Some(Kind::Text(_))) => "in the middle of a text",
             (None, _) => "before it said anything",
         }
     }
@@ -408,11 +408,11 @@ mod tests {
         check(&[], "", "the stream ended before it said anything");
         check(&[], END, "the body holds no answer");
         check(&[begins()], "", "the stream ended before it said anything");
-        check(&texts, "", "the stream ended in the midst of a text");
-        check(&[&texts[..], &[tool, arguments(1, "{")]].concat(), "", "the stream ended in the midst of a tool call");
+        check(&texts, "", "the stream ended in the middle of a text");
+        check(&[&texts[..], &[tool, arguments(1, "{")]].concat(), "", "the stream ended in the middle of a tool call");
         check(&texts, END, "the stream ended without a reason to stop");
         check(&[&texts[..], &[finishes("end_turn")]].concat(), "", "the stream ended without `message_stop`");
-        check(&texts, "data: {\"type\": \"mess", "the stream ended in the midst of an event");
+        check(&texts, "data: {\"type\": \"mess", "the stream ended in the middle of an event");
         let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
         check(&texts, error, "the endpoint says: Overloaded");
         check(&texts, "data: <html>\n\n", "expected value at line 1 column 1; it begins with `<html>`");

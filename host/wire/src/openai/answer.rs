@@ -106,7 +106,7 @@ impl StreamWriter {
         self.choice(&json!({"role": "assistant", "content": ""}), &Value::Null, &Value::Null)
     }
 
-    /// A piece. What it cost so far is told at the end.
+    /// The events of one piece. The usage is sent at the end of the stream.
     pub fn delta(&mut self, delta: &ModelDelta) -> String {
         match delta {
             ModelDelta::Text(text) => self.choice(&json!({"content": text}), &Value::Null, &Value::Null),
@@ -136,7 +136,7 @@ impl StreamWriter {
         text
     }
 
-    /// An error in the midst of the answer: nothing may follow.
+    /// An error event. It is the last event of the stream.
     pub fn error(&mut self, kind: ErrorKind, message: &str) -> String {
         sse::write("", &error_body(kind, message).to_string())
     }

@@ -184,12 +184,12 @@ impl StreamReader {
         Ok(())
     }
 
-    /// What the answer was in the midst of.
+    /// The part of the answer that is incomplete.
     fn place(&self) -> &'static str {
         match (self.finish.is_some(), self.calls.is_empty(), self.text.is_empty()) {
             (true, ..) => "without `[DONE]`",
-            (false, false, _) => "in the midst of a tool call",
-            (false, true, false) => "in the midst of a text",
+            (false, false, _) => "in the middle of a tool call",
+            (false, true, false) => "in the middle of a text",
             (false, true, true) => "before it said anything",
         }
     }
@@ -407,11 +407,11 @@ mod tests {
         let text = says(json!({"content": "ab"}));
         check(&[], "", "the stream ended before it said anything");
         check(&[], END, "the body holds no answer");
-        check(std::slice::from_ref(&text), "", "the stream ended in the midst of a text");
-        check(&[text.clone(), piece(Some(0), "a", "f", "{")], "", "the stream ended in the midst of a tool call");
+        check(std::slice::from_ref(&text), "", "the stream ended in the middle of a text");
+        check(&[text.clone(), piece(Some(0), "a", "f", "{")], "", "the stream ended in the middle of a tool call");
         check(std::slice::from_ref(&text), END, "the stream ended without a reason to finish");
         check(&[text.clone(), finishes("stop")], "", "the stream ended without `[DONE]`");
-        check(&[text.clone(), finishes("stop")], "data: {\"usage\"", "the stream ended in the midst of an event");
+        check(&[text.clone(), finishes("stop")], "data: {\"usage\"", "the stream ended in the middle of an event");
         check(
             std::slice::from_ref(&text),
             "data: {\"error\":{\"message\":\"overloaded\"}}\n\n",
