@@ -5,11 +5,11 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
-/// A SHA-256 content address, shown as `sha256:` and 64 hexadecimal digits, as OCI registries do.
+/// A SHA-256 content address, displayed as `sha256:` and 64 hexadecimal digits, as in OCI registries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// A text is not a digest.
+/// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 hexadecimal digits")]
 pub struct ParseDigestError(String);
@@ -20,7 +20,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of a value's canonical JSON: keys sorted, no white space. Equal values, equal digests.
+    /// The digest of a value's canonical JSON (sorted keys, no white space). Equal values have equal digests.
     pub fn of_json(value: &serde_json::Value) -> Self {
         Self::of(canonical_json(value).as_bytes())
     }
@@ -42,7 +42,7 @@ impl Digest {
 
     /// The 64 hexadecimal digits without the prefix, for file names.
     pub fn hex(&self) -> String {
-        // Digit by digit: every record holds a dozen digests, and formatting them through `fmt` showed in profiles.
+        // Written without `fmt`: every record has a dozen digests, and formatting them was visible in profiles.
         let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
         self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
     }
@@ -139,7 +139,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn equal_values_have_equal_digests_whatever_the_key_order() {
+    fn digests_do_not_depend_on_the_key_order() {
         let one = json!({"b": [1, {"y": null, "x": "a"}], "a": 0.5});
         let two = json!({"a": 0.5, "b": [1, {"x": "a", "y": null}]});
         assert_eq!(canonical_json(&one), r#"{"a":0.5,"b":[1,{"x":"a","y":null}]}"#);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_read_back_as_they_print_and_nothing_else_does() {
+    fn only_displayed_digests_parse() {
         let digest = Digest::of(b"clawhost");
         assert_eq!(digest.to_string().parse(), Ok(digest));
         for bad in ["", "sha256:", "sha256:zz", "md5:00", &digest.to_string().to_uppercase(), &digest.hex()] {

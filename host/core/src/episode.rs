@@ -1,4 +1,4 @@
-//! Episodes: what the host recorded.
+//! Episodes: the record of one task attempt.
 
 use crate::{
     AnsweringModel, Attributes, Digest, EpisodeId, EpisodeOrigin, ExpectedVerdict, Failure, IgnoredRequest,
@@ -8,33 +8,33 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Version of the episode's JSON form. Raised when a reader of the old form would misread the new one; added fields
-/// with defaults do not raise it.
+/// Version of the episode's JSON form. Increased when a reader of the old form would misread the new one. Added fields with
+/// defaults do not increase it.
 pub const EPISODE_FORMAT: u32 = 2;
 
-/// The first format that holds all that a replay needs: grants and sampling.
+/// The first format that contains everything a replay needs: grants and sampling.
 pub const REPLAYABLE_FORMAT: u32 = 2;
 
-/// A number somebody observed; never a reward.
+/// A named measurement; never a reward.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
-    /// What was observed.
+    /// Name of the measurement.
     pub name: String,
     /// The value; finite.
     pub value: f64,
 }
 
-/// Bytes an episode left behind.
+/// A file that an episode produced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artefact {
-    /// For example `board.txt`.
+    /// Name, for example `board.txt`.
     pub name: String,
-    /// For example `text/plain`.
+    /// Media type, for example `text/plain`.
     pub media_type: String,
-    /// The content; in JSON as base64.
+    /// The content; base64 in JSON.
     #[serde(with = "base64_text")]
     pub bytes: Vec<u8>,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
@@ -57,21 +57,21 @@ mod base64_text {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The environment said that it is over.
+    /// The environment terminated it.
     Terminated,
-    /// It was cut short; the text says why.
+    /// It was truncated, for the reason in the text.
     Truncated(String),
-    /// It could not be completed. Never a reward of 0.
+    /// It could not be completed. Different from a reward of 0.
     Failed(Failure),
 }
 
 impl Ending {
-    /// Whether rewards are asked about it.
+    /// Whether rewards can score it.
     pub fn is_complete(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
 
-    /// For counting: `terminated`, `truncated`, or `failed` with kind and code.
+    /// For statistics: `terminated`, `truncated`, or `failed` with kind and code.
     pub fn label(&self) -> String {
         match self {
             Self::Terminated => "terminated".to_owned(),
@@ -91,158 +91,159 @@ impl fmt::Display for Ending {
     }
 }
 
-/// How long a turn took, in microseconds. Never part of a comparison.
+/// Durations of a turn in microseconds. Never compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnTiming {
-    /// The model's part.
+    /// Time of the model call.
     pub policy_us: u64,
-    /// The environment's part.
+    /// Time of the environment's step.
     pub environment_us: u64,
 }
 
-/// One exchange: what the policy saw, what it did, what was observed.
+/// One turn: an observation, an action, and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// New messages since the turn before, without tool results.
+    /// New messages since the previous turn, without tool results.
     pub observation: Vec<Message>,
-    /// Digest of the whole request that the model was sent.
+    /// Digest of the complete model request.
     pub request: Digest,
     /// The policy's message.
     pub action: Message,
-    /// Why the model stopped: `stop`, `length`, `tool_calls`, or its own word.
+    /// Finish reason: `stop`, `length`, `tool_calls`, or an endpoint's own term.
     pub finish: String,
-    /// One answer to each tool call of the action, in the order of the calls; those of origin `host` were given by the host.
+    /// One result per tool call of the action, in the order of the calls. Those with origin `host` were produced by the
+    /// host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_results: Vec<Message>,
-    /// The environment's signals.
+    /// Measurements of the environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
-    /// What the model call cost.
+    /// Tokens used by the model call.
     pub usage: Usage,
-    /// The answer's tokens, where the model is ours.
+    /// Tokens of the answer, if a local model sampled it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Box<TokenRecord>>,
-    /// Who answered, where the endpoint says so.
+    /// The model that answered, if the endpoint reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweringModel>,
-    /// Log-probabilities of the answer's tokens, as an endpoint reports them.
+    /// Log-probs of the answer's tokens, if the endpoint reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenLogprob>,
-    /// What the endpoint ignored of the request.
+    /// Parts of the request that the endpoint ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredRequest>,
-    /// Fuel the environment's step used; unknown after a cancelled call.
+    /// Fuel used by the environment's step; unknown after a cancelled call.
     pub fuel: Option<u64>,
-    /// Rolling digest of the environment's calls to the host up to the end of this turn.
+    /// Rolling digest of the environment's host calls up to the end of this turn.
     pub host_calls: Digest,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
-    /// How long it took.
+    /// Durations.
     #[serde(default)]
     pub timing: TurnTiming,
 }
 
-/// An answer that led to no turn: the step that should have taken it failed. Whoever looks for the cause needs it.
+/// An answer that led to no turn because the environment's step failed. Recorded for diagnosis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnappliedAction {
-    /// Digest of the whole request that the model was sent.
+    /// Digest of the complete model request.
     pub request: Digest,
     /// The policy's message.
     pub action: Message,
-    /// Why the model stopped.
+    /// Finish reason.
     pub finish: String,
-    /// What the model call cost.
+    /// Tokens used by the model call.
     pub usage: Usage,
 }
 
-/// An entry for which a draw decided whether it was shown.
+/// An entry that was shown at random.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
     /// The entry's id.
     pub entry: String,
-    /// What the draw decided.
+    /// Whether it was shown.
     pub shown: bool,
 }
 
-/// What a playbook told the policy.
+/// The playbook part of a policy's prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlaybookRecord {
-    /// Names all that decides what is told to whom: texts, order, rendering, retrieval. Part of the state id.
+    /// Digest of everything that determines the selection: texts, order, rendering, retrieval. Part of the state id.
     pub digest: Digest,
-    /// What was told; the system prompt ends with it.
+    /// The text; the system prompt ends with it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// The entries in it, by id.
+    /// Ids of the entries in the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<String>,
-    /// Entries that were relevant, fitted, and were drawn for.
+    /// Eligible entries that were randomised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn: Vec<Drawn>,
-    /// The probability with which a drawn entry is shown.
+    /// Probability that a randomised entry is shown.
     #[serde(default)]
     pub propensity: f64,
 }
 
-/// Who acted.
+/// The policy of an episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRecord {
     /// The model.
     pub model: LlmIdentity,
     /// Seed of its sampling in this episode.
     pub seed: u64,
-    /// What it was told first: the operator's words, or the environment's own where there were none.
+    /// The system prompt: the operator's, or the environment's hint if the operator gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// How its answers were drawn.
+    /// Sampling parameters.
     #[serde(default)]
     pub sampling: Sampling,
-    /// What a playbook added to the system prompt, where one did.
+    /// The playbook part of the system prompt, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub playbook: Option<PlaybookRecord>,
 }
 
-/// How an episode came to share its first turns with others.
+/// How an episode reached the shared state of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BranchWay {
-    /// Its instance took the shared turns again.
+    /// Its instance replayed the shared turns.
     Replay,
     /// Its instance was restored from a snapshot.
     Snapshot,
 }
 
-/// The shared beginning of an episode that branched off in its middle.
+/// The shared part of an episode that branched off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
-    /// So many turns are shared with the other episodes of the group.
+    /// Number of turns shared with the other episodes of the group.
     pub at: u32,
     /// Seed of the policy's sampling in the shared turns.
     pub seed: u64,
-    /// How the state was reached.
+    /// How the shared state was reached.
     pub way: BranchWay,
-    /// Whether the shared turns stand in this episode's account: they were paid for once.
+    /// Whether this episode accounts for the cost of the shared turns, which were paid for once.
     pub pays: bool,
-    /// Why it is not restored from a snapshot, where its environment offers them.
+    /// Why it was not restored from a snapshot, if its environment supports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// An answer that cannot be recomputed, kept so that the episode can be replayed.
+/// A model answer to a plugin. It cannot be recomputed, so it is recorded for replays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JournalEntry {
-    /// Steps the environment had been asked to take; 0 during the opening, and for rewards.
+    /// Number of the step during which it happened; 0 during the opening, and for rewards.
     pub turn: u32,
-    /// Which import: `llm`.
+    /// The import: `llm`.
     pub import: String,
-    /// What was asked.
+    /// The request.
     pub request: serde_json::Value,
-    /// What was answered.
+    /// The response.
     pub response: serde_json::Value,
 }
 
 impl JournalEntry {
-    /// A model's answer, where this is one.
+    /// The entry as a model's answer; `None` if it is something else.
     pub fn answer(&self) -> Option<Result<crate::ModelResponse, crate::ModelError>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -258,85 +259,85 @@ impl JournalEntry {
     }
 }
 
-/// One episode, in full.
+/// The complete record of an episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// [`EPISODE_FORMAT`] of the writer.
     pub format: u32,
-    /// Unique inside the run.
+    /// Id, unique in the run.
     pub id: EpisodeId,
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// Position in the run, from 0.
     pub index: u64,
-    /// What was to be done, reference included. Of a live episode: its first words, in the split `live`.
+    /// The task, including its reference. For a live episode its first user message, in the split `live`.
     pub task: Task,
     /// Digest of the task.
     pub task_hash: Digest,
-    /// Where it comes from.
+    /// Origin.
     #[serde(flatten)]
     pub origin: EpisodeOrigin,
     /// Verdicts that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expects: Vec<ExpectedVerdict>,
-    /// The configuration that acted.
+    /// Identity of the configuration that played.
     pub state_id: StateId,
-    /// Who acted.
+    /// The policy.
     pub policy: PolicyRecord,
-    /// How the environment would introduce itself, if nobody else said anything first.
+    /// The environment's system prompt, which is used if the operator gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_hint: Option<String>,
-    /// Tools on offer.
+    /// Available tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
-    /// What happened.
+    /// The turns.
     pub turns: Vec<Turn>,
-    /// The environment's messages after the last action.
+    /// Messages of the environment after the last action.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closing: Vec<Message>,
-    /// The answer that a failing step was given.
+    /// The answer whose step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untaken: Option<UnappliedAction>,
-    /// How it ended.
+    /// The ending.
     pub ending: Ending,
     /// The last value of every signal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
-    /// What it left behind; of equal names the last.
+    /// Files that it produced; for equal names the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artefacts: Vec<Artefact>,
-    /// What rewards said.
+    /// Verdicts of rewards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verdicts: Vec<RewardRecord>,
-    /// The reward that learning sees; none when not scored.
+    /// The effective reward; `None` if it is not scored.
     pub reward: Option<f64>,
-    /// What plugins logged.
+    /// Log lines of plugins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
-    /// Answers that cannot be recomputed.
+    /// Model answers to plugins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub journal: Vec<JournalEntry>,
-    /// When it ended: milliseconds since 1970.
+    /// Unix time of its end, in milliseconds.
     pub created_at: u64,
 }
 
 impl Episode {
-    /// What it depends on, where it was simulated.
+    /// What it depends on, if it was simulated.
     pub fn simulated(&self) -> Option<&Simulated> {
         self.origin.simulated()
     }
 
-    /// The group that it is compared in. A live episode is alone in its own.
+    /// The group whose members are compared. A live episode is alone in its group.
     pub fn group(&self) -> u64 {
         self.simulated().map_or(self.index, |simulated| simulated.group)
     }
 
-    /// Seeds what is derived from it: see [`EpisodeOrigin::seed`].
+    /// Seed for everything derived from it: see [`EpisodeOrigin::seed`].
     pub fn seed(&self) -> u64 {
         self.origin.seed()
     }
 
-    /// Where it branched off, if it did.
+    /// The branch, if it branched off.
     pub fn branch(&self) -> Option<&Branch> {
         self.simulated().and_then(|simulated| simulated.branch.as_ref())
     }
@@ -346,7 +347,7 @@ impl Episode {
 mod tests {
     use super::*;
 
-    /// A golden file reads, and writes back as it stands.
+    /// A golden file must parse and serialise unchanged.
     fn check(golden: &str) -> Episode {
         let value: serde_json::Value = serde_json::from_str(golden).unwrap();
         let episode: Episode = serde_json::from_str(golden).unwrap();
@@ -355,23 +356,23 @@ mod tests {
     }
 
     #[test]
-    fn episodes_of_this_format_read_and_write_as_they_stand() {
+    fn episodes_of_this_format_round_trip() {
         let whole = check(include_str!("../../../tests/golden/episode-2.json"));
         assert_eq!(whole.reward, Some(1.0));
         let failed = check(include_str!("../../../tests/golden/episode-2-failed.json"));
         assert!(!failed.ending.is_complete());
-        assert_eq!(failed.reward, None, "a failure has no number");
+        assert_eq!(failed.reward, None, "a failure has no reward");
     }
 
     #[test]
-    fn episodes_of_format_1_are_still_read() {
+    fn episodes_of_format_1_still_parse() {
         let episode: Episode = serde_json::from_str(include_str!("../../../tests/golden/episode-1.json")).unwrap();
         assert!(episode.format < REPLAYABLE_FORMAT, "it lacks what a replay needs");
         assert_eq!(episode.reward, Some(1.0));
     }
 
     #[test]
-    fn a_newer_writer_with_more_fields_is_still_read() {
+    fn unknown_fields_of_newer_writers_are_ignored() {
         let mut value: serde_json::Value =
             serde_json::from_str(include_str!("../../../tests/golden/episode-2.json")).unwrap();
         value["a_field_of_tomorrow"] = serde_json::json!([1, 2]);

@@ -1,23 +1,23 @@
-//! Where an episode comes from: it was played in an environment of ours, or captured from an agent that works elsewhere.
+//! Origins of episodes: simulated in an environment plugin, or captured from an external agent.
 
 use crate::{Attributes, Branch, Digest, Grants, PluginIdentity};
 use serde::{Deserialize, Serialize};
 
-/// Where an episode comes from. In JSON its fields stand beside those of the episode: `environment`, `seed`, `group`, ... of a
-/// simulated one, `live` of a live one.
+/// The origin of an episode. In JSON its fields are siblings of the episode's: `environment`, `seed`, `group`, ... for a
+/// simulated episode, `live` for a live one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "Fields")]
 pub enum EpisodeOrigin {
-    /// An environment plugin was played. It can be played again.
+    /// Played in an environment plugin. Can be replayed.
     Simulated(Simulated),
-    /// An agent outside of this program worked. It cannot be played again.
+    /// Captured from an agent outside of this program. Cannot be replayed.
     Live(Live),
 }
 
-/// What a simulated episode depends on, beside its task.
+/// What a simulated episode depends on, besides its task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
-    /// Which group of the run it belongs to; members share task and environment seed.
+    /// Group of the run; members share task and environment seed.
     pub group: u64,
     /// The environment.
     pub environment: PluginIdentity,
@@ -26,35 +26,35 @@ pub struct Simulated {
     /// The environment's options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Attributes,
-    /// The host stops after so many turns.
+    /// The episode is truncated after this many turns.
     pub max_turns: u32,
-    /// What the environment was allowed beyond computing and logging.
+    /// Grants of the environment.
     #[serde(default, skip_serializing_if = "Grants::is_empty")]
     pub grants: Grants,
-    /// Where it branched off, if it did.
+    /// The branch, if it branched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<Branch>,
 }
 
-/// The session that a live episode was captured from.
+/// The session of a live episode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveSession {
-    /// The session's name, as the agent or the gateway chose it.
+    /// Name of the session, chosen by the agent or the gateway.
     pub session: String,
-    /// The agent's name.
+    /// Name of the agent.
     pub agent: String,
-    /// The name by which the agent asked for its model.
+    /// Model name in the agent's requests.
     pub alias: String,
 }
 
-/// A live episode's origin.
+/// Origin of a live episode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    /// Its session.
+    /// The session.
     pub live: LiveSession,
 }
 
-/// The fields of both origins, as they may stand in a document.
+/// The fields of both origins in a document.
 #[derive(Deserialize)]
 struct Fields {
     live: Option<LiveSession>,
@@ -97,7 +97,7 @@ impl EpisodeOrigin {
         Self::Live(Live { live: session })
     }
 
-    /// What it depends on, where it was simulated.
+    /// What it depends on, if it was simulated.
     pub fn simulated(&self) -> Option<&Simulated> {
         match self {
             Self::Simulated(simulated) => Some(simulated),
@@ -105,7 +105,7 @@ impl EpisodeOrigin {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable access to the same.
     pub fn simulated_mut(&mut self) -> Option<&mut Simulated> {
         match self {
             Self::Simulated(simulated) => Some(simulated),
@@ -113,7 +113,7 @@ impl EpisodeOrigin {
         }
     }
 
-    /// Its session, where it is live.
+    /// The session, if it is live.
     pub fn session(&self) -> Option<&LiveSession> {
         match self {
             Self::Simulated(_) => None,
@@ -121,7 +121,7 @@ impl EpisodeOrigin {
         }
     }
 
-    /// The name of the environment or of the agent. Lists show it; rewards and reflectors read it.
+    /// Name of the environment or of the agent.
     pub fn name(&self) -> &str {
         match self {
             Self::Simulated(simulated) => &simulated.environment.name,
@@ -129,7 +129,7 @@ impl EpisodeOrigin {
         }
     }
 
-    /// Seeds what is derived from an episode: the environment's seed; of a live one a digest of its session's name.
+    /// Seed for everything derived from the episode: the environment's seed, or a digest of a live session's name.
     pub fn seed(&self) -> u64 {
         match self {
             Self::Simulated(simulated) => simulated.seed,

@@ -1,57 +1,57 @@
-//! Failures: why something could not be done. Never a number.
+//! Failures: why an operation failed. A failure is never a number.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Names of failures, stable so that machines may compare them.
+/// Codes of failures, stable for comparisons by programs.
 pub mod code {
-    /// The call used up its fuel: too much computing.
+    /// The call used up its fuel.
     pub const FUEL: &str = "fuel";
-    /// The call kept a processor busy for too long.
+    /// The call used a processor for too long.
     pub const BUSY: &str = "busy";
-    /// The call took too long by the clock on the wall.
+    /// The call exceeded its wall-clock deadline.
     pub const DEADLINE: &str = "deadline";
-    /// The instance wanted more memory than it may have.
+    /// The instance exceeded its memory limit.
     pub const MEMORY: &str = "memory";
-    /// The instance wanted a larger table than it may have.
+    /// The instance exceeded its table limit.
     pub const TABLE: &str = "table";
-    /// The component holds more core instances, memories or tables than one may.
+    /// The component has too many core instances, memories or tables.
     pub const INSTANCES: &str = "instances";
-    /// The guest recursed too deeply.
+    /// The guest's stack overflowed.
     pub const STACK: &str = "stack";
-    /// More bytes crossed the boundary in one value than may.
+    /// A value exceeded the transfer limit.
     pub const TRANSFER: &str = "transfer";
-    /// More bytes or calls went to the host in one call than may.
+    /// The bytes or the number of host calls in one call exceeded their limit.
     pub const HOST_CALLS: &str = "host-calls";
-    /// Too many host resources were held.
+    /// The instance held too many host resources.
     pub const HANDLES: &str = "handles";
-    /// A text or list is longer than it may be.
+    /// A text or list is too long.
     pub const LENGTH: &str = "length";
     /// A number is NaN or infinite.
     pub const NOT_FINITE: &str = "not-finite";
-    /// A number is outside the range the plugin declared.
+    /// A number is outside the declared range.
     pub const OUT_OF_RANGE: &str = "out-of-range";
-    /// A list does not have as many items as it must.
+    /// A list has the wrong number of items.
     pub const COUNT: &str = "count";
     /// A name is used twice.
     pub const DUPLICATE: &str = "duplicate";
-    /// A value has no meaning to this host.
+    /// This host does not know a variant of a value.
     pub const UNKNOWN_CASE: &str = "unknown-case";
-    /// A text is not what it must be.
+    /// A text is malformed.
     pub const MALFORMED: &str = "malformed";
-    /// The guest stopped at `unreachable`: a panic, an abort or a failed assertion.
+    /// The guest executed `unreachable`: a panic, an abort or a failed assertion.
     pub const UNREACHABLE: &str = "unreachable";
     /// The guest called exit.
     pub const EXIT: &str = "exit";
     /// Any other trap.
     pub const TRAP: &str = "trap";
-    /// The plugin answered with an error of its own.
+    /// The plugin returned an error.
     pub const PLUGIN_ERROR: &str = "error";
-    /// A replayed plugin asks a model something that the record holds no answer to.
+    /// A replayed plugin requested a model answer that the journal does not contain.
     pub const JOURNAL: &str = "journal";
-    /// A replayed plugin does not come to what it came to before.
+    /// A replayed plugin behaved differently than in the record.
     pub const REPLAY: &str = "replay";
-    /// The host has no memory left for another instance.
+    /// The host has no memory for another instance.
     pub const HOST_MEMORY: &str = "host-memory";
     /// The host itself failed.
     pub const HOST: &str = "host";
@@ -59,31 +59,31 @@ pub mod code {
     pub const UNAVAILABLE: &str = "unavailable";
     /// The model refused the request.
     pub const REFUSED: &str = "refused";
-    /// The model's answer could not be read.
+    /// The model's answer could not be parsed.
     pub const GARBAGE: &str = "garbage";
-    /// The run's token or cost budget is spent.
+    /// The run's token or cost budget is exhausted.
     pub const BUDGET: &str = "budget";
-    /// The operator stopped it.
+    /// Stopped by the operator, or with its run, whose budget was spent.
     pub const CANCELLED: &str = "cancelled";
 }
 
-/// What kind of failure it is: whose fault, in one word.
+/// The kind of a failure, which tells who caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The guest trapped.
     Trap,
-    /// The guest reached a limit.
+    /// The guest exceeded a limit.
     Limit,
-    /// The guest gave a value that the boundary refuses.
+    /// The guest returned an invalid value.
     Invalid,
-    /// The plugin answered with an error of its own.
+    /// The plugin returned an error.
     Plugin,
     /// A model did not answer.
     Llm,
     /// The host failed.
     Host,
-    /// The operator stopped it.
+    /// Stopped by the operator, or with its run, whose budget was spent.
     Cancelled,
 }
 
@@ -101,17 +101,17 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// Why something could not be done.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{}: {message}", self.label())]
 pub struct Failure {
-    /// Whose fault.
+    /// The kind.
     pub kind: FailureKind,
-    /// A stable name from [`code`].
+    /// A stable code from [`code`].
     pub code: String,
     /// What happened, where, and what to do.
     pub message: String,
-    /// How things stood in the guest.
+    /// State of the guest at a trap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Box<TrapReport>>,
 }
@@ -122,7 +122,7 @@ impl Failure {
         Self { kind, code: code.to_owned(), message: message.into(), report: None }
     }
 
-    /// Kind and code as one word, for counting: `limit(fuel)`.
+    /// Kind and code, for statistics: `limit(fuel)`.
     pub fn label(&self) -> String {
         match self.kind.to_string() {
             kind if kind == self.code => kind,
@@ -131,38 +131,38 @@ impl Failure {
     }
 }
 
-/// How much of a call's budget was used.
+/// Resource consumption of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallBudget {
-    /// Fuel the call was given.
+    /// Fuel limit of the call.
     pub fuel_limit: u64,
-    /// Fuel it used; unknown after a call that was cancelled.
+    /// Fuel used; unknown after a cancelled call.
     pub fuel_used: Option<u64>,
-    /// Linear memory held, in bytes.
+    /// Linear memory in bytes.
     pub memory_bytes: u64,
-    /// Calls it made to the host.
+    /// Number of host calls.
     pub host_calls: u32,
 }
 
-/// What an author needs to see after a trap: the cause first.
+/// Diagnosis of a trap, the cause first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrapReport {
-    /// What happened, in one line.
+    /// The cause, on one line.
     pub cause: String,
     /// Plugin name and digest.
     pub plugin: String,
     /// The export that was called.
     pub export: String,
-    /// The last line the guest logged as an error: a panic's message and place.
+    /// The last line that the guest logged as an error: a panic's message and location.
     pub last_error_line: Option<String>,
-    /// The last lines it logged or printed, oldest first; at most 12.
+    /// The last log and output lines, oldest first; at most 12.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
     /// Functions on the guest's stack, innermost first; at most 16.
     pub frames: Vec<String>,
-    /// The last calls to the host, oldest first; at most 8.
+    /// The last host calls, oldest first; at most 8.
     pub host_calls: Vec<String>,
-    /// The call's budget.
+    /// Resource consumption of the call.
     pub budget: CallBudget,
 }
 

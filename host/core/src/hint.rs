@@ -1,46 +1,57 @@
-//! What may mend an error, structured: a library names an option by its key, and each front end says it in its own words (a flag,
-//! a key of a file, a field of a form).
+//! Structured hints on how to fix an error. Libraries name options by key; each front end renders them in its own form (a
+//! flag, a key of a file, a form field).
 
-/// One thing that may mend an error.
+/// One hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
-    /// Give an option another value. Keys are those of `run.toml` and of the host's settings, for example `max_turns`.
+    /// Change an option. Keys are those of `run.toml` and of the host's settings, for example `max_turns`.
     Option {
         /// The option's key.
         key: &'static str,
-        /// A value that would do; none: a larger or other one.
+        /// A suitable value; `None`: a larger or another one.
         value: Option<String>,
     },
+    /// Give the option that was read another value. A library that reads a value knows no option: the caller that does replaces this
+    /// by [`Hint::Option`] (see [`Hint::of_option`]).
+    ChangeThis,
     /// Leave an option out.
     Without(&'static str),
     /// Use another data folder.
     OtherDataFolder,
-    /// Make room on the disk.
+    /// Free disk space.
     MakeRoom,
-    /// Continue what was interrupted.
+    /// Resume the interrupted run.
     Resume,
-    /// Begin a new run instead of resuming one.
+    /// Start a new run instead of resuming one.
     NewRun,
-    /// Repeat the options and the files with which the run was begun.
+    /// Use the options and files with which the run was started.
     SameSpecification,
-    /// Use a command of the program.
+    /// Run a command of the program.
     Command {
         /// The command with its arguments, without the program's name.
         words: String,
-        /// What it does here.
+        /// The effect of the command.
         does: String,
     },
 }
 
 impl Hint {
-    /// An option, with a value that would do.
+    /// An option with a suitable value.
     pub fn set(key: &'static str, value: impl Into<String>) -> Self {
         Self::Option { key, value: Some(value.into()) }
     }
 
-    /// An option whose value has to be another one.
+    /// An option that needs another value.
     pub fn change(key: &'static str) -> Self {
         Self::Option { key, value: None }
+    }
+
+    /// This hint where it is known which option was read.
+    pub fn of_option(self, key: &'static str) -> Self {
+        match self {
+            Self::ChangeThis => Self::change(key),
+            other => other,
+        }
     }
 
     /// A command of the program.

@@ -1,10 +1,10 @@
-//! Names of runs and episodes.
+//! Ids of runs and episodes.
 
 use crate::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A run: one invocation that plays episodes. Unique in a data folder; chosen by the caller.
+/// Id of a run, one invocation that plays episodes. Unique in a data folder; chosen by the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub String);
@@ -15,8 +15,8 @@ impl fmt::Display for RunId {
     }
 }
 
-/// An episode: unique inside its run, and a function of what was asked for, so that two runs of one configuration name
-/// their episodes alike and can be compared line by line.
+/// Id of an episode, unique in its run. It is a function of the run's configuration, so that equal configurations give equal
+/// ids and runs can be compared line by line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EpisodeId(pub String);

@@ -1,12 +1,14 @@
-//! The vocabulary of clawhost (floor 0): ids, messages, episodes, verdicts, limits, digests, and the ports.
+//! The data types of clawhost (floor 0): ids, messages, episodes, verdicts, limits, digests, and the ports.
 //!
-//! Everything else speaks in these types. A *port* is a trait that says what the loop needs from the world
-//! ([`Environment`], [`Reward`], [`Reflector`], [`Llm`], [`EpisodeStore`], [`Clock`]); adapters on higher floors
-//! implement it with wasmtime, SQLite or HTTP.
+//! All other crates use these types. A *port* is a trait for something the learning loop needs from outside
+//! ([`Environment`], [`Reward`], [`Reflector`], [`Llm`], [`EpisodeStore`], [`Clock`]). Adapters on higher floors implement
+//! it with wasmtime, SQLite or HTTP.
 //!
-//! Invariants: this crate never reads a clock, a file, a socket or a thread, and knows no tensor. A failure is a
-//! [`Failure`], never a number: nothing here turns one into a reward of 0.
+//! Invariants: this crate uses no clock, file, socket, thread or tensor. A failure is a [`Failure`], never a number: nothing
+//! here converts one into a reward of 0.
 
+mod answer_text;
+mod counted;
 mod digest;
 mod episode;
 mod episode_origin;
@@ -17,9 +19,11 @@ mod limits;
 mod message;
 mod plugin;
 mod ports;
+mod reads;
 mod recorder;
 mod revision;
 mod rules;
+mod run_labels;
 mod safe_text;
 mod seeds;
 mod snapshot;
@@ -28,6 +32,8 @@ mod task;
 mod tokens;
 mod verdict;
 
+pub use answer_text::{ScriptError, answer_lines, read_script, script_turn};
+pub use counted::{counted, thousands};
 pub use digest::{Digest, ParseDigestError, canonical_json};
 pub use episode::{
     Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
@@ -39,14 +45,16 @@ pub use hint::Hint;
 pub use ids::{EpisodeId, RunId};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
 pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
-pub use plugin::{About, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
+pub use plugin::{About, GIVES, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::*;
+pub use reads::{READS, Read, Reads};
 pub use recorder::{Closing, EpisodeHeader, EpisodeRecorder, Observed, RecorderError};
 pub use revision::{
     Admission, EpisodeState, Expectation, ExpectedVerdict, FEEDBACK_KEY_BYTES, FEEDBACK_TEXT_BYTES, Feedback,
     InvalidFeedback, NotAdmitted, REVISIONS, Revision, RewardRule, admit, history, revision, verdicts_at,
 };
 pub use rules::{Condition, Facts, Rule, conditions, rule};
+pub use run_labels::{InvalidLabel, LABEL_CHARACTERS, RUN_ID_PREFIX, RUN_TAGS, RunLabels, RunName, RunTag};
 pub use safe_text::{escaped, is_hidden};
 pub use seeds::derive_seed;
 pub use snapshot::{HostState, LogState, Snapshot};

@@ -1,14 +1,14 @@
-//! Limits: one struct, shown by `inspect`, obeyed by every path, raised only by the operator.
+//! Limits: one struct that every code path obeys, that `inspect` shows, and that only the operator can raise.
 
 use serde::{Deserialize, Serialize};
 
-/// Fuel that stands for one second of computing. Fuel is counted per wasm instruction and is exact for a component's
-/// digest, so it judges; seconds are for people. The engine's tight loops burn two to four times as much in a real
-/// second, so the wall-clock nets below stay out of the way.
+/// Fuel that corresponds to one second of computing. Fuel is counted per wasm instruction and is deterministic for a
+/// component, so it is the limit that decides. Tight loops of the engine burn two to four times as much in a real second, so
+/// the wall-clock limits below are rarely reached.
 pub const FUEL_PER_BUSY_SECOND: u64 = 500_000_000;
 
-/// Tool calls in one message, of a policy or of anybody else. Real models make a handful; without a limit one answer of
-/// some megabytes could hold hundreds of thousands.
+/// Most tool calls in one message. Models make a handful; without a limit, an answer of a few megabytes could contain
+/// hundreds of thousands.
 pub const TOOL_CALLS: usize = 64;
 
 const KIB: usize = 1024;
@@ -17,13 +17,13 @@ const MIB: usize = 1024 * KIB;
 /// Budget of one call into a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallLimits {
-    /// Fuel: the budget that judges, deterministic per component.
+    /// Fuel: the deterministic budget that decides.
     pub fuel: u64,
-    /// Milliseconds that a processor may be kept busy: a safety net against work that fuel does not count.
+    /// Milliseconds of processor time: a safety net for work that fuel does not count.
     pub busy_ms: u64,
-    /// Milliseconds by the clock on the wall: the last net, generous because it depends on the machine.
+    /// Milliseconds of wall-clock time: the last safety net, generous because it depends on the machine.
     pub deadline_ms: u64,
-    /// Bytes that one value may carry across the boundary.
+    /// Bytes that one value may transfer across the boundary.
     pub transfer_bytes: usize,
 }
 
@@ -31,7 +31,7 @@ impl CallLimits {
     const fn seconds(busy: u64, transfer_bytes: usize) -> Self {
         Self {
             fuel: busy * FUEL_PER_BUSY_SECOND,
-            // Ten times the nominal budget: reached only where fuel does not count the work, or on a stalled machine.
+            // Ten times the nominal budget: reached only if fuel does not count the work, or on a stalled machine.
             busy_ms: busy * 10_000,
             deadline_ms: busy * 30_000,
             transfer_bytes,
@@ -42,55 +42,55 @@ impl CallLimits {
 /// Every limit of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// `describe`: a constant, practically.
+    /// `describe`: effectively a constant.
     pub describe: CallLimits,
-    /// `tasks`: generates at most 256 tasks.
+    /// `tasks`: returns at most 256 tasks.
     pub tasks: CallLimits,
     /// `start`: may build a world.
     pub start: CallLimits,
-    /// `step`: one move.
+    /// `step`: one action.
     pub step: CallLimits,
-    /// `snapshot`: as a step, with more to carry.
+    /// `snapshot`: like a step, with a larger transfer.
     pub snapshot: CallLimits,
-    /// `restore`: as a step, with more to carry.
+    /// `restore`: like a step, with a larger transfer.
     pub restore: CallLimits,
-    /// `score`: the part that does not depend on the group's size.
+    /// `score`: the part that is independent of the group's size.
     pub score: CallLimits,
     /// Fuel added to `score` per episode: 50 ms.
     pub score_fuel_per_episode: u64,
     /// `reflect`: reads a whole group.
     pub reflect: CallLimits,
-    /// Deadline of a call that may ask a granted model, in milliseconds: a model's answer takes seconds.
+    /// Deadline in milliseconds of a call that may use a granted model, whose answers take seconds.
     pub llm_deadline_ms: u64,
-    /// The same for `score` and `reflect`, which may ask hundreds of times.
+    /// The same for `score` and `reflect`, which may make hundreds of model calls.
     pub llm_batch_deadline_ms: u64,
 
-    /// Linear memory of an environment or reflector.
+    /// Linear memory of an environment or reflector, in bytes.
     pub memory_bytes: usize,
-    /// Linear memory of a reward: it only reads.
+    /// Linear memory of a reward, which only reads, in bytes.
     pub reward_memory_bytes: usize,
     /// Elements of a table.
     pub table_elements: usize,
-    /// Core instances, memories and tables inside one component: real guests have 1 to 4, interpreters up to 48.
+    /// Core instances, memories and tables in one component: typical guests have 1 to 4, interpreters up to 48.
     pub core_instances: usize,
-    /// Stack of a guest.
+    /// Stack of a guest, in bytes.
     pub stack_bytes: usize,
-    /// Size of a component file.
+    /// Size of a component file, in bytes.
     pub component_bytes: usize,
-    /// Size of a component file when the operator allows interpreters (Python, JavaScript) inside guests.
+    /// Size of a component file if the operator allows interpreters (Python, JavaScript) in guests.
     pub interpreter_component_bytes: usize,
-    /// Components larger than this are instantiated on demand, outside the pool, whose slots are sized for small ones.
+    /// Larger components are instantiated on demand, outside the pool, whose slots are sized for small ones.
     pub pooled_component_bytes: usize,
 
     /// Live instances on this host.
     pub live_instances: usize,
-    /// Guest memory of all instances on this host: what they declare, touched or not. The program raises it to half of the
-    /// machine's memory.
+    /// Guest memory reserved by all instances on this host, used or not. The program raises it to half of the machine's
+    /// memory.
     pub host_memory_bytes: usize,
 
-    /// Everything recorded of one episode: what it said, was told, measured and left behind.
+    /// Bytes of an episode's record: messages, signals and artefacts.
     pub episode_bytes: usize,
-    /// An observation: a page of a novel is 2 KiB.
+    /// Bytes of an observation; a page of a novel is 2 KiB.
     pub observation_bytes: usize,
     /// Messages in an observation.
     pub messages: usize,
@@ -112,40 +112,40 @@ pub struct Limits {
     pub artefacts: usize,
     /// One artefact.
     pub artefact_bytes: usize,
-    /// Tasks that one call may give.
+    /// Tasks that one call may return.
     pub tasks_per_call: u32,
     /// Splits of an environment.
     pub splits: usize,
-    /// A rationale, summary or error text.
+    /// Bytes of a rationale, summary or error text.
     pub text_bytes: usize,
     /// Proposals of one reflection.
     pub proposals: usize,
 
-    /// One log line; the rest of it is cut.
+    /// Bytes of a log line; the rest is cut off.
     pub log_line_bytes: usize,
-    /// Log lines per episode; the rest is counted in one line.
+    /// Log lines per episode; further lines are only counted.
     pub log_lines: usize,
-    /// Log bytes per episode; the rest is counted in one line.
+    /// Log bytes per episode; further lines are only counted.
     pub log_bytes: usize,
-    /// kv: bytes of keys and values.
+    /// kv: bytes of all keys and values.
     pub kv_bytes: usize,
-    /// kv: keys.
+    /// kv: number of keys.
     pub kv_keys: usize,
-    /// kv: one key.
+    /// kv: bytes of one key.
     pub kv_key_bytes: usize,
-    /// A snapshot.
+    /// Bytes of a snapshot.
     pub snapshot_bytes: usize,
-    /// Host resources an instance may hold.
+    /// Host resources that an instance may hold.
     pub handles: usize,
     /// Random bytes per call.
     pub random_bytes: u64,
-    /// Bytes to and from the host in one call, all host calls together.
+    /// Bytes to and from the host during one call, over all host calls.
     pub host_call_bytes: usize,
-    /// Calls to the host in one call.
+    /// Host calls during one call.
     pub host_calls: u32,
-    /// Models asked in one batch.
+    /// Requests in one batch of model calls.
     pub llm_batch: usize,
-    /// Model calls an episode or a group may make through its grant.
+    /// Model calls of an episode or a group.
     pub llm_calls: u32,
 }
 

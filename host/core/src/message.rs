@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// Name-value pairs in order.
 pub type Attributes = Vec<(String, String)>;
 
-/// Who speaks in a message.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Instructions that frame the conversation.
     System,
-    /// The side that asks.
+    /// The user, or the environment in its place.
     User,
     /// The policy.
     Assistant,
@@ -19,7 +19,7 @@ pub enum Role {
     Tool,
 }
 
-/// Where a message came from; written by the host, never believed from a plugin.
+/// The origin of a message. Set by the host; a plugin's claim is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -37,22 +37,22 @@ pub enum Origin {
     Host,
 }
 
-/// One piece of a message.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Text for the model to read.
+    /// Text for the model.
     Text(String),
     /// A JSON document, as text.
     Json(String),
     /// A reference to stored bytes.
     Blob(Blob),
-    /// Anything else, as text.
+    /// Other content, as text.
     Other(String),
 }
 
 impl Part {
-    /// Bytes of text this part holds.
+    /// Bytes of text in this part.
     pub fn len(&self) -> usize {
         match self {
             Self::Text(text) | Self::Json(text) | Self::Other(text) => text.len(),
@@ -60,47 +60,47 @@ impl Part {
         }
     }
 
-    /// Whether it holds no text.
+    /// Whether it contains no text.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Bytes stored elsewhere, named by their content.
+/// A reference to stored bytes by their digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
-    /// For example `image/png`.
+    /// Media type, for example `image/png`.
     pub media_type: String,
     /// Length in bytes.
     pub size: u64,
 }
 
-/// A tool the policy wants to use.
+/// A tool call of the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Unique inside its message.
+    /// Id, unique in its message.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// JSON text exactly as the policy wrote it; it may be malformed.
+    /// JSON text exactly as the policy wrote it; may be malformed.
     pub arguments: String,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
 
-/// A tool on offer.
+/// An available tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Letters, digits, `_` and `-`; at most 64 bytes.
+    /// Name: letters, digits, `_` and `-`; at most 64 bytes.
     pub name: String,
-    /// What it does, for the model to read.
+    /// Description for the model.
     pub description: String,
     /// JSON Schema of the arguments, as text.
     pub input_schema: String,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
@@ -108,25 +108,25 @@ pub struct ToolSpec {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The role.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub parts: Vec<Part>,
-    /// Tools called; assistant messages only.
+    /// Tool calls; assistant messages only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Which call this answers; tool messages only.
+    /// Id of the call that this message answers; tool messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Where it came from.
+    /// The origin.
     pub origin: Origin,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
 
 impl Message {
-    /// A message of one text.
+    /// A message with a single text.
     pub fn text(role: Role, origin: Origin, text: impl Into<String>) -> Self {
         Self {
             role,
@@ -152,7 +152,7 @@ impl Message {
         out
     }
 
-    /// Bytes of text in parts and tool calls: what a size limit counts.
+    /// Bytes of text in parts and tool calls, as limits count them.
     pub fn len(&self) -> usize {
         let parts: usize = self.parts.iter().map(Part::len).sum();
         let calls: usize =
@@ -161,20 +161,20 @@ impl Message {
         parts + calls + extra + self.tool_call_id.as_ref().map_or(0, String::len)
     }
 
-    /// Whether it holds no text at all.
+    /// Whether it contains no text at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What model calls cost, in tokens.
+/// Token usage of model calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read.
+    /// Tokens of prompts.
     pub prompt_tokens: u64,
-    /// Tokens written.
+    /// Tokens of answers.
     pub completion_tokens: u64,
-    /// Of the tokens read, those served from a cache.
+    /// Prompt tokens that were served from a cache.
     pub cached_tokens: u64,
 }
 

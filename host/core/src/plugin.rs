@@ -1,40 +1,40 @@
-//! What is known about a plugin from the outside.
+//! Metadata of plugins.
 
 use crate::{Attributes, Digest, LlmIdentity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One thing an operator may choose.
+/// An option of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionSpec {
     /// The name used in `plugin.wasm?name=value`.
     pub name: String,
-    /// What it does, in one line.
+    /// Description, one line.
     pub summary: String,
-    /// The value in force when nothing is chosen.
+    /// Value if the option is not set.
     pub default_value: String,
 }
 
-/// What people are shown about a plugin.
+/// Description of a plugin for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Short name.
     pub name: String,
-    /// The author's version.
+    /// Version, assigned by the author.
     pub version: String,
-    /// One line.
+    /// Summary, one line.
     pub summary: String,
-    /// Optional abilities by name.
+    /// Optional features by name.
     pub features: Vec<String>,
-    /// Every option the plugin reads.
+    /// All options that the plugin reads.
     pub options: Vec<OptionSpec>,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
 
 impl About {
-    /// A name, and nothing about it.
+    /// A description with only a name.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -45,52 +45,61 @@ impl About {
             extra: Vec::new(),
         }
     }
+
+    /// What it declares under a name in `extra`, in order: [`READS`](crate::READS), [`GIVES`].
+    pub fn declared<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.extra.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
 }
 
-/// Which plugin: its own name, and the digest that pins it.
+/// The name in [`About::extra`] under which an environment declares what it gives beside observations: `reviews`,
+/// `demonstrations`. One pair for each.
+pub const GIVES: &str = "gives";
+
+/// Identity of a plugin: its name, and the digest that pins it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PluginIdentity {
-    /// The plugin's own name.
+    /// Name that the plugin declares.
     pub name: String,
-    /// The author's version.
+    /// Version, assigned by the author.
     pub version: String,
-    /// The digest of the component's bytes.
+    /// Digest of the component's bytes.
     pub digest: Digest,
 }
 
 impl PluginIdentity {
-    /// What is no component but part of the program: known by its name alone.
+    /// Identity of a part of the program that is not a component: determined by its name.
     pub fn native(name: &str) -> Self {
         Self { name: name.to_owned(), version: String::new(), digest: Digest::of(format!("native/{name}").as_bytes()) }
     }
 }
 
-/// What the operator allows a plugin beyond computing and logging. Empty by default.
+/// Permissions of a plugin beyond computing and logging. Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
-    /// Whether it may keep notes in kv.
+    /// Whether it may use the kv store.
     pub kv: bool,
-    /// Models it may ask, by the alias it names them with.
+    /// Models that it may use, by the alias in its requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, LlmIdentity>,
 }
 
 impl Grants {
-    /// Whether nothing is allowed.
+    /// Whether nothing is granted.
     pub fn is_empty(&self) -> bool {
         !self.kv && self.models.is_empty()
     }
 }
 
-/// An option that a plugin does not read.
+/// An option that the plugin does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{plugin} has no option `{option}`; it knows {}", known_list(known))]
 pub struct UnknownOption {
     /// The plugin's name.
     pub plugin: String,
-    /// What was asked for.
+    /// The unknown option.
     pub option: String,
-    /// What there is.
+    /// The plugin's options.
     pub known: Vec<String>,
 }
 
@@ -98,7 +107,7 @@ fn known_list(known: &[String]) -> String {
     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }
 
-/// Refuses options that the plugin does not declare: a typo must not be silently ignored.
+/// Rejects options that the plugin does not declare, so that a typo is not silently ignored.
 ///
 /// # Errors
 /// The first unknown option, with all known ones.

@@ -1,7 +1,7 @@
-//! Records one episode, event by event: it is opened, the model is asked and answers, what follows is observed, it is closed.
-//! The record has the same form for an environment that is played and for an agent behind a gateway.
+//! Records one episode event by event: open, request, answer, observation, close. The same record is made for a simulated
+//! environment and for an agent behind a gateway.
 //!
-//! Pure: times and digests come with the events. An event out of order is a named error and changes nothing.
+//! Pure: times and digests are part of the events. An event out of order is an error and changes nothing.
 
 use crate::{
     Artefact, Digest, EPISODE_FORMAT, Ending, Episode, EpisodeId, EpisodeOrigin, ExpectedVerdict, JournalEntry,
@@ -9,7 +9,7 @@ use crate::{
     UnappliedAction,
 };
 
-/// What is known of an episode before its first event.
+/// Data about an episode that is known before its first event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpisodeHeader {
     /// The run that it belongs to.
@@ -18,41 +18,41 @@ pub struct EpisodeHeader {
     pub id: EpisodeId,
     /// Its position in the run.
     pub index: u64,
-    /// What is to be done.
+    /// The task.
     pub task: Task,
     /// Digest of the task.
     pub task_hash: Digest,
-    /// Where it comes from.
+    /// Origin.
     pub origin: EpisodeOrigin,
     /// Verdicts that it waits for.
     pub expects: Vec<ExpectedVerdict>,
-    /// The configuration that acts.
+    /// Identity of the configuration.
     pub state_id: StateId,
-    /// Who acts.
+    /// The policy.
     pub policy: PolicyRecord,
 }
 
-/// What follows an answer.
+/// The results of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// One answer to each tool call of the action, in the order of the calls.
+    /// One result per tool call of the action, in the order of the calls.
     pub tool_results: Vec<Message>,
     /// Other new messages.
     pub observation: Vec<Message>,
-    /// What was measured.
+    /// Measurements.
     pub signals: Vec<Signal>,
-    /// What was left behind.
+    /// Produced files.
     pub artefacts: Vec<Artefact>,
-    /// Fuel that the environment's step used, where it is known.
+    /// Fuel used by the environment's step, if known.
     pub fuel: Option<u64>,
-    /// Rolling digest of the environment's calls to the host.
+    /// Rolling digest of the environment's host calls.
     pub host_calls: Digest,
-    /// How long it took, in microseconds.
+    /// Duration of the step in microseconds.
     pub environment_us: u64,
 }
 
 impl Observed {
-    /// New messages of an agent that runs elsewhere: results of the calls of the last answer, and what stands beside them.
+    /// New messages of an external agent: results of the last answer's calls, and other messages.
     pub fn messages(tool_results: Vec<Message>, observation: Vec<Message>) -> Self {
         Self {
             tool_results,
@@ -66,55 +66,55 @@ impl Observed {
     }
 }
 
-/// What is known at the end beside how it ended.
+/// Data about an episode that is known at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Closing {
-    /// What plugins logged.
+    /// Log lines of plugins.
     pub log: Vec<String>,
-    /// Answers that cannot be recomputed.
+    /// Model answers to plugins.
     pub journal: Vec<JournalEntry>,
-    /// When it ended: milliseconds since 1970.
+    /// Unix time of the end, in milliseconds.
     pub at: u64,
 }
 
-/// Why an event cannot be recorded. The record is as it was before.
+/// Why an event cannot be recorded. The record is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecorderError {
-    /// A request is open already.
+    /// A request is already open.
     #[error("the model is asked again before it has answered")]
     AskedTwice,
-    /// What followed the last answer was not observed.
+    /// The results of the last answer were not observed yet.
     #[error("the model is asked before anything followed its last answer")]
     NotObserved,
     /// There is no open request.
     #[error("an answer without a request")]
     NotAsked,
-    /// There is no answer that something could follow.
+    /// There is no answer to observe results of.
     #[error("something is observed before the model has answered")]
     NotAnswered,
-    /// The results do not answer the calls.
+    /// The results do not match the calls.
     #[error("{results} tool results for {calls} tool calls: each call has one result, in the order of the calls")]
     Results {
-        /// Calls of the answer.
+        /// Number of calls.
         calls: usize,
-        /// Results that came.
+        /// Number of results.
         results: usize,
     },
-    /// The episode is longer than what is recorded.
+    /// The record would exceed its size limit.
     #[error("the episode is longer than the {limit} bytes that are recorded")]
     TooLong {
-        /// Bytes that are recorded.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
-/// A request that waits for its answer.
+/// A request without an answer yet.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {
     request: Digest,
 }
 
-/// An answer that nothing has followed yet.
+/// An answer without results yet.
 #[derive(Debug, Clone, PartialEq)]
 struct Answered {
     request: Digest,
@@ -124,20 +124,20 @@ struct Answered {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
-    /// The model is to be asked.
+    /// Ready for a request.
     Ready,
-    /// It was asked.
+    /// A request is open.
     Asked(Asked),
-    /// It answered.
+    /// An answer waits for its results.
     Answered(Box<Answered>),
 }
 
-/// Collects what happens, so that whatever ends the episode, everything up to there is kept.
+/// Collects the events, so that everything up to the end is recorded, whatever ends the episode.
 #[derive(Debug, Clone)]
 pub struct EpisodeRecorder {
     phase: Phase,
     turns: Vec<Turn>,
-    /// What the model has not answered yet.
+    /// Messages that the model has not answered yet.
     pending: Vec<Message>,
     system_hint: Option<String>,
     tools: Vec<ToolSpec>,
@@ -148,8 +148,8 @@ pub struct EpisodeRecorder {
 }
 
 impl EpisodeRecorder {
-    /// Opens an episode with its first messages. `limit`: bytes of the messages, signals and artefacts of all turns that are
-    /// recorded at most.
+    /// Opens an episode with its first messages. `limit`: most recorded bytes of the messages, signals and artefacts of all
+    /// turns.
     pub fn open(observation: Vec<Message>, limit: usize) -> Self {
         Self {
             phase: Phase::Ready,
@@ -164,39 +164,39 @@ impl EpisodeRecorder {
         }
     }
 
-    /// The same episode with how its environment introduces itself, and what is there before anybody acts.
+    /// Sets the environment's system hint and its initial artefacts.
     pub fn introduced(mut self, system_hint: Option<String>, artefacts: Vec<Artefact>) -> Self {
         (self.system_hint, self.artefacts) = (system_hint, artefacts);
         self
     }
 
-    /// The same episode with tools on offer.
+    /// Sets the available tools.
     pub fn with_tools(mut self, tools: Vec<ToolSpec>) -> Self {
         self.tools = tools;
         self
     }
 
-    /// Turns that are complete.
+    /// Complete turns.
     pub fn turns(&self) -> &[Turn] {
         &self.turns
     }
 
-    /// What the model has not answered yet.
+    /// Messages that the model has not answered yet.
     pub fn pending(&self) -> &[Message] {
         &self.pending
     }
 
-    /// Whether no request is open and no answer waits for what follows it.
+    /// Whether no request is open and no answer waits for its results.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
     }
 
-    /// The complete turns alone.
+    /// The complete turns only.
     pub fn into_turns(self) -> Vec<Turn> {
         self.turns
     }
 
-    /// The tool calls of the answer that nothing has followed yet.
+    /// The tool calls of the answer whose results were not observed yet.
     pub fn open_calls(&self) -> &[ToolCall] {
         match &self.phase {
             Phase::Answered(answered) => &answered.response.message.tool_calls,
@@ -204,10 +204,10 @@ impl EpisodeRecorder {
         }
     }
 
-    /// The model is asked. `request`: digest of the whole request.
+    /// Records a request. `request`: digest of the complete request.
     ///
     /// # Errors
-    /// It was asked and has not answered, or nothing followed its last answer.
+    /// A request is already open, or the last answer's results were not observed.
     pub fn request(&mut self, request: Digest) -> Result<(), RecorderError> {
         match self.phase {
             Phase::Ready => {
@@ -219,10 +219,10 @@ impl EpisodeRecorder {
         }
     }
 
-    /// The request came to nothing: the model may be asked again.
+    /// Withdraws the open request, so that the model can be called again.
     ///
     /// # Errors
-    /// No request is open.
+    /// There is no open request.
     pub fn withdraw(&mut self) -> Result<(), RecorderError> {
         match self.phase {
             Phase::Asked(_) => {
@@ -233,21 +233,21 @@ impl EpisodeRecorder {
         }
     }
 
-    /// The model answered, after so many microseconds.
+    /// Records the model's answer and its duration in microseconds.
     ///
     /// # Errors
-    /// No request is open.
+    /// There is no open request.
     pub fn answer(&mut self, response: ModelResponse, policy_us: u64) -> Result<(), RecorderError> {
         let Phase::Asked(Asked { request }) = self.phase else { return Err(RecorderError::NotAsked) };
         self.phase = Phase::Answered(Box::new(Answered { request, response, policy_us }));
         Ok(())
     }
 
-    /// Something followed the answer: the turn is complete.
+    /// Records the results of the answer, which completes the turn.
     ///
     /// # Errors
-    /// There is no answer, its calls and the results do not match, or the episode becomes too long. The answer stays without a
-    /// turn then, and closing the episode keeps it as such.
+    /// There is no answer, its calls and the results do not match, or the record would be too long. The answer then has no
+    /// turn; closing the episode records it as such.
     pub fn observe(&mut self, observed: Observed) -> Result<(), RecorderError> {
         let Phase::Answered(answered) = &self.phase else { return Err(RecorderError::NotAnswered) };
         let (calls, results) = (answered.response.message.tool_calls.len(), observed.tool_results.len());
@@ -299,8 +299,8 @@ impl EpisodeRecorder {
         });
     }
 
-    /// Closes the episode. An open request is dropped. An answer that nothing followed is the last action of an episode that
-    /// could be completed (its calls have no results), and an unapplied action of one that failed.
+    /// Closes the episode. An open request is dropped. An answer without results is the last turn of an episode that could
+    /// be completed, and the unapplied action of one that failed.
     pub fn close(mut self, header: EpisodeHeader, ending: Ending, closing: Closing) -> Episode {
         let mut untaken = None;
         match std::mem::replace(&mut self.phase, Phase::Ready) {
@@ -343,9 +343,9 @@ impl EpisodeRecorder {
     }
 }
 
-/// Bytes that a turn adds to the record, about.
+/// Approximate bytes that a turn adds to the record.
 fn size<'a>(said: impl Iterator<Item = &'a Message>, signals: &[Signal], artefacts: &[Artefact]) -> usize {
-    /// What a signal, a part or an artefact costs beside its text.
+    /// Overhead of a signal, a part or an artefact besides its text.
     const OVERHEAD: usize = 64;
     let said: usize =
         said.map(|message| message.len() + OVERHEAD * (1 + message.parts.len() + message.extra.len())).sum();

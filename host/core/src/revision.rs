@@ -1,7 +1,7 @@
-//! Verdicts that come late: what an episode waits for, when it is decided, and what changes it afterwards.
+//! Late verdicts: what an episode waits for, when it is decided, and how it is revised.
 //!
-//! Nothing that was said is overwritten. A verdict that is added to a recorded episode makes a *revision*: the verdict that it
-//! replaces stays in the record, and the reward at every revision can be computed again.
+//! No verdict is overwritten. Adding a verdict to a recorded episode creates a *revision*: the replaced verdict stays in the
+//! record, and the reward at every revision can be computed again.
 
 use crate::{
     Digest, Episode, PluginIdentity, RewardRecord, RewardSource, ScoreCard, Verdict, effective_reward, standing,
@@ -11,45 +11,45 @@ use serde::{Deserialize, Serialize};
 /// A verdict that an episode waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedVerdict {
-    /// Where it comes from.
+    /// Its source.
     pub source: RewardSource,
-    /// Until when it is waited for: milliseconds since 1970.
+    /// Deadline: Unix time in milliseconds.
     pub until: u64,
 }
 
-/// A verdict that is waited for once an episode has ended.
+/// A verdict that episodes wait for after their end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// Where it comes from.
+    /// Its source.
     pub source: RewardSource,
-    /// For so many milliseconds.
+    /// Time limit in milliseconds.
     pub within_ms: u64,
 }
 
 impl Expectation {
-    /// What an episode waits for that ends at a time (milliseconds since 1970).
+    /// The expected verdict of an episode that ends at this Unix time (milliseconds).
     pub fn from(self, at: u64) -> ExpectedVerdict {
         ExpectedVerdict { source: self.source, until: at.saturating_add(self.within_ms) }
     }
 }
 
-/// Whether learners may take an episode.
+/// Whether learning may use an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EpisodeState {
-    /// It goes on: its end is not recorded.
+    /// In progress: its end is not recorded.
     Open,
-    /// It ended, and waits for a verdict.
+    /// It ended and waits for a verdict.
     Pending {
-        /// Until when at most: milliseconds since 1970.
+        /// Latest deadline: Unix time in milliseconds.
         until: u64,
     },
-    /// Every verdict that it waited for is there, or its deadline has passed. Later verdicts make revisions.
+    /// All expected verdicts arrived or their deadlines passed. Later verdicts create revisions.
     Decided,
 }
 
 impl EpisodeState {
-    /// Its word in lists.
+    /// Name in lists.
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -58,8 +58,8 @@ impl EpisodeState {
         }
     }
 
-    /// The state of a recorded episode at a time (milliseconds since 1970). It follows from the record and the clock alone: a
-    /// deadline passes whether or not a program runs.
+    /// The state of a recorded episode at this Unix time (milliseconds). A function of record and time only: deadlines pass
+    /// whether or not a program runs.
     pub fn at(expects: &[ExpectedVerdict], records: &[RewardRecord], now: u64) -> Self {
         let is_there = |source: RewardSource| {
             standing(records).any(|record| record.source == source && record.counts() && !record.failed())
@@ -70,7 +70,7 @@ impl EpisodeState {
 }
 
 impl Episode {
-    /// Whether learners may take it at a time (milliseconds since 1970). What could not be completed waits for nothing.
+    /// The state at this Unix time (milliseconds). A failed episode waits for nothing.
     pub fn state(&self, now: u64) -> EpisodeState {
         if self.ending.is_complete() {
             EpisodeState::at(&self.expects, &self.verdicts, now)
@@ -79,8 +79,8 @@ impl Episode {
         }
     }
 
-    /// The episode as learners saw it at a time (milliseconds since 1970): with the verdicts of then, and without a reward
-    /// while it was pending. None: it looked then as it does now.
+    /// The episode as it was at this Unix time (milliseconds): with the verdicts of that time, and without a reward while it
+    /// was pending. `None` if it is unchanged since.
     pub fn as_of(&self, at: u64) -> Option<Self> {
         let is_whole = verdicts_at(&self.verdicts, at).count() == self.verdicts.len();
         let is_decided = self.state(at) == EpisodeState::Decided;
@@ -94,18 +94,18 @@ impl Episode {
         Some(then)
     }
 
-    /// How often its verdicts were revised; 0: never.
+    /// Number of its latest revision; 0 if there is none.
     pub fn revision(&self) -> u32 {
         revision(&self.verdicts)
     }
 }
 
-/// The newest revision of some verdicts; 0: all of them came with the episode.
+/// Number of the latest revision of some verdicts; 0 if all were recorded with the episode.
 pub fn revision(records: &[RewardRecord]) -> u32 {
     records.iter().filter_map(|record| record.later.as_ref()).map(|later| later.revision).max().unwrap_or(0)
 }
 
-/// The verdicts as they stood at a time (milliseconds since 1970).
+/// The verdicts that existed at this Unix time (milliseconds).
 pub fn verdicts_at(records: &[RewardRecord], at: u64) -> impl Iterator<Item = &RewardRecord> {
     records.iter().filter(move |record| record.later.as_ref().is_none_or(|later| later.at <= at))
 }
@@ -113,15 +113,15 @@ pub fn verdicts_at(records: &[RewardRecord], at: u64) -> impl Iterator<Item = &R
 /// A revision of an episode, for people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Revision {
-    /// Its number; 0: as the episode was recorded.
+    /// Its number; 0 is the episode as recorded.
     pub revision: u32,
-    /// When it was made: milliseconds since 1970. None: with the episode.
+    /// Unix time in milliseconds; `None` for revision 0.
     pub at: Option<u64>,
-    /// The effective reward from then on; none: not scored.
+    /// The effective reward from then on; `None` if not scored.
     pub reward: Option<f64>,
 }
 
-/// All revisions in order, the recorded state first.
+/// All revisions in order, starting with the recorded state.
 pub fn history(records: &[RewardRecord]) -> Vec<Revision> {
     let until = |number: u32| -> Vec<RewardRecord> {
         let is_there = |record: &&RewardRecord| record.later.as_ref().is_none_or(|later| later.revision <= number);
@@ -139,74 +139,74 @@ pub fn history(records: &[RewardRecord]) -> Vec<Revision> {
         .collect()
 }
 
-/// Revisions of one episode. A person changes a mind a few times; more is a program in a loop, and every reader pays for it.
+/// Most revisions of one episode. People correct themselves a few times; more indicates a program in a loop, at the expense
+/// of every reader.
 pub const REVISIONS: u32 = 1_000;
 
-/// What came of adding a verdict.
+/// The result of adding a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Admission {
-    /// It was added, and made this revision.
+    /// It was added as this revision.
     Added {
-        /// The revision.
+        /// Number of the revision.
         revision: u32,
         /// The effective reward now.
         reward: Option<f64>,
     },
-    /// Nothing changed: it was there already, or its question is answered.
+    /// Nothing changed: the verdict exists already, or its question is answered.
     Unchanged {
-        /// The revision that says the same: that of the key, or the newest.
+        /// The revision with the same verdict: that of the key, or the latest.
         revision: u32,
-        /// The effective reward.
+        /// The effective reward now.
         reward: Option<f64>,
     },
-    /// It cannot be added.
+    /// It was rejected.
     Refused(NotAdmitted),
 }
 
 /// Why a verdict cannot be added to an episode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
-    /// There is no such episode.
+    /// The episode does not exist.
     #[error("the episode is not recorded here")]
     NoEpisode,
-    /// The episode could not be completed.
+    /// The episode failed.
     #[error("the episode could not be completed, so it has no reward")]
     NotComplete,
-    /// The key names another verdict already.
+    /// The key already identifies another verdict.
     #[error("the key `{key}` was used for another verdict of this episode (revision {revision})")]
     KeyReused {
         /// The key.
         key: String,
-        /// The revision that it made.
+        /// The revision with this key.
         revision: u32,
     },
-    /// It was revised too often.
+    /// The episode has too many revisions.
     #[error("the episode was revised {REVISIONS} times, which is as often as an episode can be revised")]
     TooManyRevisions,
 }
 
-/// What decides whether a later verdict is part of an episode's reward.
+/// Determines whether a later verdict is part of an episode's reward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewardRule<'a> {
-    /// Whether the episode is live: no run fixed which rewards it has.
+    /// Whether the episode is live, so that no run fixed its rewards.
     pub is_live: bool,
-    /// What it waits, or waited, for.
+    /// Verdicts that it waits or waited for.
     pub expects: &'a [ExpectedVerdict],
 }
 
 impl RewardRule<'_> {
-    /// What a person says counts, what was expected counts, and everything counts where nothing else was fixed. Anything else
-    /// looks at the episode in another way.
+    /// A person's verdict and an expected one count. For a live episode every verdict counts. Others are post hoc.
     fn counts(self, source: RewardSource) -> bool {
         self.is_live || source == RewardSource::User || self.expects.iter().any(|expected| expected.source == source)
     }
 }
 
-/// Adds a verdict to those of a recorded episode, at a time (milliseconds since 1970). `key` names it for its caller: the same
-/// verdict under the same key is added once.
+/// Adds a verdict to those of a recorded episode at this Unix time (milliseconds). `key` is the caller's id of the verdict,
+/// for idempotence: the same verdict with the same key is added once.
 ///
-/// A new question is added. A person's verdict is added also where that question was answered: it is a correction. A plugin's is
-/// added there only in the place of a failed one, since asking a plugin again gives the same verdict.
+/// A verdict on a new question is added. A person's verdict is added even if the question is answered: it is a correction. A
+/// plugin's verdict then only replaces a failed one, because asking the plugin again gives the same verdict.
 pub fn admit(
     mut record: RewardRecord,
     (at, key): (u64, Option<String>),
@@ -230,14 +230,14 @@ pub fn admit(
     }
     let question = record.question();
     if let Some(known) = standing(records).find(|known| known.question() == question) {
-        // A new key is a statement of its own, although it says the same: the key must be known when it comes again.
+        // A new key is recorded even if the verdict is the same, because it must be found when it is used again.
         let says_more = known.verdict != record.verdict || key.is_some();
         let corrects = record.source == RewardSource::User && says_more;
         let mends = known.failed() && !record.failed();
         if !corrects && !mends {
             return unchanged(records);
         }
-        // It takes the other's part in the reward.
+        // It replaces the other in the reward.
         (record.post_hoc, record.weight, record.source) = (known.post_hoc, known.weight, known.source);
     } else {
         record.post_hoc = !rule.counts(record.source);
@@ -250,23 +250,23 @@ pub fn admit(
     Admission::Added { revision: revision + 1, reward: effective_reward(records) }
 }
 
-/// Bytes of what a person says about an episode: a page of text. More belongs into a document that the text names.
+/// Most bytes of a person's comment: a page of text.
 pub const FEEDBACK_TEXT_BYTES: usize = 16 << 10;
 
-/// Bytes of a key: longer than a UUID or a digest, short enough for an index.
+/// Most bytes of a key: longer than a UUID or a digest, short enough for an index.
 pub const FEEDBACK_KEY_BYTES: usize = 200;
 
-/// What a person says about an episode.
+/// A person's feedback on an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feedback {
     score: f64,
     text: String,
 }
 
-/// Why something is no feedback.
+/// Why feedback is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidFeedback {
-    /// The score is out of range.
+    /// The score is outside its range.
     #[error("the score {0} is not from -1 to 1")]
     Score(f64),
     /// The text is too long.
@@ -275,10 +275,10 @@ pub enum InvalidFeedback {
 }
 
 impl Feedback {
-    /// A score from -1 to 1, and why, for people.
+    /// A score from -1 to 1, with a comment for people.
     ///
     /// # Errors
-    /// The score is out of range or no number, or the text is too long.
+    /// The score is outside its range or NaN, or the text is too long.
     pub fn new(score: f64, text: impl Into<String>) -> Result<Self, InvalidFeedback> {
         let text = text.into();
         if !(-1.0..=1.0).contains(&score) {
@@ -287,11 +287,11 @@ impl Feedback {
         if text.len() > FEEDBACK_TEXT_BYTES {
             return Err(InvalidFeedback::Text(text.len()));
         }
-        // One zero: -0 reads as if it meant something.
+        // Normalises -0.0 to 0.0.
         Ok(Self { score: score + 0.0, text })
     }
 
-    /// The verdict of the source `user`.
+    /// A verdict of the source `user`.
     pub fn record(self) -> RewardRecord {
         RewardRecord {
             reward: Self::identity(),
@@ -311,7 +311,7 @@ impl Feedback {
         }
     }
 
-    /// Stands where a verdict names its plugin: a person is none.
+    /// The plugin identity of feedback, which has no plugin.
     pub fn identity() -> PluginIdentity {
         PluginIdentity {
             name: "feedback".into(),

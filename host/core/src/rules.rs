@@ -1,8 +1,7 @@
-//! The plain grammar in which facts and rules are written, for whoever reads or writes playbooks.
+//! The grammar of facts and rules in playbooks.
 //!
-//! A *fact* is a line `NAME: VALUE`; of several lines with one name the last counts. A *rule* is a line
-//! `when NAME is VALUE and NAME is VALUE: WHAT TO DO`, or `always: WHAT TO DO`. Case does not matter in names and values. Any
-//! other text is prose: it is read by models, and has no conditions.
+//! A *fact* is a line `NAME: VALUE`; the last line with a name counts. A *rule* is a line `when NAME is VALUE and NAME is
+//! VALUE: ACTION`, or `always: ACTION`. Names and values are case-insensitive. Any other text is prose, without conditions.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +10,20 @@ use std::collections::BTreeMap;
 pub struct Condition {
     /// The fact's name.
     pub fact: String,
-    /// What it must be.
+    /// The required value.
     pub value: String,
 }
 
-/// `when ...: what to do`.
+/// A rule: conditions and an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule<'a> {
-    /// All of them must hold; none: it always applies.
+    /// The conditions, all of which must hold; if empty, the rule always applies.
     pub conditions: Vec<Condition>,
-    /// What to do.
+    /// The action.
     pub action: &'a str,
 }
 
-/// Conditions joined by `and`. None: it is prose.
+/// Parses conditions joined by `and`; `None` for prose.
 pub fn conditions(text: &str) -> Option<Vec<Condition>> {
     let text = text.trim().to_lowercase();
     let condition = |part: &str| {
@@ -34,7 +33,7 @@ pub fn conditions(text: &str) -> Option<Vec<Condition>> {
     text.split(" and ").map(condition).collect()
 }
 
-/// One line as a rule, if it is one. A leading `- ` does not matter.
+/// Parses a line as a rule; `None` for other lines. A leading `- ` is ignored.
 pub fn rule(line: &str) -> Option<Rule<'_>> {
     let line = line.trim().trim_start_matches("- ");
     let (head, action) = line.split_once(": ")?;
@@ -47,12 +46,12 @@ pub fn rule(line: &str) -> Option<Rule<'_>> {
     Some(Rule { conditions, action: action.trim() })
 }
 
-/// What is known of a case.
+/// Known facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts(BTreeMap<String, String>);
 
 impl Facts {
-    /// Reads the facts of another text; later ones count.
+    /// Adds the facts of a text; later values replace earlier ones.
     pub fn read(&mut self, text: &str) {
         for line in text.lines().filter(|line| rule(line).is_none()) {
             if let Some((fact, value)) = line.trim().trim_start_matches("- ").split_once(": ") {
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_lines_with_conditions() {
+    fn rules_parse_from_lines() {
         check("when Tier is Gold: refund", Some((&[("tier", "gold")], "refund")));
         check("- WHEN paid by is card and age is days: wait", Some((&[("paid by", "card"), ("age", "days")], "wait")));
         check("always: smile", Some((&[], "smile")));
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_lines_about_one_fact_the_last_counts() {
+    fn the_last_value_of_a_fact_counts() {
         let mut facts = Facts::default();
         facts.read("Tier: gold\nwhen tier is silver: wait");
         let tier = |value: &str| Condition { fact: "tier".into(), value: value.into() };

@@ -1,13 +1,13 @@
-//! Text from outside, made safe to show.
+//! Makes text from outside safe to display.
 
-/// Whether a character could hide or move text on a terminal: control characters, and those that change direction or
-/// have no width.
+/// Whether a character could hide or reorder text on a terminal: control characters, direction marks and zero-width
+/// characters.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Text with hidden characters made visible, cut at about so many bytes.
+/// The text with hidden characters escaped, cut off after about `limit` bytes.
 pub fn escaped(text: &str, limit: usize) -> String {
     let mut out = String::new();
     for character in text.chars() {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_a_terminal_raw() {
+    fn hidden_characters_are_escaped() {
         for (text, shown) in [
             ("plain ünïcode", "plain ünïcode"),
             ("\u{1b}[31mred", "\\u{1b}[31mred"),

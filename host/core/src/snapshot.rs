@@ -1,57 +1,57 @@
-//! Snapshots: a state in mid-episode, from which others go on.
+//! Snapshots: the state of an episode in progress, from which other episodes can continue.
 //!
-//! A snapshot holds what the guest says of itself *and* what the host keeps for it: an instance that is restored reads the
-//! same clock, draws the same numbers, has used the same quotas and continues the same record.
+//! A snapshot contains the guest's own state *and* the host's state for it: a restored instance reads the same clock, draws
+//! the same random numbers, has the same quotas left and continues the same record.
 
 use crate::{Digest, JournalEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A state in mid-episode.
+/// The state of an episode in progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The component that it was taken from: no other can go on from it.
+    /// Digest of the component that it was taken from. Only this component can be restored from it.
     pub environment: Digest,
     /// The guest's own bytes.
     pub guest: Vec<u8>,
-    /// Steps taken.
+    /// Number of steps taken.
     pub turn: u32,
-    /// What the host keeps for the instance.
+    /// The host's state for the instance.
     pub host: HostState,
 }
 
-/// What the host keeps for an instance.
+/// The host's state for an instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostState {
-    /// Virtual time since the episode began, in nanoseconds.
+    /// Virtual time since the start of the episode, in nanoseconds.
     pub clock_ns: u64,
-    /// Words drawn from the two sources of chance, secure and insecure.
+    /// Words drawn from the two random sources, secure and insecure.
     pub random_words: [u64; 2],
     /// kv writes; `None` deletes.
     pub notes: BTreeMap<String, Option<Vec<u8>>>,
-    /// Log lines, and how much of the quota they used.
+    /// The log and its use of the quota.
     pub log: LogState,
-    /// Models asked.
+    /// Number of model calls.
     pub model_calls: u32,
-    /// Answers that cannot be recomputed. Its length is where a replay of the rest goes on.
+    /// Model answers to the plugin. A replay of the rest continues at its length.
     pub journal: Vec<JournalEntry>,
-    /// Rolling digest of the calls to the host; none before the first.
+    /// Rolling digest of the host calls; `None` before the first.
     pub host_calls: Option<Digest>,
 }
 
-/// A log in mid-episode.
+/// The log of an episode in progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogState {
-    /// Lines kept.
+    /// Stored lines.
     pub lines: Vec<String>,
-    /// Bytes kept.
+    /// Stored bytes.
     pub bytes: usize,
-    /// Lines over the quota.
+    /// Lines beyond the quota.
     pub suppressed: u64,
-    /// The last line that tells of an error.
+    /// The last line that reports an error.
     pub last_error: Option<String>,
-    /// Whether it was logged as one.
+    /// Whether that line was logged at error level.
     pub logged_error: bool,
-    /// What stdout and stderr have begun.
+    /// Incomplete lines of stdout and stderr.
     pub partial: [Vec<u8>; 2],
 }

@@ -1,39 +1,42 @@
-//! The identity of what is being tested: everything that can change an answer of the policy, and nothing else.
+//! The identity of a configuration: everything that can change an answer of the policy, and nothing else.
 
 use crate::{Attributes, Digest};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How answers are drawn.
+/// Sampling parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// 0 (always the likeliest) to 2; none: the model's own, which newer models insist on.
+    /// Temperature, 0 (greedy) to 2; `None`: the model's default, which newer models require.
     pub temperature: Option<f32>,
+    /// Above 0 and at most 1: answers are drawn from the least set of tokens whose probabilities add up to this; none: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
     /// Most tokens per answer.
     pub max_tokens: u32,
 }
 
 impl Default for Sampling {
-    /// The model's own temperature, and 1,024 tokens an answer.
+    /// The model's default temperature and top-p, and 1,024 tokens per answer.
     fn default() -> Self {
-        Self { temperature: None, max_tokens: 1024 }
+        Self { temperature: None, top_p: None, max_tokens: 1024 }
     }
 }
 
-/// What a [`StateId`] is made of. No time and no random id belongs here.
+/// The content of a [`StateId`]. It must not contain a time or a random id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateConfig {
-    /// The model's kind, name and version.
+    /// Identity of the model.
     pub model: crate::LlmIdentity,
     /// The operator's system prompt, if any.
     pub system_prompt: Option<String>,
-    /// How answers are drawn.
+    /// Sampling parameters.
     pub sampling: Sampling,
     /// Settings that change how prompts are built.
     pub rendering: Attributes,
 }
 
-/// Equal configuration, equal id.
+/// Digest of a configuration: equal configurations have equal ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateId(pub Digest);
@@ -67,14 +70,15 @@ mod tests {
     }
 
     #[test]
-    fn equal_configuration_gives_an_equal_id_and_every_part_counts() {
+    fn the_id_depends_on_every_part_of_the_configuration() {
         let base = StateId::of(&config());
         assert_eq!(base, StateId::of(&config()));
-        let changes: [fn(&mut StateConfig); 5] = [
+        let changes: [fn(&mut StateConfig); 6] = [
             |c| c.model.model = "n".into(),
             |c| c.model.version = "2".into(),
             |c| c.system_prompt = Some(String::new()),
             |c| c.sampling.temperature = Some(0.5),
+            |c| c.sampling.top_p = Some(0.5),
             |c| c.rendering.push(("a".into(), "b".into())),
         ];
         for change in changes {

@@ -1,30 +1,30 @@
-//! Tasks and the context of a call.
+//! Tasks, and the context of a plugin call.
 
 use crate::{Attributes, Digest};
 use serde::{Deserialize, Serialize};
 
-/// One thing to do.
+/// A task of an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Unique inside the environment, for one seed and one set of options.
+    /// Id, unique in the environment for one seed and one set of options.
     pub id: String,
     /// The split it belongs to.
     pub split: String,
-    /// What is asked; may be empty.
+    /// The task's text; may be empty.
     pub input: String,
-    /// Gold answer or checker data, as JSON text: for rewards only.
+    /// Reference answer or checker data as JSON text; only rewards see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// For grouping and retrieval.
+    /// Tags for grouping and retrieval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
 
 impl Task {
-    /// A task that asks nothing in words.
+    /// A task without a text.
     pub fn new(split: &str, id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -36,31 +36,31 @@ impl Task {
         }
     }
 
-    /// The task as everybody but a reward may see it.
+    /// The task as everyone but rewards sees it.
     pub fn without_reference(&self) -> Self {
         Self { reference: None, ..self.clone() }
     }
 
-    /// The content address of everything in the task, reference included.
+    /// Digest of everything in the task, including its reference.
     pub fn digest(&self) -> Digest {
         Digest::of_json(&serde_json::to_value(self).unwrap_or_default())
     }
 }
 
-/// Everything that may change what a plugin call answers.
+/// Everything that may change the result of a plugin call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
-    /// The source of all randomness.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// The operator's choices.
+    /// Options set by the operator.
     pub options: Attributes,
 }
 
 /// A named set of tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// By convention `train`, `val`, `test`.
+    /// Name, by convention `train`, `val` or `test`.
     pub name: String,
-    /// How many tasks it holds.
+    /// Number of tasks.
     pub tasks: u64,
 }

@@ -1,25 +1,25 @@
-//! What a local model notes about an answer, token by token: the ground that weights are trained on.
+//! Token-level records of local models, the training data of weights.
 
 use serde::{Deserialize, Serialize};
 
-/// Exact tokens of one answer, with their log-probs. Never made from text afterwards.
+/// The exact tokens of one answer with their log-probs. Never derived from text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// Number of the weights that gave the whole answer.
+    /// Version of the weights that sampled the answer.
     pub version: u64,
-    /// So many tokens at the prompt's beginning are those of the turn before, prompt and answer together; 0: it stands alone.
+    /// Number of leading prompt tokens that equal the previous turn's prompt and answer; 0: the prompt is independent.
     pub shared: usize,
-    /// The prompt behind those.
+    /// The rest of the prompt.
     pub prompt: Vec<u32>,
-    /// The answer, the token that ended it too.
+    /// The answer, including its final token.
     pub tokens: Vec<u32>,
-    /// Natural logarithm of each token's probability under the model alone: temperature 1, everything allowed.
+    /// Log-prob of each token under the model: temperature 1, no restriction; natural logarithm.
     pub logprob_model: Vec<f32>,
-    /// And in the distribution that it was drawn from.
+    /// Log-prob of each token under the sampling distribution.
     pub logprob_sampled: Vec<f32>,
-    /// What the logits were divided by; 0: the most likely token was taken.
+    /// Sampling temperature; 0 is greedy decoding.
     pub temperature: f32,
-    /// Whether some tokens could not be drawn (top-k, top-p, min-p): then ratios are known only with `kept`.
+    /// Whether sampling was restricted (top-k, top-p, min-p). Then importance ratios need the kept set.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restricted: bool,
 }

@@ -1,35 +1,35 @@
-//! Verdicts: what rewards said, and the one number that learning sees.
+//! Verdicts: results of rewards, and the effective reward that learning uses.
 //!
-//! Several rewards may judge an episode. Each has a *source*; of several sources the most reliable that has something to
-//! say decides: user, outcome, execution (where it is sure enough), judge. Inside a source the weighted mean counts.
+//! Several rewards may score an episode. Each has a *source*; the most reliable source with a result decides: user, outcome,
+//! execution (with sufficient confidence), judge. Within a source the weighted mean counts.
 
 use crate::{Attributes, Digest, Failure, Grants, JournalEntry, PluginIdentity, RewardSource, Signal};
 use serde::{Deserialize, Serialize};
 
-/// A judgement in numbers. All of them finite, `value` inside the range the reward declared.
+/// A score with details. All numbers are finite, and `value` is within the reward's declared range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreCard {
     /// The reward, -1 to 1.
     pub value: f64,
-    /// How sure the reward is, 0 to 1.
+    /// Confidence, 0 to 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub confidence: f64,
-    /// What it is made of.
+    /// Components of the value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Signal>,
-    /// Why, for people.
+    /// Explanation for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rationale: String,
     /// One value per turn, or empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_turn: Vec<f64>,
-    /// Room to grow.
+    /// Extension fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Attributes,
 }
 
 impl ScoreCard {
-    /// A value, and nothing about it.
+    /// A value without details.
     pub fn plain(value: f64) -> Self {
         Self {
             value,
@@ -51,89 +51,89 @@ fn is_one(value: &f64) -> bool {
     value.to_bits() == 1.0_f64.to_bits()
 }
 
-/// What a reward said about one episode.
+/// The result of a reward for one episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It has a value.
     Scored(ScoreCard),
-    /// The reward has nothing to say about it.
+    /// The reward does not apply, for the reason in the text.
     NotApplicable(String),
-    /// It could not be judged.
+    /// Scoring failed.
     Failed(Failure),
 }
 
-/// A verdict with what it depends on.
+/// A verdict with everything it depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RewardRecord {
     /// The reward plugin.
     pub reward: PluginIdentity,
-    /// The options it was given.
+    /// Options of the reward.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Attributes,
     /// Digest of the options.
     pub options_digest: Digest,
-    /// The model that judged, where one did.
+    /// The model that judged, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<String>,
-    /// What the reward was allowed beyond computing and logging.
+    /// Grants of the reward.
     #[serde(default, skip_serializing_if = "Grants::is_empty")]
     pub grants: Grants,
-    /// Digest of the ordered group, for rewards of scope `group`.
+    /// Digest of the ordered group, for scope `group`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_digest: Option<Digest>,
     /// Seed of the reward's instance.
     #[serde(default)]
     pub seed: u64,
-    /// Where the judgement comes from.
+    /// Source of the judgement.
     #[serde(default)]
     pub source: RewardSource,
-    /// How much it counts beside others of its source; 0: it is recorded and decides nothing.
+    /// Weight among verdicts of its source; with 0 it is recorded but does not decide.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: f64,
-    /// Given after the episode was recorded, to look at it in another way: no part of its reward.
+    /// Whether it was added for analysis, and is not part of the episode's reward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub post_hoc: bool,
-    /// What it said.
+    /// The result.
     pub verdict: Verdict,
-    /// When and how it was added. None: it was recorded with its episode.
+    /// When and how it was added; `None` if it was recorded with its episode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub later: Option<LaterVerdict>,
-    /// What the reward logged. For scope `group` this stands with the first episode of the group.
+    /// Log lines of the reward. For scope `group` only in the record of the group's first episode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
-    /// Answers that cannot be recomputed, as above.
+    /// Model answers to the reward, likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub journal: Vec<JournalEntry>,
 }
 
-/// What is known of a verdict that was added to a recorded episode.
+/// Data of a verdict that was added to a recorded episode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaterVerdict {
-    /// Which revision of the episode it made, from 1.
+    /// Number of the revision that it created, from 1.
     pub revision: u32,
-    /// When it was added: milliseconds since 1970.
+    /// Unix time in milliseconds.
     pub at: u64,
-    /// The caller's name for it: the same key is added once.
+    /// The caller's id of the verdict, for idempotence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// What a verdict answers. Of several verdicts of one question the last one stands; those before it are history.
+/// The question that a verdict answers. The last verdict on a question is valid; earlier ones are history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The reward plugin.
+    /// Digest of the reward plugin.
     pub reward: Digest,
-    /// Its options.
+    /// Digest of its options.
     pub options: Digest,
-    /// The model that judges, where one does.
+    /// The model that judges, if there is one.
     pub judge: Option<String>,
-    /// The ordered group, for rewards of scope `group`.
+    /// Digest of the ordered group, for scope `group`.
     pub group: Option<Digest>,
 }
 
 impl RewardRecord {
-    /// What it answers.
+    /// The question that it answers.
     pub fn question(&self) -> Question {
         let (reward, options) = (self.reward.digest, self.options_digest);
         Question { reward, options, judge: self.judge.clone(), group: self.group_digest }
@@ -153,34 +153,34 @@ impl RewardRecord {
         self.reward == crate::Feedback::identity()
     }
 
-    /// Whether it could not be judged.
+    /// Whether scoring failed.
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
     }
 }
 
-/// An execution reward below this confidence decides nothing: it guesses from words.
+/// An execution reward with lower confidence does not decide: it only matched words.
 pub const EXECUTION_CONFIDENCE: f64 = 0.7;
 
-/// The one number that learning sees. The first source that has something to say decides; inside it, the weighted mean of
-/// the rewards that scored. A failure in that source leaves the episode unscored, since a mean over the rest would be
-/// another quantity. `None` is never 0.
+/// The effective reward that learning uses. The first source with a result decides; within it, the weighted mean of the
+/// scores. A failure within that source leaves the episode unscored, because a mean over the rest would be another quantity.
+/// `None` is different from 0.
 pub fn effective_reward(records: &[RewardRecord]) -> Option<f64> {
     let standing: Vec<&RewardRecord> = standing(records).collect();
     RewardSource::ALL.into_iter().find_map(|source| of_source(&standing, source))?
 }
 
-/// The verdicts that no later verdict of the same question replaces, in order.
+/// The verdicts that no later verdict on the same question replaces, in order.
 pub fn standing(records: &[RewardRecord]) -> impl Iterator<Item = &RewardRecord> {
     records.iter().enumerate().filter_map(|(place, record)| {
-        // Only what was added later can replace anything: the common case compares nothing.
+        // Only later verdicts can replace others, so the common case compares nothing.
         let mut later = records.iter().skip(place + 1).filter(|other| other.later.is_some());
         let question = record.question_ref();
         (!later.any(|other| other.question_ref() == question)).then_some(record)
     })
 }
 
-/// None: the source has nothing to say. Some(None): it has, but one of its rewards failed.
+/// `None`: the source has no result. `Some(None)`: one of its rewards failed.
 fn of_source(records: &[&RewardRecord], source: RewardSource) -> Option<Option<f64>> {
     let (mut sum, mut weights) = (0.0, 0.0);
     for record in records.iter().filter(|record| record.source == source && record.counts()) {
@@ -247,7 +247,7 @@ mod tests {
     use RewardSource::{Execution, Judge, Outcome, User};
 
     #[test]
-    fn not_scored_is_never_a_number() {
+    fn without_a_score_there_is_no_reward() {
         check(&[], None);
         check(&[(Outcome, 1.0, silent())], None);
         check(&[(Outcome, 1.0, failed())], None);
@@ -259,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn the_most_reliable_source_with_something_to_say_decides() {
+    fn the_most_reliable_source_with_a_result_decides() {
         check(&[(Judge, 1.0, scored(-1.0)), (Outcome, 1.0, scored(0.5)), (User, 1.0, scored(-0.5))], Some(-0.5));
         check(&[(Judge, 1.0, scored(-1.0)), (Execution, 1.0, scored(1.0)), (Outcome, 1.0, scored(0.5))], Some(0.5));
         check(&[(Judge, 1.0, scored(-1.0)), (Execution, 1.0, card(1.0, 0.7))], Some(1.0));
         check(&[(Judge, 1.0, scored(-1.0)), (Execution, 1.0, card(1.0, 0.6))], Some(-1.0));
         check(&[(Judge, 1.0, scored(0.25)), (Outcome, 1.0, silent())], Some(0.25));
-        // What failed in the deciding source is not replaced by a less reliable one; below it nobody minds.
+        // A failure in the deciding source is not replaced by a less reliable source; failures below it do not matter.
         check(&[(Judge, 1.0, scored(0.25)), (Outcome, 1.0, failed())], None);
         check(&[(Judge, 1.0, failed()), (Outcome, 1.0, scored(0.5))], Some(0.5));
     }
 
     #[test]
-    fn weights_count_inside_a_source() {
+    fn weights_apply_within_a_source() {
         check(&[(Outcome, 3.0, scored(1.0)), (Outcome, 1.0, scored(0.0))], Some(0.75));
         check(&[(Outcome, 1.0, scored(0.2)), (Outcome, 0.0, scored(1.0))], Some(0.2));
         check(&[(Outcome, 1.0, scored(0.2)), (Outcome, 0.0, failed())], Some(0.2));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_hoc_verdict_changes_no_reward() {
+    fn post_hoc_verdicts_do_not_change_the_reward() {
         let mut later = record(Outcome, 1.0, scored(0.0));
         later.post_hoc = true;
         assert_eq!(effective_reward(&[record(Outcome, 1.0, scored(1.0)), later.clone()]), Some(1.0));

@@ -1,6 +1,6 @@
-//! Whole-number expressions: `+ - * /`, brackets, a leading minus. Division must come out even.
+//! Integer expressions: `+ - * /`, brackets, unary minus. Division must be exact.
 
-/// Brackets inside brackets that are followed: far above any readable expression, far below the stack.
+/// Largest nesting of brackets and signs: far more than a readable expression has, far less than the stack allows.
 const DEPTH: usize = 64;
 
 struct Reader<'a> {
@@ -8,7 +8,7 @@ struct Reader<'a> {
     depth: usize,
 }
 
-/// The value of the longest expression at the beginning of a text, if there is one.
+/// The value of the longest expression at the beginning of a text; `None` if there is none.
 pub(crate) fn evaluate(text: &str) -> Option<i128> {
     Reader { rest: text, depth: 0 }.sum()
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_are_read_as_at_school() {
+    fn expressions_follow_the_usual_precedence() {
         for (text, value) in [
             ("1 + 2 * 3", Some(7)),
             ("(1 + 2) * 3.", Some(9)),
@@ -99,7 +99,7 @@ mod tests {
         ] {
             assert_eq!(evaluate(text), value, "{text}");
         }
-        assert_eq!(evaluate(&"(".repeat(100_000)), None, "deep nesting ends");
-        assert_eq!(evaluate(&"-".repeat(100_000)), None, "deep nesting ends");
+        assert_eq!(evaluate(&"(".repeat(100_000)), None, "deep nesting is rejected");
+        assert_eq!(evaluate(&"-".repeat(100_000)), None, "deep nesting is rejected");
     }
 }

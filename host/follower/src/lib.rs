@@ -1,43 +1,48 @@
-//! The follower (floor 1): the model inside clawhost that needs no key, no server and no weights.
+//! The follower (floor 1): the built-in model. It needs no key, no server and no weights.
 //!
-//! It is a rule follower, not a language model. It does what its prompt tells it and nothing else: it knows no
-//! environment, no rule of its own and no fact that its prompt does not state, so whatever it achieves comes from the
-//! prompt. That makes it honest test equipment: if the reward rises, somebody put the reason into the prompt.
+//! It follows rules and is not a language model. It knows no environment, rule or fact beyond its prompt, so everything it
+//! achieves comes from the prompt. That makes it a clean test instrument: a higher reward means that the prompt improved.
 //!
-//! What it understands, in this order (anything else is answered with [`NOT_TOLD`]):
+//! It understands the following, in this order; anything else is answered with [`NO_INSTRUCTION`]:
 //!
 //! 1. **Rules**, one per line, anywhere in the prompt:
-//!    `when FACT is VALUE and FACT is VALUE: answer TEXT`, `when ...: call TOOL {"argument": "value"}`, or
-//!    `always: answer TEXT`. Facts are lines `FACT: VALUE` in what it was shown; of several the latest counts. The
-//!    applicable rule with most conditions wins, of equals the last. `<FACT>` in what is to be done stands for the value.
-//! 2. **Orders** in the latest message: `calculate EXPRESSION` (whole numbers, `+ - * /` and brackets),
-//!    `a whole number between A and B`, `one of: a, b, c`. Where an order leaves a choice, it is drawn from the
-//!    request's seed; at temperature 0 it does not depend on the seed.
+//!    `when FACT is VALUE and FACT is VALUE: answer TEXT`, `when ...: call TOOL {"argument": "value"}`, or `always: answer
+//!    TEXT`. Facts are lines `FACT: VALUE` in the messages it received; the latest value counts. The applicable rule with
+//!    the most conditions applies, ties to the last. `<FACT>` in the action is replaced by the value.
+//! 2. **Orders** in the latest message: `calculate EXPRESSION` (integers, `+ - * /` and brackets), `a whole number between A
+//!    and B`, `one of: a, b, c`. If an order leaves a choice, it is drawn from the request's seed; at temperature 0 it is
+//!    independent of the seed.
 //!
 //! If the latest message mentions `\boxed{}`, the answer is put into one.
 //!
-//! Invariant: pure. Equal requests, equal answers.
+//! Beside it is the [`RandomPlayer`], a baseline that draws its actions at random.
+//!
+//! Invariant: pure. Equal requests give equal answers.
 
 mod arithmetic;
 mod orders;
+mod random;
 mod rules;
+
+pub use random::{NOTHING_LISTED, RandomPlayer};
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, ToolCall, Usage,
+    Digest, IgnoredRequest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, ToolCall,
+    Usage,
 };
 
-/// What it says when its prompt holds nothing that it can follow.
-pub const NOT_TOLD: &str = "I was not told what to do.";
+/// The answer if the prompt contains no applicable rule or order.
+pub const NO_INSTRUCTION: &str = "I was not told what to do.";
 
-/// Raised when equal prompts may be answered differently: it is part of the state id.
+/// Increased when equal prompts may be answered differently. Part of the state id.
 const VERSION: &str = "2";
 
 /// The follower.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Follower;
 
-/// What it decided to do.
+/// The chosen action.
 enum Action {
     Answer(String),
     Call { tool: String, arguments: String },
@@ -48,7 +53,7 @@ fn decide(request: &ModelRequest) -> Action {
         return action;
     }
     let Some(latest) = request.messages.iter().rev().find(|message| message.role != Role::Assistant) else {
-        return Action::Answer(NOT_TOLD.to_owned());
+        return Action::Answer(NO_INSTRUCTION.to_owned());
     };
     let text = latest.plain_text();
     let conversation = request.messages.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n");
@@ -58,11 +63,11 @@ fn decide(request: &ModelRequest) -> Action {
     match orders::obey(&text, chance) {
         Some(answer) if text.contains("\\boxed{}") => Action::Answer(format!("\\boxed{{{answer}}}")),
         Some(answer) => Action::Answer(answer),
-        None => Action::Answer(NOT_TOLD.to_owned()),
+        None => Action::Answer(NO_INSTRUCTION.to_owned()),
     }
 }
 
-/// Words, as a stand-in for tokens: it has no tokenizer.
+/// Word count, reported instead of tokens: the follower has no tokenizer.
 fn words(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
@@ -89,7 +94,8 @@ impl Llm for Follower {
             }
         };
         let usage = Usage { prompt_tokens: read, completion_tokens: words(&message.plain_text()), cached_tokens: 0 };
-        Ok(ModelResponse::new(message, usage, finish))
+        let ignored = IgnoredRequest::without_sampling(request);
+        Ok(ModelResponse { ignored, ..ModelResponse::new(message, usage, finish) })
     }
 }
 
@@ -109,7 +115,7 @@ mod tests {
             ..ModelRequest::default()
         };
         let future = Follower.complete(&request);
-        // Pure: it never waits.
+        // The follower is pure, so its future is ready at once.
         let mut future = std::pin::pin!(future);
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         match future.as_mut().poll(&mut context) {
@@ -123,23 +129,30 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_it_is_told_and_nothing_else() {
+    fn it_follows_orders_and_answers_nothing_else() {
         check("Calculate 17 + 25.", "42");
         check("Please calculate 3 * (4 + 5) now. Put the answer in \\boxed{}.", "\\boxed{27}");
-        check("What is 17 + 25?", NOT_TOLD);
-        check("A train leaves at noon.", NOT_TOLD);
+        check("What is 17 + 25?", NO_INSTRUCTION);
+        check("A train leaves at noon.", NO_INSTRUCTION);
         check("Reply with a whole number between 5 and 5.", "5");
-        check("", NOT_TOLD);
+        check("", NO_INSTRUCTION);
         check("always: answer yes", "yes");
     }
 
     #[test]
-    fn choices_follow_the_seed_and_at_temperature_zero_do_not() {
+    fn choices_depend_on_the_seed_except_at_temperature_zero() {
         let prompt = [(Role::User, "Reply with a whole number between 0 and 99999.")];
         let text = |seed, temperature| ask(&prompt, seed, temperature).message.plain_text();
         assert_eq!(text(1, 1.0), text(1, 1.0));
         assert_ne!(text(1, 1.0), text(2, 1.0));
         assert_eq!(text(1, 0.0), text(2, 0.0));
+    }
+
+    #[test]
+    fn it_says_that_it_restricts_no_distribution() {
+        let ignored = |top_p| IgnoredRequest::without_sampling(&ModelRequest { top_p, ..ModelRequest::default() });
+        assert_eq!(ignored(Some(0.9)), [IgnoredRequest::TopP]);
+        assert_eq!((ignored(Some(1.0)), ignored(None)), (Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! Orders: what the latest message asks for in so many words.
+//! Orders: explicit requests in the latest message.
 
 use crate::arithmetic;
 
-/// The answer to the first order in a text that is understood; `chance` decides where it leaves a choice.
+/// The answer to the first order in a text, if there is one. `chance` decides where the order leaves a choice.
 pub(crate) fn obey(text: &str, chance: u64) -> Option<String> {
-    calculate(text).or_else(|| number_between(text, chance)).or_else(|| one_of(text, chance))
+    calculate(text).or_else(|| choice(text, chance))
 }
 
-/// What follows a phrase, whatever its case.
+/// One of the choices that a text lists, drawn by `chance`; none: it lists none.
+pub(crate) fn choice(text: &str, chance: u64) -> Option<String> {
+    number_between(text, chance).or_else(|| one_of(text, chance))
+}
+
+/// The text after a phrase, found regardless of case.
 fn after<'a>(text: &'a str, phrase: &str) -> Option<&'a str> {
     let found = text.char_indices().find(|(at, _)| {
         text.get(*at..at + phrase.len()).is_some_and(|candidate| candidate.eq_ignore_ascii_case(phrase))
@@ -48,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_stays_inside_what_was_offered() {
+    fn choices_are_within_the_offered_range() {
         for chance in [0, 1, u64::MAX / 2, u64::MAX] {
             let number: i64 = obey("a whole number between -3 and 3", chance).unwrap().parse().unwrap();
             assert!((-3..=3).contains(&number));

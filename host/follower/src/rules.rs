@@ -1,4 +1,4 @@
-//! Rules: `when FACT is VALUE and ...: answer TEXT | call TOOL {...}`, and the facts they speak about.
+//! Rules (`when FACT is VALUE and ...: answer TEXT | call TOOL {...}`) and their facts.
 
 use crate::Action;
 use clawhost_core::{Facts, Message, Role, rule};
@@ -9,7 +9,7 @@ fn action(text: &str, facts: &Facts) -> Option<Action> {
     }
     let call = text.strip_prefix("call ")?.trim();
     let (tool, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
-    // Arguments are JSON: a value goes in as the inside of a JSON string.
+    // Arguments are JSON: a value is inserted as the inside of a JSON string.
     let quoted = |value: &str| {
         let json = serde_json::Value::from(value).to_string();
         json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_owned()
@@ -17,7 +17,7 @@ fn action(text: &str, facts: &Facts) -> Option<Action> {
     Some(Action::Call { tool: tool.to_owned(), arguments: filled(arguments.trim(), facts, quoted) })
 }
 
-/// A text with every `<FACT>` that is known replaced by its value; others stay as they are.
+/// The text with every known `<FACT>` replaced by its value; unknown ones are left unchanged.
 fn filled(text: &str, facts: &Facts, show: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -39,7 +39,7 @@ fn filled(text: &str, facts: &Facts, show: impl Fn(&str) -> String) -> String {
     out
 }
 
-/// Facts in what the follower was shown.
+/// The facts in the messages to the follower.
 fn facts(messages: &[Message]) -> Facts {
     let mut facts = Facts::default();
     messages
@@ -49,7 +49,7 @@ fn facts(messages: &[Message]) -> Facts {
     facts
 }
 
-/// What the most specific applicable rule says; of equals the last.
+/// The action of the applicable rule with the most conditions; ties to the last.
 pub(crate) fn apply(messages: &[Message]) -> Option<Action> {
     let facts = facts(messages);
     let mut best: Option<(usize, Action)> = None;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_rule_that_holds_is_followed() {
+    fn the_most_specific_applicable_rule_applies() {
         let facts = "size: small\ncolour: red\n";
         check(&format!("{facts}when colour is red: answer stop"), Some("stop"));
         check(&format!("{facts}- When Colour is Red: answer stop"), Some("stop"));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_can_stand_in_what_is_to_be_done() {
+    fn facts_are_inserted_into_actions() {
         let facts = "Order: A-17\nname: \"Bo\"\n";
         check(&format!("{facts}always: answer About <order> for <name>."), Some("About A-17 for \"Bo\"."));
         check(&format!("{facts}always: call close {{\"id\": \"<Order>\"}}"), Some("close {\"id\": \"A-17\"}"));

@@ -1,20 +1,20 @@
-//! What a client said that has no place in a conversation of ours: it is kept, and written as it came to endpoints of the
-//! client's own dialect.
+//! Client content that this program's message types cannot represent. It is kept, and written unchanged to endpoints of the
+//! client's dialect.
 //!
-//! Three places hold it. Unknown fields of a request are in [`ModelRequest::unknown`]. A content part that we do not know is a
-//! [`Part::Other`]: the JSON text of an object whose one field is the dialect's name. Additional fields of a message, a part or
-//! a call are an attribute with the dialect's name, as JSON text.
+//! It is stored in three places. Unknown fields of a request are in [`ModelRequest::unknown`]. An unknown content part is a
+//! [`Part::Other`] with the JSON text of an object whose single field is the dialect's name. Additional fields of a message,
+//! a part or a call are an attribute with the dialect's name, as JSON text.
 //!
-//! Plugins can write parts and attributes too. An image of theirs could make an endpoint fetch an address, which a plugin may
-//! not do. So parts and attributes are written only where the host says that a message is of a client, of the model or of a
-//! client's tool.
+//! Plugins can write parts and attributes too, and an image part could make an endpoint fetch an address, which a plugin
+//! must not do. So parts and attributes are only written for messages whose origin is a client, the model or a client's
+//! tool.
 //!
 //! [`ModelRequest::unknown`]: clawhost_core::ModelRequest::unknown
 
 use clawhost_core::{Attributes, Message, Origin, Part};
 use serde_json::{Map, Value};
 
-/// Whether what was kept with a message may be written.
+/// Whether kept content of a message may be written.
 pub(crate) fn is_trusted(message: &Message) -> bool {
     match message.origin {
         Origin::User | Origin::Policy | Origin::Tool => true,
@@ -22,31 +22,31 @@ pub(crate) fn is_trusted(message: &Message) -> bool {
     }
 }
 
-/// A part that we do not know, as it came.
+/// An unknown part, unchanged.
 pub(crate) fn part(dialect: &str, part: Value) -> Part {
     let kept: Map<String, Value> = [(dialect.to_owned(), part)].into_iter().collect();
     Part::Other(Value::Object(kept).to_string())
 }
 
-/// The part of this dialect that was kept, if there is one.
+/// The kept part of this dialect, if there is one.
 pub(crate) fn kept_part(dialect: &str, message: &Message, part: &Part) -> Option<Value> {
     let Part::Other(text) = part else { return None };
     let mut kept: Map<String, Value> = serde_json::from_str(text).ok().filter(|_| is_trusted(message))?;
     kept.remove(dialect).filter(Value::is_object)
 }
 
-/// Additional fields as an attribute; none if there are none.
+/// Additional fields as an attribute; `None` if there are none.
 pub(crate) fn fields(dialect: &str, fields: Map<String, Value>) -> Option<(String, String)> {
     (!fields.is_empty()).then(|| (dialect.to_owned(), Value::Object(fields).to_string()))
 }
 
-/// The additional fields of this dialect that were kept.
+/// The kept additional fields of this dialect.
 pub(crate) fn kept_fields(dialect: &str, attributes: &Attributes) -> Map<String, Value> {
     let kept = attributes.iter().find(|(name, _)| name == dialect);
     kept.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// Adds what is missing, also inside of objects, and changes nothing that is there.
+/// Adds missing fields, also inside of objects; existing fields are not changed.
 pub(crate) fn add_missing(fields: &mut Map<String, Value>, more: &Map<String, Value>) {
     for (name, value) in more {
         match (fields.get_mut(name), value) {
@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_missing_is_added_and_what_is_there_stays() {
+    fn missing_fields_are_added_and_existing_ones_unchanged() {
         let check = |known: Value, more: Value, expected: Value| {
             let (Value::Object(mut fields), Value::Object(more)) = (known, more) else { panic!("objects") };
             add_missing(&mut fields, &more);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_plugin_or_of_another_dialect_is_not_written() {
+    fn parts_of_plugins_or_other_dialects_are_not_written() {
         let image = json!({"type": "image_url", "image_url": {"url": "http://a.example/?secret"}});
         let kept = part("openai", image.clone());
         let check = |origin, dialect, expected| {

@@ -1,11 +1,11 @@
-//! The JSON that model endpoints speak (floor 1, pure).
+//! The JSON of model endpoints (floor 1, pure).
 //!
-//! [`openai`] holds the chat dialect, [`anthropic`] the messages dialect. Each has two sides. The client's side writes a
-//! [`ModelRequest`] for an endpoint and reads its answer into a [`ModelResponse`]. The server's side reads what a client asks
-//! into a [`ClientRequest`] and writes an answer for it. [`sse`] reads and writes event streams, [`StreamedAnswer`] reads an
-//! answer from one. Fields we do not know survive.
+//! [`openai`] implements the chat dialect, [`anthropic`] the messages dialect. Each has two sides. The client side writes a
+//! [`ModelRequest`] for an endpoint and parses its answer into a [`ModelResponse`]. The server side parses a client's
+//! request into a [`ClientRequest`] and writes an answer for it. [`sse`] reads and writes event streams; [`StreamedAnswer`]
+//! parses an answer from one. Unknown fields are kept.
 //!
-//! Invariant: no I/O, no clock. Anything that an endpoint or a client may send gives a value or a [`WireError`], never a panic.
+//! Invariant: no I/O, no clock. Any input of an endpoint or a client gives a value or a [`WireError`], never a panic.
 //!
 //! [`ModelRequest`]: clawhost_core::ModelRequest
 //! [`ModelResponse`]: clawhost_core::ModelResponse
@@ -26,32 +26,32 @@ pub enum WireError {
     /// The body is not JSON of the expected form.
     #[error("{0}; it begins with `{1}`")]
     Malformed(String, String),
-    /// The body holds no answer.
+    /// The body contains no answer.
     #[error("the body holds no answer")]
     Empty,
-    /// The endpoint answered with an error object.
+    /// The endpoint returned an error object.
     #[error("the endpoint says: {0}")]
     Endpoint(String),
-    /// The body is a stream of events.
+    /// The body is an event stream.
     #[error("the server streams, though nobody asked it to; turn streaming off there")]
     Streamed,
-    /// The dialect has no words for what is asked.
+    /// The dialect cannot express the request.
     #[error("{0}")]
     Unsupported(String),
-    /// The stream of an answer ended before the answer did; the place follows.
+    /// The stream ended before the answer was complete; the text says where.
     #[error("the stream ended {0}")]
     CutOff(&'static str),
-    /// What came exceeds a limit, which the text names.
+    /// The input exceeds the limit that the text names.
     #[error("{0}")]
     TooLarge(String),
-    /// A client's request is not legal: the field, and what is wrong with it.
+    /// A client's request is invalid: the field, and the problem.
     #[error("{0}: {1}")]
     Request(String, String),
 }
 
-/// A tool's name as endpoints accept it in a conversation: what the model made up is made harmless.
+/// A tool name in the form that endpoints accept in a conversation: invalid names made up by a model are replaced.
 fn sent_name(name: &str) -> String {
-    /// Longest name that endpoints accept.
+    /// Longest name that endpoints accept, in bytes.
     const BYTES: usize = 64;
     let plain = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => character,
@@ -61,8 +61,8 @@ fn sent_name(name: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Arguments as endpoints accept them in a conversation: a JSON object. Servers read history again and refuse what is none,
-/// so a model's slip goes back inside an object that shows it.
+/// Arguments in the form that endpoints accept in a conversation: a JSON object. Servers parse the history again and reject
+/// anything else, so invalid arguments are wrapped in an object that shows them.
 fn sent_arguments(arguments: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(arguments) {
         Ok(serde_json::Value::Object(_)) => arguments.to_owned(),
@@ -71,7 +71,7 @@ fn sent_arguments(arguments: &str) -> String {
     }
 }
 
-/// Characters of an unreadable body that an error shows.
+/// Most characters of an unreadable body in an error.
 const SHOWN: usize = 120;
 
 /// A value that may be null.
@@ -82,13 +82,13 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: serde::Deserialize<'de> + Def
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A count of tokens. What is none, null or negative counts as nothing: a good answer is not thrown away for it.
+/// A token count. Anything but a non-negative number is read as 0, so that it does not invalidate the answer.
 fn count<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     use serde::Deserialize as _;
     Ok(serde_json::Value::deserialize(deserializer)?.as_u64().unwrap_or(0))
 }
 
-/// A text, where there is one.
+/// A text; `None` for anything else.
 fn lenient_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     use serde::Deserialize as _;
     match serde_json::Value::deserialize(deserializer)? {
@@ -97,12 +97,12 @@ fn lenient_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Opt
     }
 }
 
-/// A text among fields; none where it is empty or something else.
+/// The text of a field; `None` if it is empty or not a text.
 fn text_in(fields: &serde_json::Map<String, serde_json::Value>, name: &str) -> Option<String> {
     fields.get(name)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A number as it is sent: through text, so that 0.7 is sent as 0.7 and not as the f32's neighbour.
+/// An f32 as a JSON number, converted through text, so that 0.7 is sent as 0.7.
 fn sent_number(number: f32) -> Option<f64> {
     number.to_string().parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -113,7 +113,7 @@ fn endpoint_error(error: &serde_json::Value) -> WireError {
     WireError::Endpoint(message.or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned))
 }
 
-/// The beginning of what cannot be read.
+/// The beginning of a body, for errors.
 fn shown(body: &str) -> String {
     body.chars().take(SHOWN).collect()
 }

@@ -1,64 +1,64 @@
-//! The server's side of both dialects: what a client asks, what an answer is headed with, and what errors mean.
+//! The server side of both dialects: parsed requests, heads of answers, kinds of errors.
 
 use crate::{WireError, malformed};
 use clawhost_core::{ModelError, ModelRequest};
 use serde_json::{Map, Value};
 
-/// What a client asks.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientRequest {
-    /// The model that the client names: an alias, which the server maps to a model.
+    /// The requested model name: an alias, which the server maps to a model.
     pub model: String,
-    /// What is asked of it.
+    /// The request for the model.
     pub request: ModelRequest,
-    /// Whether the answer is wanted piece by piece.
+    /// Whether the answer is to be streamed.
     pub stream: bool,
-    /// Whether a stream is to tell what the answer cost. The Anthropic dialect always tells it.
+    /// Whether a stream is to report usage. The Anthropic dialect always does.
     pub include_usage: bool,
 }
 
-/// What an answer says of itself. Nothing here is made up by this crate: it has no clock and no source of chance.
+/// The metadata of an answer. The server provides all of it; this crate has no clock and no random source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerHead {
-    /// The answer's id, unique among answers.
+    /// Id of the answer, unique.
     pub id: String,
-    /// The name of the model in the answer to the client.
+    /// Model name in the answer.
     pub model: String,
-    /// The version of what it runs on; the Anthropic dialect has no field for it.
+    /// Version of the model; the Anthropic dialect has no field for it.
     pub version: Option<String>,
-    /// Seconds since 1970; the Anthropic dialect has no field for it.
+    /// Unix time in seconds; the Anthropic dialect has no field for it.
     pub created: u64,
 }
 
-/// What an error means to a client. Each dialect has its own word and status for it.
+/// The kind of an error. Each dialect has its own term and status for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request is not legal.
+    /// The request is invalid.
     InvalidRequest,
-    /// The conversation is too long for the model.
+    /// The conversation exceeds the model's context.
     TooLong,
-    /// There is no key, or a wrong one.
+    /// The key is missing or wrong.
     Unauthenticated,
-    /// The key does not allow this.
+    /// The key does not permit the request.
     Forbidden,
     /// There is no such model or address.
     NotFound,
-    /// The request has too many bytes.
+    /// The request body is too large.
     TooLarge,
-    /// Too many requests at a time.
+    /// Too many concurrent requests.
     TooMany,
-    /// What may be spent has been spent.
+    /// The budget is exhausted.
     Budget,
     /// This program failed.
     Internal,
-    /// What stands behind this program answered with nonsense.
+    /// The upstream endpoint returned an invalid answer.
     BadUpstream,
-    /// The model is not reachable, or has too much to do.
+    /// The model is not reachable or overloaded.
     Unavailable,
 }
 
 impl ErrorKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::InvalidRequest,
         Self::TooLong,
@@ -73,7 +73,7 @@ impl ErrorKind {
         Self::Unavailable,
     ];
 
-    /// The kind of error that the client gets for a model error.
+    /// The kind of error that a client gets for a model error.
     pub fn of(error: &ModelError) -> Self {
         match error {
             ModelError::Unavailable(_) => Self::Unavailable,
@@ -85,8 +85,8 @@ impl ErrorKind {
         }
     }
 
-    /// The HTTP status that both dialects have for it. (Anthropic's own 529 for overload is not sent: general clients take 503
-    /// as what may be tried again, and Anthropic's do too.)
+    /// The HTTP status, the same in both dialects. (Anthropic's own 529 for overload is not used: all clients, including
+    /// Anthropic's, treat 503 as retryable.)
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidRequest | Self::TooLong => 400,
@@ -102,21 +102,21 @@ impl ErrorKind {
     }
 }
 
-/// The fields of an object of a client's, taken one by one. Null is as good as absent.
+/// The fields of an object in a client's request, taken one by one. Null is treated as absent.
 pub(crate) struct Fields {
-    /// Where it stands in the request, as in `messages[2]`; empty for the request itself.
+    /// Path of the object in the request, as in `messages[2]`; empty for the request itself.
     at: String,
     fields: Map<String, Value>,
 }
 
 impl Fields {
-    /// Of a body.
+    /// Parses a body.
     pub(crate) fn of_body(body: &str) -> Result<Self, WireError> {
         let fields = serde_json::from_str(body).map_err(|error| malformed(body, &error))?;
         Ok(Self { at: String::new(), fields })
     }
 
-    /// Of a value inside of a request.
+    /// The fields of a value inside a request.
     pub(crate) fn of(at: String, value: Value) -> Result<Self, WireError> {
         match value {
             Value::Object(fields) => Ok(Self { at, fields }),
@@ -124,12 +124,12 @@ impl Fields {
         }
     }
 
-    /// Where a field stands.
+    /// Path of a field.
     pub(crate) fn place(&self, name: &str) -> String {
         if self.at.is_empty() { name.to_owned() } else { format!("{}.{name}", self.at) }
     }
 
-    /// What is wrong with a field.
+    /// An error about a field.
     pub(crate) fn problem(&self, name: &str, problem: &str) -> WireError {
         WireError::Request(self.place(name), problem.to_owned())
     }
@@ -154,7 +154,7 @@ impl Fields {
         }
     }
 
-    /// A text that must be there and not be empty.
+    /// A required text that must not be empty.
     pub(crate) fn needed(&mut self, name: &str) -> Result<String, WireError> {
         let text = self.text(name)?.filter(|text| !text.is_empty());
         text.ok_or_else(|| self.problem(name, "is missing"))
@@ -197,14 +197,14 @@ impl Fields {
         range: std::ops::RangeInclusive<f32>,
     ) -> Result<Option<f32>, WireError> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        // Through text, so that 0.7 becomes the f32 that is written as 0.7.
+        // Converted through text, so that 0.7 becomes the f32 that is written as 0.7.
         let number = value.is_number().then(|| value.to_string().parse().ok()).flatten();
         let number = number.filter(|number| range.contains(number));
         let problem = || self.problem(name, &format!("must be a number from {} to {}", range.start(), range.end()));
         number.map(Some).ok_or_else(problem)
     }
 
-    /// Everything that was not taken.
+    /// All fields that were not taken.
     pub(crate) fn rest(self) -> Map<String, Value> {
         self.fields
     }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_error_has_a_status_that_says_whose_fault_it_is() {
+    fn every_kind_of_error_has_a_fitting_status_class() {
         for kind in ErrorKind::ALL {
             let status = kind.status();
             let ours = matches!(kind, ErrorKind::Internal | ErrorKind::BadUpstream | ErrorKind::Unavailable);

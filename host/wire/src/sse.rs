@@ -1,45 +1,45 @@
-//! Server-sent events (`text/event-stream`): an incremental reader and a writer.
+//! Server-sent events (`text/event-stream`): an incremental parser and a writer.
 //!
-//! The reader follows the WHATWG specification, except that it leaves out ids and times to reconnect: a request to a model is
-//! not taken up again.
+//! The parser follows the WHATWG specification, except that it ignores ids and reconnection times: a model request is never
+//! resumed.
 
 use crate::WireError;
 
-/// Most bytes of one event. A server that does not really stream sends its whole answer in one event, so this is the size of
-/// the longest whole answer that is read.
+/// Most bytes of one event. A server that does not really stream sends its whole answer in one event, so this equals the
+/// limit for whole answers.
 pub const EVENT_BYTES: usize = 10 * 1024 * 1024;
 
-/// One event.
+/// An event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its name; empty where none was sent.
+    /// Name; empty if none was sent.
     pub name: String,
-    /// Its data: all `data:` lines, joined by line ends.
+    /// Data: all `data:` lines, joined by line ends.
     pub data: String,
 }
 
-/// Reads events from bytes in any fragmentation.
+/// Parses events from bytes in any fragmentation.
 #[derive(Debug, Default)]
 pub struct SseReader {
-    /// The line under way, without its end.
+    /// The current line, without its end.
     line: Vec<u8>,
     event: Vec<u8>,
     data: Vec<u8>,
-    /// Whether there was a `data:` line; one without text counts.
+    /// Whether there was a `data:` line, possibly empty.
     has_data: bool,
-    /// Whether the last byte was a carriage return: a line feed behind it belongs to the same line end.
+    /// Whether the last byte was a carriage return: a following line feed belongs to the same line end.
     after_return: bool,
-    /// Whether the first line has been read: a byte order mark may stand before it alone.
+    /// Whether the first line has been read, which may start with a byte order mark.
     begun: bool,
 }
 
 impl SseReader {
-    /// At the beginning of a stream.
+    /// A parser at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes, and gives the events that became complete by them.
+    /// Adds bytes; returns the events that they complete.
     ///
     /// # Errors
     /// An event is longer than [`EVENT_BYTES`].
@@ -70,7 +70,7 @@ impl SseReader {
         Ok(events)
     }
 
-    /// What was sent behind the last complete event: nothing, or an event that lacks its end. It may have been cut anywhere.
+    /// The content after the last complete event: nothing, or an event without its end, possibly truncated.
     pub fn finish(mut self) -> Option<SseEvent> {
         if !self.line.is_empty() {
             self.end_line();
@@ -100,7 +100,7 @@ impl SseReader {
                 }
                 self.data.extend_from_slice(value);
             }
-            // A comment (no field), or a field that means nothing here.
+            // A comment (empty field name) or an ignored field.
             _ => {}
         }
         None
@@ -108,13 +108,13 @@ impl SseReader {
 
     fn end_event(&mut self) -> Option<SseEvent> {
         let (name, data) = (std::mem::take(&mut self.event), std::mem::take(&mut self.data));
-        // Whole lines only, so a character that was spread over fragments is whole again.
+        // Only whole lines are decoded, so characters split over fragments are complete.
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         std::mem::take(&mut self.has_data).then(|| SseEvent { name: text(&name), data: text(&data) })
     }
 }
 
-/// An event as it is sent. An empty name is left out; line ends in a name are too, since they would end it.
+/// Serialises an event. An empty name is omitted; line ends in a name are removed, since they would end it.
 pub fn write(name: &str, data: &str) -> String {
     let mut text = String::new();
     if !name.is_empty() {
@@ -122,7 +122,7 @@ pub fn write(name: &str, data: &str) -> String {
         text.extend(name.chars().filter(|character| !matches!(character, '\r' | '\n')));
         text.push('\n');
     }
-    // A carriage return ends a line as well; a reader gives every line end back as a line feed.
+    // A carriage return ends a line too; parsers return every line end as a line feed.
     for line in data.replace("\r\n", "\n").split(['\n', '\r']) {
         text.push_str("data: ");
         text.push_str(line);
@@ -132,7 +132,7 @@ pub fn write(name: &str, data: &str) -> String {
     text
 }
 
-/// A comment: keeps a connection open while there is nothing to say.
+/// A comment, which keeps an idle connection open.
 pub fn comment() -> &'static str {
     ":\n\n"
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_as_the_specification_says() {
+    fn events_parse_as_specified() {
         let check = |text: &str, expected: &[(&str, &str)]| {
             let found = read(text.as_bytes());
             let found: Vec<(&str, &str)> = found.iter().map(|(name, data)| (name.as_str(), data.as_str())).collect();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_last_empty_line_is_told_apart() {
+    fn an_incomplete_last_event_is_returned_separately() {
         let mut reader = SseReader::new();
         assert_eq!(reader.push(b"data: a\n\ndata: b\n").unwrap().len(), 1);
         assert_eq!(reader.finish().map(|event| event.data), Some("b".into()));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_an_end_is_refused_by_its_size() {
+    fn an_endless_event_exceeds_the_limit() {
         for piece in ["data: ".repeat(1000), format!("data: {}\n", "x".repeat(6000))] {
             let mut reader = SseReader::new();
             let refused = (0..2000).find_map(|_| reader.push(piece.as_bytes()).err()).unwrap();
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fragments_do_not_matter(
+        fn fragmentation_does_not_matter(
             text in "(data: [a\u{e4}\u{1f600}]{0,4}(\n|\r|\r\n)|event: e\n|\n|\r\n|: c\n|\u{feff}){0,12}",
             cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..8),
         ) {
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(name in "[a-z_]{0,8}", data in "[a\n:\u{e4}]{0,12}") {
+        fn events_round_trip(name in "[a-z_]{0,8}", data in "[a\n:\u{e4}]{0,12}") {
             prop_assert_eq!(read(write(&name, &data).as_bytes()), vec![(name, data)]);
         }
 

@@ -1,39 +1,39 @@
-//! Streamed answers: what both dialects share.
+//! Streamed answers: the common part of both dialects.
 
 use crate::WireError;
 use crate::sse::{SseEvent, SseReader};
 use clawhost_core::{ModelDelta, ModelResponse, ToolCall, Usage};
 
-/// Most bytes of text, calls and log-probabilities in one answer: the size of the longest whole answer that is read. It is far
-/// above what any model writes.
+/// Most bytes of text, calls and log-probs in one answer, equal to the limit for whole answers. Far more than any model
+/// writes.
 pub const ANSWER_BYTES: usize = 10 * 1024 * 1024;
 
-/// Most bytes of one stream. Servers wrap every token in an event of some hundred bytes, which carries a few bytes of text;
-/// log-probabilities with alternatives take more.
+/// Most bytes of one stream. Servers wrap every token in an event of some hundred bytes for a few bytes of text; log-probs
+/// with alternatives take more.
 pub const STREAM_BYTES: usize = 32 * ANSWER_BYTES;
 
-/// Most tool calls of one answer. Endpoints take 128 tools on offer; a model that calls this often repeats itself.
+/// Most tool calls of one answer. Endpoints accept 128 tools; a model with this many calls repeats itself.
 pub const CALLS: usize = 1024;
 
-/// Reads the events of one streamed answer.
+/// Parses the events of one streamed answer.
 pub trait AnswerStream: Send + std::fmt::Debug {
-    /// Takes the next event and returns its pieces. Events after the last one are ignored.
+    /// Processes the next event and returns its deltas. Events after the last one are ignored.
     ///
     /// # Errors
-    /// The event cannot be read, is an error of the endpoint, or the answer exceeds a limit.
+    /// The event cannot be parsed, is an error of the endpoint, or the answer exceeds a limit.
     fn event(&mut self, event: &SseEvent) -> Result<Vec<ModelDelta>, WireError>;
 
-    /// Whether the dialect's last event has come: nothing that follows matters.
+    /// Whether the dialect's final event was received; later events are ignored.
     fn is_over(&self) -> bool;
 
-    /// The whole answer: what the unstreamed one would be.
+    /// The whole answer, equal to the unstreamed one.
     ///
     /// # Errors
-    /// [`WireError::CutOff`]: the stream ended before the answer did.
+    /// [`WireError::CutOff`]: the stream ended before the answer was complete.
     fn finish(self: Box<Self>) -> Result<ModelResponse, WireError>;
 }
 
-/// Reads one streamed answer from bytes.
+/// Parses one streamed answer from bytes.
 #[derive(Debug)]
 pub struct StreamedAnswer {
     events: SseReader,
@@ -42,23 +42,23 @@ pub struct StreamedAnswer {
 }
 
 impl StreamedAnswer {
-    /// At the beginning of a stream of this dialect.
+    /// A parser at the beginning of a stream of this dialect.
     pub fn new(answer: impl AnswerStream + 'static) -> Self {
         Self { events: SseReader::new(), answer: Box::new(answer), bytes: 0 }
     }
 
-    /// Takes the next bytes, and gives what they say. What was complete before an error is lost with it.
+    /// Adds bytes; returns the deltas that they complete. Deltas completed in the same call before an error are lost.
     ///
     /// # Errors
-    /// The bytes cannot be read, hold an error of the endpoint, or exceed a limit.
+    /// The bytes cannot be parsed, contain an error of the endpoint, or exceed a limit.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<ModelDelta>, WireError> {
         self.push_through(bytes, |_| ())
     }
 
-    /// The same, with a change to the data of every event before it is read.
+    /// Like [`Self::push`], with a change applied to the data of every event before it is parsed.
     ///
     /// # Errors
-    /// Those of [`Self::push`].
+    /// See [`Self::push`].
     pub fn push_through(
         &mut self,
         bytes: &[u8],
@@ -76,18 +76,18 @@ impl StreamedAnswer {
         Ok(deltas)
     }
 
-    /// Whether the last event has come.
+    /// Whether the final event was received.
     pub fn is_over(&self) -> bool {
         self.answer.is_over()
     }
 
-    /// The whole answer, and what the end of the stream still said.
+    /// The deltas at the end of the stream, and the whole answer.
     ///
     /// # Errors
-    /// [`WireError::CutOff`]: the stream ended before the answer did.
+    /// [`WireError::CutOff`]: the stream ended before the answer was complete.
     pub fn finish(mut self) -> Result<(Vec<ModelDelta>, ModelResponse), WireError> {
         let mut deltas = Vec::new();
-        // Some servers leave out the empty line behind their last event. What cannot be read there was cut off.
+        // Some servers omit the empty line after their last event. If it cannot be parsed, it was truncated.
         if let Some(event) = self.events.finish().filter(|_| !self.answer.is_over()) {
             deltas = match self.answer.event(&event) {
                 Err(WireError::Malformed(..)) => return Err(WireError::CutOff("in the middle of an event")),
@@ -98,7 +98,7 @@ impl StreamedAnswer {
     }
 }
 
-/// Counts what an answer holds, and refuses what exceeds [`ANSWER_BYTES`].
+/// Counts the bytes of an answer against [`ANSWER_BYTES`].
 #[derive(Debug, Default)]
 pub(crate) struct Size(usize);
 
@@ -112,12 +112,12 @@ impl Size {
     }
 }
 
-/// A call whose pieces come in.
+/// A tool call under construction.
 #[derive(Debug, Default)]
 pub(crate) struct GrowingCall {
-    /// The id, or none as yet.
+    /// The id; empty if unknown.
     pub(crate) id: String,
-    /// The name, or none as yet.
+    /// The name; empty if unknown.
     pub(crate) name: String,
     /// The arguments so far.
     pub(crate) arguments: String,
@@ -127,7 +127,7 @@ pub(crate) struct GrowingCall {
 }
 
 impl GrowingCall {
-    /// What has come and was not passed on: nothing as long as the name is unknown, since a call's first piece carries it.
+    /// The part that was not passed on yet. `None` while the name is unknown, because the first delta of a call contains it.
     pub(crate) fn delta(&mut self, index: usize) -> Option<ModelDelta> {
         let first = !self.begun && !self.name.is_empty();
         if !first && (!self.begun || self.passed == self.arguments.len()) {
@@ -148,12 +148,12 @@ impl GrowingCall {
     }
 }
 
-/// The id of a call that came without one: results refer to it, so it must be there.
+/// An id for a call that came without one, because results must refer to it.
 pub(crate) fn missing_id(index: usize) -> String {
     format!("call-{index}")
 }
 
-/// Usage as a piece, where it differs from what was told before.
+/// A usage delta, if usage changed.
 pub(crate) fn usage_delta(known: &mut Usage, now: Usage) -> Option<ModelDelta> {
     (std::mem::replace(known, now) != now).then_some(ModelDelta::Usage(now))
 }

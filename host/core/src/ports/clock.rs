@@ -1,9 +1,9 @@
-//! Time.
+//! The clock port.
 
-/// Tells the time, in milliseconds since 1970, and measures it.
+/// Provides the time.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970. For records only: no decision reads it.
+    /// Unix time in milliseconds. For records only; no decision uses it.
     fn now_ms(&self) -> u64;
-    /// Microseconds since some fixed point; never goes back.
+    /// Microseconds since a fixed point; monotonic.
     fn monotonic_us(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! Environments: where a policy acts.
+//! The environment port.
 
 use crate::{
     About, Artefact, Context, Digest, Failure, FailureKind, Grants, JournalEntry, Message, Origin, PluginIdentity,
@@ -8,58 +8,58 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What an environment is.
+/// Description of an environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnvironmentDescription {
     /// For people.
     pub about: About,
-    /// Its sets of tasks.
+    /// Its splits.
     pub splits: Vec<Split>,
 }
 
-/// How an episode begins.
+/// Parameters of an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StartParams {
-    /// What is to be done; the reference is taken out before the environment sees it.
+    /// The task, without its reference.
     pub task: Task,
     /// Seed and options.
     pub context: Context,
-    /// The host stops after so many turns.
+    /// The episode is truncated after this many turns.
     pub max_turns: u32,
-    /// Where the answers of models come from that the environment asks.
+    /// Source of the model answers that the environment requests.
     pub answers: ModelCallSource,
 }
 
-/// Where answers that cannot be recomputed come from.
+/// Source of model answers for a plugin.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum ModelCallSource {
-    /// From the models that the operator granted.
+    /// The models that the operator granted.
     #[default]
     Live,
-    /// From a journal, in its order. Asking for anything else fails with the code `journal`.
+    /// A journal, in order. Any other request fails with the code `journal`.
     Recorded {
-        /// What was answered.
+        /// The recorded answers.
         journal: std::sync::Arc<[JournalEntry]>,
-        /// It covers so many steps (0: the opening); later ones ask the models.
+        /// The journal covers this many steps (0: the opening); later steps use the models.
         through: u32,
     },
 }
 
-/// What the policy sees first.
+/// The start of an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Opening {
     /// The first messages.
     pub observation: Vec<Message>,
     /// Tools on offer.
     pub tools: Vec<ToolSpec>,
-    /// How the environment would introduce itself to a model.
+    /// The environment's system prompt for a model.
     pub system_hint: Option<String>,
-    /// What is there before anybody acts.
+    /// Initial artefacts.
     pub artefacts: Vec<Artefact>,
 }
 
 impl Opening {
-    /// A text, and nothing else.
+    /// An opening with only a text.
     pub fn text(text: impl Into<String>) -> Self {
         let observation = vec![Message::text(Role::User, Origin::Environment, text)];
         Self { observation, tools: Vec::new(), system_hint: None, artefacts: Vec::new() }
@@ -67,7 +67,7 @@ impl Opening {
 }
 
 impl StepResult {
-    /// It is over, with this text.
+    /// A result that terminates the episode, with this text.
     pub fn over(text: impl Into<String>) -> Self {
         let observation = vec![Message::text(Role::User, Origin::Environment, text)];
         Self { observation, status: Status::Terminated, signals: Vec::new(), artefacts: Vec::new() }
@@ -75,53 +75,53 @@ impl StepResult {
 }
 
 impl EnvironmentDescription {
-    /// An environment of this name with these splits: names, and how many tasks each has.
+    /// A description from a name and splits (name and number of tasks).
     pub fn new(name: &str, splits: &[(&str, u64)]) -> Self {
         let split = |(name, tasks): &(&str, u64)| Split { name: (*name).to_owned(), tasks: *tasks };
         Self { about: About::named(name), splits: splits.iter().map(split).collect() }
     }
 }
 
-/// Whether an episode goes on.
+/// Status of an episode after a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
-    /// It goes on.
+    /// It continues.
     Running,
-    /// It is over.
+    /// The environment terminated it.
     Terminated,
-    /// It stops here for a reason outside the task.
+    /// It was truncated, for a reason outside the task.
     Truncated(String),
 }
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepResult {
-    /// What the policy sees next.
+    /// Messages for the policy.
     pub observation: Vec<Message>,
-    /// Whether it goes on.
+    /// Status of the episode.
     pub status: Status,
-    /// What was measured.
+    /// Measurements.
     pub signals: Vec<Signal>,
-    /// What was left behind.
+    /// Produced files.
     pub artefacts: Vec<Artefact>,
 }
 
-/// Where a policy acts.
+/// A plugin or native environment that a policy acts in.
 #[async_trait]
 pub trait Environment: Send + Sync {
-    /// Which plugin this is.
+    /// Identity of the plugin.
     fn identity(&self) -> &PluginIdentity;
-    /// What it is.
+    /// Description.
     fn description(&self) -> &EnvironmentDescription;
-    /// Tasks of a split, from `offset` on; none means the end.
+    /// Tasks of a split, starting at `offset`; an empty list means the end.
     async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure>;
-    /// Begins an episode in an instance of its own. May wait for a free place; never while holding one.
+    /// Starts an episode in a new instance. May wait for a free slot, but never while holding one.
     async fn start(&self, params: StartParams) -> Result<(Box<dyn LiveEpisode>, Opening), Failure>;
-    /// What it is allowed beyond computing and logging.
+    /// Its grants.
     fn grants(&self) -> Grants {
         Grants::default()
     }
-    /// Goes on from a snapshot, in an instance of its own. Same params as the start that it came from.
+    /// Continues from a snapshot in a new instance. The params must equal those of the snapshot's episode.
     async fn restore(&self, params: StartParams, snapshot: &Snapshot) -> Result<Box<dyn LiveEpisode>, Failure> {
         let _ = (params, snapshot);
         Err(no_snapshots(self.identity()))
@@ -132,35 +132,35 @@ fn no_snapshots(plugin: &PluginIdentity) -> Failure {
     Failure::new(FailureKind::Plugin, crate::code::PLUGIN_ERROR, format!("{} offers no snapshots", plugin.name))
 }
 
-/// One episode in progress. Dropped when it is over; never used again after a failure.
+/// One episode in progress. Dropped at its end; never used again after a failure.
 #[async_trait]
 pub trait LiveEpisode: Send {
-    /// Acts: the message holds only tool calls that can be run, `tool_results` what the host answered to the others.
+    /// Performs an action. The message contains only valid tool calls; `tool_results` are the host's answers to the others.
     async fn step(&mut self, action: &Message, tool_results: &[Message]) -> Result<StepResult, Failure>;
-    /// The whole state, where the environment offers it.
+    /// Takes a snapshot, if the environment supports it.
     async fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         Err(Failure::new(FailureKind::Plugin, crate::code::PLUGIN_ERROR, "it offers no snapshots".to_owned()))
     }
-    /// Fuel the last call used; unknown after a cancelled one, and for what burns none.
+    /// Fuel used by the last call; `None` if unknown.
     fn last_fuel(&self) -> Option<u64> {
         None
     }
-    /// Rolling digest of the calls made to the host so far.
+    /// Rolling digest of the host calls so far.
     fn host_calls(&self) -> Digest {
         Digest::of(b"")
     }
-    /// What was logged, answers that cannot be recomputed, and notes written; empties them.
+    /// Takes the log, the journal and the notes written so far.
     fn take_records(&mut self) -> EpisodeRecords {
         EpisodeRecords::default()
     }
 }
 
-/// What an instance leaves beside its answers.
+/// Records of an instance besides its results.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeRecords {
     /// Log lines.
     pub log: Vec<String>,
-    /// Answers that cannot be recomputed.
+    /// Model answers to the plugin.
     pub journal: Vec<JournalEntry>,
     /// kv writes; `None` deletes.
     pub notes: BTreeMap<String, Option<Vec<u8>>>,

@@ -1,25 +1,26 @@
-//! Writing runs and episodes.
+//! The port for writing runs and episodes.
 
 use crate::{
-    Admission, Digest, Episode, EpisodeId, LiveSession, PluginIdentity, RewardRecord, RunId, StateId, StoreError, Usage,
+    Admission, Digest, Episode, EpisodeId, LiveSession, PluginIdentity, RewardRecord, RunId, RunLabels, StateId,
+    StoreError, Usage,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// It plays and scores episodes.
+    /// Plays and scores episodes.
     Play,
-    /// It learns; its episodes belong to its phases.
+    /// Learns; its episodes belong to its phases.
     Learn,
-    /// It compares two configurations on held-out tasks.
+    /// Compares two configurations on held-out tasks.
     Evaluate,
-    /// It plays one phase of a learning run.
+    /// One phase of a learning run.
     Phase,
-    /// It captures the episodes of agents that work elsewhere.
+    /// Captures episodes of external agents.
     Live,
 }
 
@@ -27,7 +28,7 @@ impl RunKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::Play, Self::Learn, Self::Evaluate, Self::Phase, Self::Live];
 
-    /// Its name in lists and in the store.
+    /// Name in lists and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Play => "play",
@@ -39,54 +40,57 @@ impl RunKind {
     }
 }
 
-/// The specification of a run as a versioned document. `clawhost-run-config` writes it from a `RunSpec` and reads it back,
-/// whatever version wrote it; a store keeps it as it is.
+/// The specification of a run as a versioned document. `clawhost-run-config` writes it from a `RunSpec` and reads every
+/// version; a store does not interpret it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SpecDocument(pub serde_json::Value);
 
 impl SpecDocument {
-    /// Of a phase, whose parent holds the specification, and of runs that are never stored.
+    /// For phases, whose parent has the specification, and for runs that are not stored.
     pub fn none() -> Self {
         Self(serde_json::Value::Null)
     }
 }
 
-/// One invocation that plays episodes.
+/// The record of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Unique in the data folder.
+    /// Id, unique in the data folder.
     pub id: RunId,
     /// The run that it is a phase of.
     pub parent: Option<RunId>,
-    /// What it is for.
+    /// Its purpose.
     pub kind: RunKind,
     /// The environment's name.
     pub environment: String,
-    /// The configuration that acts.
+    /// Identity of the configuration.
     pub state_id: StateId,
     /// The fully resolved specification.
     pub config: SpecDocument,
-    /// Names all that decides what its episodes are: equal digests, equal episodes.
+    /// Digest of everything that determines its episodes: equal digests, equal episodes.
     pub digest: Digest,
-    /// Episodes that it plays if nothing stops it; 0 for a learning run, whose phases play them.
+    /// Number of planned episodes; 0 for a learning run, whose phases play them.
     pub planned: u64,
-    /// When it began: milliseconds since 1970.
+    /// Unix time of its start, in milliseconds.
     pub created_at: u64,
+    /// What it is called from the beginning. A name that another run has refuses the record.
+    #[serde(default)]
+    pub labels: RunLabels,
 }
 
-/// An episode with what its instance wrote into its notes.
+/// An episode with the notes that its instance wrote.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// The episode.
     pub episode: std::sync::Arc<Episode>,
     /// kv writes; `None` deletes.
     pub notes: BTreeMap<String, Option<Vec<u8>>>,
-    /// It takes the place of one at its position that was cut short. Else there must be none.
+    /// Whether it replaces a cancelled episode with the same index. Otherwise there must be none.
     pub replaces_existing: bool,
 }
 
-/// A live episode whose end is not recorded.
+/// A live episode in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenEpisode {
     /// The run that it will belong to.
@@ -97,11 +101,11 @@ pub struct OpenEpisode {
     pub index: u64,
     /// Its session.
     pub session: LiveSession,
-    /// When it was opened: milliseconds since 1970.
+    /// Unix time in milliseconds.
     pub opened_at: u64,
 }
 
-/// A later verdict about a stored episode.
+/// A later verdict on a stored episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// The episode's run.
@@ -110,38 +114,42 @@ pub struct Judged {
     pub episode: EpisodeId,
     /// The verdict.
     pub record: RewardRecord,
-    /// When it was given: milliseconds since 1970.
+    /// Unix time in milliseconds.
     pub at: u64,
-    /// The caller's name for it: the same key is added once.
+    /// The caller's id of the verdict, for idempotence.
     pub key: Option<String>,
 }
 
-/// Keeps runs and episodes.
+/// Writes runs and episodes.
 #[async_trait]
 pub trait EpisodeStore: Send + Sync {
-    /// Begins a run.
+    /// Creates a run.
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
-    /// Takes a run up again: it is unfinished once more.
+    /// Reopens an interrupted run.
     async fn resume_run(&self, run: &RunId) -> Result<(), StoreError>;
-    /// Records episodes with their notes, and what the models of the run have cost so far; durable when this returns. All of
-    /// it, or nothing.
+    /// Records episodes with their notes, and the run's model usage so far, in one transaction. Durable when this returns.
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError>;
-    /// Records that a live episode has begun. Appending it closes it.
+    /// Records the start of a live episode. Appending the episode closes it.
     async fn open_episode(&self, episode: &OpenEpisode) -> Result<(), StoreError>;
-    /// Adds verdicts to stored episodes by [`admit`](crate::admit), against what is stored then: another process may have judged
-    /// meanwhile. Gives what came of each, in order. Those that are added are added together.
+    /// Adds verdicts to stored episodes by [`admit`](crate::admit), in one transaction, against the verdicts that are stored
+    /// by then. Returns the result of each, in order.
     async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError>;
-    /// Ends a run with its summary and what its models have cost. The notes of its episodes are merged in the order of the plan: the last writer wins,
-    /// in whatever order they ran.
+    /// Ends a run with its summary and its model usage. The notes of its episodes are merged in the order of the plan, the
+    /// last writer wins, independent of the order of completion.
     async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError>;
 }
 
-/// Keeps plugins by their digest, so that what was played can be played again.
+/// Stores plugins by digest, so that episodes can be replayed.
 #[async_trait]
 pub trait PluginStore: Send + Sync {
-    /// Keeps a plugin; one that is there already is left as it is.
+    /// Stores a plugin; does nothing if it is stored already.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The plugin cannot be written.
     async fn keep_plugin(&self, plugin: &PluginIdentity, world: &str, bytes: Vec<u8>) -> Result<(), StoreError>;
+    /// Digests of the kept plugins that have the name, the version and the world of this one and are other components, sorted.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    async fn namesakes(&self, plugin: &PluginIdentity, world: &str) -> Result<Vec<Digest>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! The store as the learning loop sees it: phases of a run, checkpoints, versions of playbooks.
+//! The store port of the learning loop: phases, checkpoints, playbook versions.
 
 use crate::{Digest, Episode, EpisodeStore, RunId, StoreError, Usage};
 use async_trait::async_trait;
@@ -6,95 +6,95 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A version of a playbook, as it is served.
+/// A version of a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlaybookVersion {
-    /// The playbook.
+    /// Name of the playbook.
     pub name: String,
-    /// From 1, without gaps.
+    /// Number, from 1, without gaps.
     pub number: u64,
-    /// Of what it says.
+    /// Digest of the content.
     pub digest: Digest,
-    /// What it says.
+    /// The content.
     pub document: serde_json::Value,
-    /// How it came about, for people.
+    /// Its reason, for people.
     pub why: String,
-    /// The run that made it, if one did.
+    /// The run that created it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// When: milliseconds since 1970.
+    /// Unix time of creation, in milliseconds.
     pub created_at: u64,
 }
 
-/// What is known about the entries of a playbook beside what is served: statuses, effects, evidence.
+/// Data about the entries of a playbook besides its versions: statuses, effects, evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlaybookLedger {
-    /// The playbook.
+    /// Name of the playbook.
     pub name: String,
     /// Its content; opaque to the store.
     pub document: serde_json::Value,
 }
 
-/// The end of an iteration: all of it is stored, or nothing.
+/// The end of an iteration, stored in one transaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
     /// The learning run.
     pub run: RunId,
-    /// Iterations that are over.
+    /// Number of completed iterations.
     pub iteration: u64,
-    /// All that the next iteration needs.
+    /// The state that the next iteration needs.
     pub state: serde_json::Value,
-    /// The report of the iteration; null: there is none.
+    /// The report of the iteration; null if there is none.
     pub report: serde_json::Value,
-    /// New versions; their numbers are given by the store.
+    /// New playbook versions; the store assigns their numbers.
     pub versions: Vec<PlaybookVersion>,
-    /// Takes the place of the one before.
+    /// Replaces the previous ledger.
     pub ledger: Option<PlaybookLedger>,
-    /// Large parts of the state, by name: kept as blobs, beside the state document. Names that are absent are forgotten.
+    /// Large parts of the state by name, stored as blobs. Parts that are not listed are removed.
     pub large: BTreeMap<String, LargeState>,
-    /// What models have cost so far.
+    /// Model usage so far.
     pub spent: Usage,
 }
 
-/// A large part of a checkpoint, for example the weights of a model with all that its next step needs.
+/// A large part of a checkpoint, for example weights with their optimizer state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LargeState {
-    /// These bytes.
+    /// New content.
     Written(Arc<[u8]>),
-    /// What the checkpoint before this one holds under the same name.
+    /// The content of the same name in the previous checkpoint.
     Unchanged,
 }
 
-/// How far a phase of a run has come.
+/// Progress of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhaseState {
-    /// It has not begun.
+    /// Not started.
     Absent,
-    /// It did not come to its end.
+    /// Started, not complete.
     Open,
-    /// It is over, and everything of it is stored.
+    /// Complete and stored.
     Finished,
 }
 
-/// Keeps what learning needs beside runs and episodes.
+/// Stores the data of learning runs.
 #[async_trait]
 pub trait LearningStore: EpisodeStore {
-    /// Stores the end of an iteration; durable when this returns.
+    /// Stores the end of an iteration. Durable when this returns.
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError>;
-    /// The last one of a run: iterations that are over, and the state.
+    /// The last checkpoint of a run: number of completed iterations, and state.
     async fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError>;
-    /// A large part of the last checkpoint, by its name.
+    /// A large part of the last checkpoint, by name.
     async fn large_state(&self, run: &RunId, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
     /// The reports of all iterations of a run, in order.
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError>;
-    /// How far a phase has come.
+    /// Progress of a phase.
     async fn phase(&self, phase: &RunId) -> Result<PhaseState, StoreError>;
     /// The stored episodes of a phase, in order.
     async fn episodes(&self, phase: &RunId) -> Result<Vec<Arc<Episode>>, StoreError>;
     /// The newest version of a playbook.
     async fn playbook(&self, name: &str) -> Result<Option<PlaybookVersion>, StoreError>;
-    /// Its ledger.
+    /// The ledger of a playbook.
     async fn ledger(&self, name: &str) -> Result<Option<PlaybookLedger>, StoreError>;
-    /// Adds a version, outside of any run. A version of the newest version's digest adds nothing.
+    /// Adds a version outside of a run. Does nothing if its digest equals that of the newest version.
     async fn add_version(&self, version: PlaybookVersion, ledger: Option<PlaybookLedger>) -> Result<(), StoreError>;
 }

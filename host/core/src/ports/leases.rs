@@ -1,38 +1,38 @@
-//! Leases: which process works on what.
+//! The port for leases: exclusive access of processes to runs, playbooks and the data folder.
 
 use crate::{RunId, StoreError};
 
-/// What a lease is about.
+/// The subject of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LeaseSubject {
-    /// A run that is played.
+    /// A run in progress.
     Run(RunId),
-    /// A playbook that is learned or edited, by its name.
+    /// A playbook that is learned or edited, by name.
     Playbook(String),
-    /// The data folder as a whole: shared by those who write records, exclusive for those who remove some.
+    /// The whole data folder: shared by writers, exclusive for removals.
     Folder,
 }
 
-/// How a lease is held.
+/// Mode of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseMode {
-    /// By one process.
+    /// One process.
     Exclusive,
-    /// By any number of processes, while none holds it exclusively.
+    /// Any number of processes, as long as none has it exclusively.
     Shared,
 }
 
-/// A lease that this process holds. It ends when it is dropped, and with the process, however that ends.
+/// A lease of this process. It ends when it is dropped or when the process ends.
 pub trait Lease: Send + Sync + std::fmt::Debug {
-    /// Ends the lease of something that is over: nothing needs to be left behind for a later process.
+    /// Ends the lease and removes its file, because the subject is complete.
     fn complete(self: Box<Self>);
 }
 
 /// Grants leases.
 pub trait Leases: Send + Sync {
-    /// Takes a lease. None: another process holds it.
+    /// Acquires a lease; `None` if another process holds it.
     ///
     /// # Errors
-    /// Leases cannot be kept here.
+    /// Leases are not possible in this folder.
     fn acquire(&self, subject: &LeaseSubject, mode: LeaseMode) -> Result<Option<Box<dyn Lease>>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Models that answer conversations.
+//! The model port.
 
 use super::{DeltaSink, ModelRequest, ModelResponse};
 use crate::{Failure, FailureKind, Usage};
@@ -6,36 +6,36 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
-/// Which model answers.
+/// Identity of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LlmIdentity {
     /// The kind of client, for example `openai` or `follower`.
     pub provider: String,
     /// The model's name.
     pub model: String,
-    /// What else tells it apart: an address, a version, a digest of weights.
+    /// Further identification: an address, a version, a digest of weights.
     pub version: String,
 }
 
-/// Why a model gave no answer. No variant holds a secret.
+/// Why a model call failed. No variant contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ModelError {
-    /// The endpoint could not be reached, was too slow, or kept asking to wait.
+    /// The endpoint could not be reached, timed out, or kept returning rate limits.
     #[error("the model did not answer: {0}")]
     Unavailable(String),
     /// The endpoint refused the request.
     #[error("the model refused the request: {0}")]
     Refused(String),
-    /// The conversation has outgrown what the model can read.
+    /// The conversation exceeds the model's context.
     #[error("the conversation is too long for the model: {0}")]
     TooLong(String),
-    /// What came back could not be read.
+    /// The response could not be parsed.
     #[error("the model's answer could not be read: {0}")]
     InvalidResponse(String),
-    /// The run's budget is spent.
+    /// The run's budget is exhausted.
     #[error("the budget is spent: {0}")]
     Budget(String),
-    /// Nobody reads the answer any more.
+    /// The caller stopped reading the answer.
     #[error("the answer was stopped: its reader has gone")]
     Stopped,
 }
@@ -58,17 +58,18 @@ impl ModelError {
 /// A model that answers conversations.
 #[async_trait]
 pub trait Llm: Send + Sync {
-    /// Which model this is.
+    /// Identity of the model.
     fn identity(&self) -> LlmIdentity;
-    /// Asks once. Cancel-safe: dropping the future abandons the request.
+    /// Calls the model once. Cancel-safe: dropping the future abandons the request.
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError>;
-    /// Asks once, and passes the answer on while it is written. What is returned is the whole answer: that of `complete`, had
-    /// it been asked in the same way. After the first piece nothing is tried again, since pieces cannot be taken back.
+    /// Calls the model once and passes deltas on while it generates. Returns the whole answer, equal to that of `complete`.
+    /// There are no retries after the first delta, because deltas cannot be taken back.
     ///
-    /// A model that cannot stream passes its answer on when it has ended.
+    /// A model that cannot stream passes its answer on at its end.
     ///
     /// # Errors
-    /// Those of `complete`; where the answer broke off, pieces may have been passed on. [`ModelError::Stopped`]: the sink wants no more.
+    /// The errors of `complete`; after an interruption deltas may have been passed on. [`ModelError::Stopped`]: the sink
+    /// stopped reading.
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
         let response = self.complete(request).await?;
         match response.pass_on(sink) {
@@ -78,8 +79,8 @@ pub trait Llm: Send + Sync {
     }
 }
 
-/// What the models of a run cost, all of them together: the policy's, and those that plugins ask.
+/// Model usage of a run: the policy and the plugins together.
 pub trait Meter: Send + Sync {
-    /// Tokens so far.
+    /// Tokens used so far.
     fn spent(&self) -> Usage;
 }

@@ -1,4 +1,4 @@
-//! Ports: what the loop needs from the world, by subject.
+//! Ports: the traits between the learning loop and the adapters, one file per subject.
 
 mod clock;
 mod environment;
@@ -12,6 +12,7 @@ mod reading;
 mod reflector;
 mod retention;
 mod reward;
+mod runs;
 mod store_error;
 
 pub use clock::Clock;
@@ -28,9 +29,11 @@ pub use model_response::{
     AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, TokenLogprob, ignored_by,
 };
 pub use reading::{
-    EpisodeFilter, EpisodeReader, EpisodeRow, PlaybookReader, PluginReader, RunRow, RunState, StoreReader, StoredPlugin,
+    EpisodeFilter, EpisodeReader, EpisodeRow, FailureFilter, PlaybookReader, PluginReader, RewardFilter, RunRow,
+    RunState, StoreReader, StoredPlugin,
 };
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};
 pub use reward::{Reward, RewardDescription, RewardScope, RewardSource, Scoring};
+pub use runs::{EpisodeTally, LabelChange, PhaseRow, Relabelled, RunFilter, RunLabelStore, RunReader};
 pub use store_error::StoreError;

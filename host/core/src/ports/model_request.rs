@@ -1,20 +1,20 @@
-//! What a model is asked.
+//! Model requests.
 
 use crate::{Message, ToolSpec};
 use serde::{Deserialize, Serialize};
 
-/// Which of the tools on offer the model may or must call.
+/// Which tools the model may or must call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// None may be called.
+    /// No tool.
     None,
-    /// At least one must be called.
+    /// At least one tool.
     Required,
-    /// This one must be called.
+    /// This tool.
     Tool(String),
 }
 
@@ -24,13 +24,13 @@ impl ToolChoice {
     }
 }
 
-/// The form that the answer's text must have.
+/// Required format of the answer's text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
     /// Any JSON object.
     JsonObject,
-    /// JSON that fits a schema.
+    /// JSON that matches a schema.
     JsonSchema {
         /// The schema's name: letters, digits, `_` and `-`.
         name: String,
@@ -42,46 +42,46 @@ pub enum ResponseFormat {
     },
 }
 
-/// Fields of a request that this program does not know. They are sent as they came, to endpoints of the same dialect only.
+/// Request fields that this program does not know. They are sent unchanged to endpoints of the same dialect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnknownFields {
-    /// The dialect that they belong to: `openai` or `anthropic`.
+    /// The dialect: `openai` or `anthropic`.
     pub dialect: String,
-    /// By name.
+    /// The fields by name.
     pub fields: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What a model is asked.
+/// A model request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// The conversation.
     pub messages: Vec<Message>,
-    /// Tools on offer.
+    /// Available tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
-    /// Which of them may be called.
+    /// Which tools may or must be called.
     #[serde(default, skip_serializing_if = "ToolChoice::is_auto")]
     pub tool_choice: ToolChoice,
-    /// Most tokens to write.
+    /// Most tokens of the answer.
     pub max_tokens: u32,
-    /// 0 to 2; none: the model's own.
+    /// Temperature, 0 to 2; `None`: the model's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f32>,
-    /// Above 0 and at most 1: the least set of tokens whose probabilities add up to this is drawn from; none: the model's own.
+    /// Nucleus sampling threshold, above 0 and at most 1; `None`: the model's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// For models that take one.
+    /// Seed, for models that support one.
     pub seed: Option<u64>,
-    /// Texts that end the answer.
+    /// Stop sequences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The form of the answer's text; none: any.
+    /// Required format of the answer's text; `None`: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_format: Option<ResponseFormat>,
-    /// Log-probabilities of the answer's tokens, each with so many alternatives, 0 to 20; none: none are wanted.
+    /// Log-probs of the answer's tokens with this many alternatives, 0 to 20; `None`: not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<u8>,
-    /// What else was asked for.
+    /// Fields that this program does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<UnknownFields>,
 }

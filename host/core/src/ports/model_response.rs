@@ -1,50 +1,53 @@
-//! What a model answers: whole, or in pieces.
+//! Model responses, whole or as a stream of deltas.
 
 use super::{ModelRequest, ResponseFormat, ToolChoice};
 use crate::{Message, Part, TokenRecord, Usage};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
-/// The model that answered, as the endpoint names it: an alias or a router may have been asked.
+/// The model that answered, as reported by the endpoint. It may differ from the requested name, which can be an alias or a
+/// router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweringModel {
     /// Its name.
     pub model: String,
-    /// What else tells its version: a fingerprint of the server's, a digest of weights.
+    /// Further version information: a server's fingerprint, a digest of weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// The log-probability of one token, as an endpoint reports it.
+/// Log-prob of one token, as reported by an endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenLogprob {
-    /// The token's text, or what of it is text.
+    /// The token's text, as far as it is valid text.
     pub token: String,
-    /// Natural logarithm of its probability; at most 0.
+    /// Log-prob, natural logarithm; at most 0.
     pub logprob: f64,
-    /// The most likely tokens at its place, where they were asked for.
+    /// The most likely alternatives at this position, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<(String, f64)>,
 }
 
-/// Something that a request asked for, and the endpoint ignored.
+/// A part of a request that the endpoint ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IgnoredRequest {
-    /// There are no log-probabilities.
+    /// Log-probs are missing.
     Logprobs,
-    /// The text is not of the form that was asked for.
+    /// The text does not have the required format.
     ResponseFormat,
-    /// A tool had to be called, or none, or another one.
+    /// The required tool call is missing, or another tool was called.
     ToolChoice,
-    /// The answer is whole where a stream was asked for.
+    /// The answer was not streamed.
     Stream,
-    /// The dialect of the endpoint has no seed: equal requests may be answered differently.
+    /// The endpoint's dialect has no seed: equal requests may be answered differently.
     Seed,
+    /// The model draws nothing from a distribution, so there is nothing to restrict.
+    TopP,
 }
 
 impl IgnoredRequest {
-    /// Its word: that of the request's field.
+    /// Name of the request's field.
     pub fn name(self) -> &'static str {
         match self {
             Self::Logprobs => "logprobs",
@@ -52,35 +55,42 @@ impl IgnoredRequest {
             Self::ToolChoice => "tool_choice",
             Self::Seed => "seed",
             Self::Stream => "stream",
+            Self::TopP => "top_p",
         }
+    }
+
+    /// What a model ignores that has no distribution of tokens: a follower of rules, a script, a random player.
+    pub fn without_sampling(request: &ModelRequest) -> Vec<Self> {
+        let restricts = request.top_p.is_some_and(|top_p| top_p < 1.0);
+        restricts.then_some(Self::TopP).into_iter().collect()
     }
 }
 
-/// What a model answered.
+/// A model's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelResponse {
     /// The assistant's message.
     pub message: Message,
-    /// What it cost.
+    /// Tokens used.
     pub usage: Usage,
-    /// Why it stopped: `stop`, `length`, `tool_calls`, or the model's own word.
+    /// Finish reason: `stop`, `length`, `tool_calls`, or the endpoint's own term.
     pub finish: String,
-    /// Its tokens, where the model is ours.
+    /// Tokens of the answer, if a local model sampled it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Box<TokenRecord>>,
-    /// Who answered, where the endpoint says so.
+    /// The model that answered, if the endpoint reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweringModel>,
-    /// Log-probabilities of the text's tokens, where they were asked for and given.
+    /// Log-probs of the text's tokens, if requested and provided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenLogprob>,
-    /// What the endpoint ignored of the request.
+    /// Parts of the request that the endpoint ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredRequest>,
 }
 
 impl ModelResponse {
-    /// An answer without more than a message, its cost and its end.
+    /// An answer with only a message, usage and finish reason.
     pub fn new(message: Message, usage: Usage, finish: impl Into<String>) -> Self {
         Self {
             message,
@@ -93,12 +103,12 @@ impl ModelResponse {
         }
     }
 
-    /// Passes a whole answer on as pieces: its text part by part, its calls, its log-probabilities, what it cost.
+    /// Passes a whole answer on as deltas: text part by part, calls, log-probs, usage.
     pub fn pass_on(&self, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
         let mut said = false;
         for part in &self.message.parts {
             if let Part::Text(text) | Part::Json(text) = part {
-                // Parts are joined as `Message::plain_text` joins them.
+                // Parts are joined as in `Message::plain_text`.
                 let piece = if said { format!("\n{text}") } else { text.clone() };
                 if !piece.is_empty() {
                     said = true;
@@ -117,16 +127,16 @@ impl ModelResponse {
     }
 }
 
-/// What an answer shows to have been ignored of its request: log-probabilities, the format, the choice of tools. Whether a
-/// stream or a seed was ignored cannot be seen from an answer.
+/// The parts of a request that an answer shows to have been ignored: log-probs, format, tool choice. An ignored stream or
+/// seed is not visible in an answer.
 ///
-/// An answer that was cut off, or that ended for a reason of the endpoint's own, is not blamed for what it had no room for.
+/// An answer that was truncated, or that has the endpoint's own finish reason, is not checked for what it could not contain.
 pub fn ignored_by(response: &ModelResponse, request: &ModelRequest) -> Vec<IgnoredRequest> {
     let text = response.message.plain_text();
     let calls = &response.message.tool_calls;
     let ended = matches!(response.finish.as_str(), "stop" | "tool_calls");
     let mut ignored = Vec::new();
-    // Endpoints give log-probabilities of the text; an answer of calls alone has none.
+    // Endpoints report log-probs for text; an answer with only tool calls has none.
     if request.logprobs.is_some() && response.logprobs.is_empty() && !text.is_empty() {
         ignored.push(IgnoredRequest::Logprobs);
     }
@@ -152,18 +162,18 @@ pub fn ignored_by(response: &ModelResponse, request: &ModelRequest) -> Vec<Ignor
     ignored
 }
 
-/// A piece of an answer, in the order in which the model writes.
+/// A part of an answer, in the order of generation.
 ///
-/// All pieces of text together are the message's [`Message::plain_text`]: a new part of the message begins with a line end.
-/// All pieces of a call's arguments together are the same JSON value as the arguments of the whole answer. Where a dialect
-/// sends arguments as an object, the whole answer has them in compact form, and the pieces as the model spaced them.
+/// The concatenated text deltas equal [`Message::plain_text`]: a new part of the message starts with a line end. The
+/// concatenated argument deltas of a call are the same JSON value as the whole answer's arguments. For dialects that send
+/// arguments as an object, the whole answer has compact JSON, while the deltas have the model's spacing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelDelta {
     /// More text; never empty.
     Text(String),
-    /// A piece of a tool call. The first piece of a call carries its id and its name.
+    /// A part of a tool call. The first part has its id and name.
     ToolCall {
-        /// Position of the call in the message, from 0.
+        /// Index of the call in the message.
         index: usize,
         /// The call's id.
         id: Option<String>,
@@ -172,19 +182,19 @@ pub enum ModelDelta {
         /// More of the arguments' JSON text.
         arguments: String,
     },
-    /// Log-probabilities of tokens whose text was sent.
+    /// Log-probs of tokens whose text was sent before.
     Logprobs(Vec<TokenLogprob>),
-    /// What the call has cost so far.
+    /// Usage of the call so far.
     Usage(Usage),
 }
 
-/// Takes the pieces of an answer.
+/// Receives the deltas of an answer.
 pub trait DeltaSink: Send {
-    /// Takes the next piece. `Break`: nobody reads on, and the model may stop.
+    /// Receives the next delta. `Break`: the caller stops reading, and the model may stop.
     fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()>;
 }
 
-/// Takes nothing: the answer is wanted as a whole.
+/// Ignores all deltas.
 impl DeltaSink for () {
     fn delta(&mut self, _: ModelDelta) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -211,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_and_not_given_is_named() {
+    fn ignored_parts_of_a_request_are_named() {
         use IgnoredRequest::{Logprobs, ResponseFormat as Format, ToolChoice as Choice};
         let check = |request: ModelRequest, answer: &ModelResponse, expected: &[IgnoredRequest]| {
             assert_eq!(ignored_by(answer, &request), expected, "{request:?} {answer:?}");
@@ -240,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_all_pieces_is_the_text_of_the_message() {
+    fn concatenated_text_deltas_equal_the_message() {
         for texts in [vec![], vec!["a"], vec!["a", "b"], vec!["", "a", "", "b"]] {
             let mut response = answer("", &[], "stop");
             response.message.parts = texts.iter().map(|text| Part::Text((*text).to_owned())).collect();

@@ -1,57 +1,88 @@
-//! Reading what is stored: lists, whole episodes, playbooks, plugins.
+//! Ports for reading stored runs, episodes, playbooks and plugins.
 
 use crate::{
-    Digest, Episode, EpisodeState, OpenEpisode, PlaybookLedger, PlaybookVersion, RunId, RunKind, SpecDocument,
-    StoreError, Usage,
+    Digest, Episode, EpisodeState, OpenEpisode, PlaybookLedger, PlaybookVersion, RunId, RunKind, RunReader,
+    SpecDocument, StoreError, Usage,
 };
 use serde::Serialize;
 
-/// Which episodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A selection of episodes: those for which everything that is set holds.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeFilter {
-    /// Of this run and its phases; none: of all.
+    /// Only this run and its phases; `None`: all.
     pub run: Option<RunId>,
-    /// At most so many, newest run first; none: all.
+    /// Only episodes that could not be completed.
+    pub failure: Option<FailureFilter>,
+    /// Only episodes with this effective reward.
+    pub reward: Option<RewardFilter>,
+    /// Only episodes of the task with this id; for live episodes the session.
+    pub task: Option<String>,
+    /// Only episodes that wait for a verdict at this time (milliseconds since 1970).
+    pub pending_at: Option<u64>,
+    /// Most results, newest run first; `None`: all.
     pub limit: Option<u64>,
 }
 
 impl EpisodeFilter {
     /// All episodes of a run and its phases.
     pub fn of(run: &RunId) -> Self {
-        Self { run: Some(run.clone()), limit: None }
+        Self { run: Some(run.clone()), ..Self::default() }
     }
 }
 
-/// A line of a list of episodes.
+/// A selection of failures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FailureFilter {
+    /// Every failure.
+    Any,
+    /// Failures of this kind, of this code, or of both as `kind(code)`: `limit`, `fuel`, `limit(fuel)`.
+    Named(String),
+}
+
+/// A selection of effective rewards.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RewardFilter {
+    /// No reward: no verdict scored the episode.
+    Unscored,
+    /// A reward in this range, both ends included.
+    Within {
+        /// The least.
+        least: f64,
+        /// The greatest.
+        greatest: f64,
+    },
+}
+
+/// An episode in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EpisodeRow {
     /// The run.
     pub run: String,
     /// The episode.
     pub id: String,
-    /// The environment's name; of a live episode the agent's.
+    /// Name of the environment, or of a live episode's agent.
     pub environment: String,
     /// The task.
     pub task: String,
-    /// How it ended.
+    /// The ending.
     pub ending: String,
-    /// None: not scored.
+    /// The effective reward; `None` if not scored.
     pub reward: Option<f64>,
-    /// How many turns.
+    /// Number of turns.
     pub turns: u64,
-    /// Milliseconds since 1970.
+    /// Unix time in milliseconds.
     pub created_at: u64,
-    /// Whether it was captured from an agent.
+    /// Whether it is live.
     pub live: bool,
-    /// Until when it waits for a verdict that is missing (milliseconds since 1970); none: nothing is missing.
+    /// Deadline of a missing verdict (Unix time in milliseconds); `None` if none is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_until: Option<u64>,
-    /// How often its verdicts were revised.
+    /// Number of revisions.
     pub revision: u32,
 }
 
 impl EpisodeRow {
-    /// Whether learners may take it at a time (milliseconds since 1970).
+    /// The state at this Unix time (milliseconds).
     pub fn state(&self, now: u64) -> EpisodeState {
         match self.pending_until {
             Some(until) if now < until => EpisodeState::Pending { until },
@@ -60,57 +91,57 @@ impl EpisodeRow {
     }
 }
 
-/// How far a run came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// Progress of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// It ended, and everything of it is stored.
+    /// Complete and stored.
     Finished,
-    /// It ended early and recorded why; it can be resumed.
+    /// Ended early, with a recorded reason; can be resumed.
     Stopped,
-    /// It recorded no end: it is being played, or its process died; it can be resumed.
+    /// No recorded end: in progress, or its process died; can be resumed.
     Open,
 }
 
-/// A line of a list of runs.
+/// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunRow {
     /// The run.
     pub id: RunId,
-    /// What it is for.
+    /// Its purpose.
     pub kind: RunKind,
     /// The environment's name.
     pub environment: String,
-    /// The configuration that acted.
+    /// Identity of the configuration.
     pub state_id: String,
     /// The specification of the run.
     pub config: SpecDocument,
-    /// Names all that decides what its episodes are.
+    /// Digest of everything that determines its episodes.
     pub digest: Digest,
-    /// Milliseconds since 1970.
+    /// Unix time in milliseconds.
     pub created_at: u64,
-    /// How far it came.
+    /// Progress.
     pub state: RunState,
-    /// What it recorded at its end; none: it did not finish.
+    /// The summary; `None` if it did not finish.
     pub summary: Option<serde_json::Value>,
-    /// Episodes that it plays if nothing stops it; 0 for a learning run.
+    /// Number of planned episodes; 0 for a learning run.
     pub planned: u64,
-    /// What its models cost so far, those of its phases included.
+    /// Model usage so far, including its phases.
     pub spent: Usage,
-    /// Mean reward of its episodes as they are now; none if none is scored.
+    /// Current mean reward of its episodes; `None` if none is scored.
     pub reward_mean: Option<f64>,
-    /// How many of its episodes are scored now.
+    /// Current number of scored episodes.
     pub scored: u64,
-    /// Whether episodes or its checkpoint were removed on request. It cannot be resumed then.
+    /// Whether episodes or its checkpoint were pruned. It cannot be resumed then.
     pub pruned: bool,
 }
 
-/// A kept plugin.
+/// A stored plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPlugin {
-    /// Its own name.
+    /// Name that the plugin declares.
     pub name: String,
-    /// Its author's version.
+    /// Version, assigned by the author.
     pub version: String,
     /// Its world: `environment`, `reward` or `reflector`.
     pub world: String,
@@ -120,32 +151,33 @@ pub struct StoredPlugin {
 
 /// Reads runs and episodes.
 pub trait EpisodeReader {
-    /// Runs, newest first; phases are no runs of their own.
+    /// Runs, newest first, without phases.
     ///
     /// # Errors
-    /// The store cannot be read; the same holds for every method below.
+    /// The store cannot be read; likewise for all methods below.
     fn runs(&self, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError>;
-    /// One run, or one phase of a run.
+    /// One run or phase.
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StoreError>;
-    /// Runs of this digest that can be resumed, newest first.
+    /// Resumable runs with this digest, newest first.
     fn resumable(&self, digest: &Digest) -> Result<Vec<RunRow>, StoreError>;
-    /// Episodes: newest run first, in order inside a run.
+    /// Episodes: newest run first, in order within a run.
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError>;
-    /// One episode with its verdicts, by its id or by `RUN/ID`; without a run, of equal ids that of the newest run.
+    /// One episode with its verdicts, by id or `RUN/ID`. A bare id refers to the newest run that has it; operations for people refuse an
+    /// id that several runs have ([`EpisodeReader::runs_of_episode`]).
     fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError>;
-    /// The runs that have an episode of this id, newest first.
+    /// The runs that have an episode with this id, newest first.
     fn runs_of_episode(&self, id: &str) -> Result<Vec<RunId>, StoreError>;
-    /// Live episodes whose end is not recorded, of one run or of all, newest run first.
+    /// Live episodes in progress, of one run or of all, newest run first.
     fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<OpenEpisode>, StoreError>;
-    /// The merged notes of a run that ended.
+    /// The merged notes of a finished run.
     fn notes(&self, run: &RunId) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
-    /// Looks for damage in the whole database; the first that is found, in words.
+    /// Checks the whole database; returns the first defect.
     fn check(&self) -> Result<Option<String>, StoreError>;
 }
 
 /// Reads playbooks.
 pub trait PlaybookReader {
-    /// Names of all playbooks, also of those of which nothing is deployed yet.
+    /// Names of all playbooks, including those without a version.
     fn playbooks(&self) -> Result<Vec<String>, StoreError>;
     /// Versions of a playbook, newest first.
     fn versions(&self, name: &str) -> Result<Vec<PlaybookVersion>, StoreError>;
@@ -155,13 +187,13 @@ pub trait PlaybookReader {
     fn ledger(&self, name: &str) -> Result<Option<PlaybookLedger>, StoreError>;
 }
 
-/// Reads kept plugins.
+/// Reads stored plugins.
 pub trait PluginReader {
-    /// A plugin by its digest; its bytes are checked against it.
+    /// A plugin by digest; its bytes are verified.
     fn plugin(&self, digest: &Digest) -> Result<Option<StoredPlugin>, StoreError>;
 }
 
 /// Reads everything. One reader serves one thread at a time.
-pub trait StoreReader: EpisodeReader + PlaybookReader + PluginReader + Send {}
+pub trait StoreReader: EpisodeReader + RunReader + PlaybookReader + PluginReader + Send {}
 
-impl<T: EpisodeReader + PlaybookReader + PluginReader + Send> StoreReader for T {}
+impl<T: EpisodeReader + RunReader + PlaybookReader + PluginReader + Send> StoreReader for T {}

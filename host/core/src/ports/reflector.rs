@@ -1,23 +1,23 @@
-//! Reflectors: what draws lessons from recorded episodes.
+//! The reflector port: proposes lessons from recorded episodes.
 
 use crate::{About, Attributes, Context, Episode, Failure, Grants, PluginIdentity};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// One lesson.
+/// An entry of a playbook, as plugins see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Chosen by the host; empty in a new entry.
+    /// Id, assigned by the host; empty in a new entry.
     pub id: String,
     /// The lesson.
     pub text: String,
-    /// For retrieval.
+    /// Tags for retrieval.
     pub tags: Vec<String>,
-    /// Room to grow.
+    /// Extension fields.
     pub extra: Attributes,
 }
 
-/// What is known so far.
+/// A playbook, as plugins see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Playbook {
     /// Content address of this version.
@@ -28,52 +28,52 @@ pub struct Playbook {
     pub sections: Vec<(String, String)>,
 }
 
-/// Where a proposal comes from.
+/// The basis of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The episode's id.
+    /// Id of the episode.
     pub episode: String,
-    /// Turns that show it.
+    /// The relevant turns.
     pub turns: Vec<u32>,
 }
 
-/// What to change in a playbook.
+/// A proposed change of a playbook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// A new entry.
     Add(Entry),
-    /// Another text for an entry that exists.
+    /// A new text for an existing entry.
     Update(Entry),
-    /// Take an entry out, by id.
+    /// Removal of an entry, by id.
     Retire(String),
-    /// Another text for a section: name and text.
+    /// A new text for a section: name and text.
     RewriteSection(String, String),
 }
 
-/// One suggestion of a reflector.
+/// One proposal of a reflector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// What to change.
+    /// The proposed change.
     pub change: Change,
-    /// Where it comes from.
+    /// The episodes that it is based on.
     pub evidence: Vec<Evidence>,
-    /// What should get better, for people.
+    /// Expected improvement, for people.
     pub expected_effect: String,
 }
 
-/// Draws lessons from recorded episodes.
+/// Proposes changes from recorded episodes.
 #[async_trait]
 pub trait Reflector: Send + Sync {
-    /// Which plugin this is.
+    /// Identity of the plugin.
     fn identity(&self) -> &PluginIdentity;
-    /// What it is.
+    /// Description.
     fn about(&self) -> &About;
-    /// What it is allowed beyond computing and logging.
+    /// Its grants.
     fn grants(&self) -> Grants {
         Grants::default()
     }
-    /// Suggestions; data that still has to pass trial and gate.
+    /// Returns proposals. They are data, and must still pass trial and gate.
     async fn reflect(
         &self,
         context: &Context,

@@ -1,89 +1,94 @@
-//! What a data folder holds, and what is removed from it.
+//! The port for measuring and removing stored data.
 
 use crate::{RunId, RunKind, RunState, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// What one run holds.
+/// Stored data of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunHoldings {
     /// The run.
     pub run: RunId,
-    /// What it is for.
+    /// Its purpose.
     pub kind: RunKind,
     /// The environment's name.
     pub environment: String,
-    /// When it began: milliseconds since 1970.
+    /// Unix time of its start, in milliseconds.
     pub created_at: u64,
-    /// How far it came.
+    /// Progress.
     pub state: RunState,
-    /// Its episodes, those of its phases included.
+    /// Number of episodes, including its phases.
     pub episodes: u64,
-    /// Bytes of its episodes, verdicts, notes, reports and checkpoint state in the database, about.
+    /// Approximate bytes of its episodes, verdicts, notes, reports and checkpoint state in the database.
     pub bytes: u64,
-    /// Bytes of the blobs that its checkpoint and its episodes refer to.
+    /// Bytes of the blobs that its checkpoint and episodes refer to.
     pub blob_bytes: u64,
 }
 
-/// What a data folder holds.
+/// Stored data of a data folder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Holdings {
-    /// Every run, newest first.
+    /// All runs, newest first.
     pub runs: Vec<RunHoldings>,
     /// Bytes of the database files.
     pub database_bytes: u64,
-    /// Blobs, and their bytes.
+    /// Number of blobs and their bytes.
     pub blobs: (u64, u64),
-    /// Blobs that no record refers to, and their bytes.
+    /// Number of unreferenced blobs and their bytes.
     pub unused_blobs: (u64, u64),
-    /// Kept plugins, and their bytes.
+    /// Number of stored plugins and their bytes.
     pub plugins: (u64, u64),
-    /// Playbooks, and their versions.
+    /// Number of playbooks and of their versions.
     pub playbooks: (u64, u64),
 }
 
-/// What is to be removed.
+/// A request to remove data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// Runs, with their phases: episodes, verdicts, notes, reports, checkpoints.
+    /// Runs to remove, with their phases: episodes, verdicts, notes, reports, checkpoints.
     pub runs: BTreeSet<RunId>,
-    /// Of these runs the specification and the reports stay, because something else refers to them. They can no longer be
-    /// resumed.
+    /// Runs of these whose specification and reports stay, because other records refer to them. They cannot be resumed any
+    /// more.
     pub keep_records: BTreeSet<RunId>,
-    /// Episodes of these runs that stay, because something else refers to them: `RUN/ID`, where RUN may be a phase.
-    /// The rows of their runs stay, which can no longer be resumed.
+    /// Episodes of these runs that stay, because other records refer to them: `RUN/ID`, where RUN may be a phase. The rows
+    /// of their runs stay too, but cannot be resumed any more.
     pub keep_episodes: BTreeSet<String>,
-    /// Removes plugins that no remaining episode or run refers to.
+    /// Whether to remove plugins that no remaining episode or run refers to.
     pub unused_plugins: bool,
 }
 
-/// What was removed.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Removed {
-    /// Runs that are gone.
+    /// Removed runs.
     pub runs: u64,
-    /// Episodes that are gone.
+    /// Removed episodes.
     pub episodes: u64,
-    /// Plugins that are gone.
+    /// Removed plugins.
     pub plugins: u64,
-    /// Blobs that are gone, referred to by nothing.
+    /// Removed blobs.
     pub blobs: u64,
-    /// Bytes that the data folder is smaller by.
+    /// Bytes by which the data folder shrank.
     pub bytes: u64,
 }
 
-/// Measures and removes.
+/// Measures and removes stored data.
 #[async_trait]
 pub trait Retention: Send + Sync {
-    /// What the folder holds now.
+    /// The current data.
     ///
     /// # Errors
     /// The store cannot be read.
     async fn holdings(&self) -> Result<Holdings, StoreError>;
-    /// Removes records in one transaction, then blobs that nothing refers to, then gives room back to the file system.
+    /// Counts what [`Retention::remove`] would remove. `bytes` is 0, because the size of the folder afterwards is unknown.
     ///
     /// # Errors
-    /// The store cannot be written; records are all there, or all gone.
+    /// The store cannot be read, or another process writes to it.
+    async fn rehearse(&self, removal: Removal) -> Result<Removed, StoreError>;
+    /// Removes records in one transaction, then unreferenced blobs, then returns free pages to the file system.
+    ///
+    /// # Errors
+    /// The store cannot be written. Records are either all present or all removed.
     async fn remove(&self, removal: Removal) -> Result<Removed, StoreError>;
 }

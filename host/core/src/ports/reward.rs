@@ -1,4 +1,4 @@
-//! Rewards: what judges recorded episodes.
+//! The reward port: scores recorded episodes.
 
 use crate::{About, Context, Episode, Failure, Grants, JournalEntry, PluginIdentity, Verdict};
 use async_trait::async_trait;
@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardScope {
-    /// On its episode alone.
+    /// A single episode.
     Each,
-    /// On the whole group.
+    /// The whole group.
     Group,
 }
 
-/// Where a judgement comes from, the most reliable first: of several sources the first that has something to say decides.
+/// Source of a judgement, most reliable first: the first source with a result decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardSource {
-    /// A person said so.
+    /// A person.
     User,
-    /// What was reached: the state of the world, a gold answer, tests that pass.
+    /// The result: state of the world, reference answer, passing tests.
     #[default]
     Outcome,
-    /// What was seen on the way: tool results, the form of answers.
+    /// Observations on the way: tool results, format of answers.
     Execution,
     /// The opinion of a model.
     Judge,
 }
 
 impl RewardSource {
-    /// All of them, the most reliable first.
+    /// All sources, most reliable first.
     pub const ALL: [Self; 4] = [Self::User, Self::Outcome, Self::Execution, Self::Judge];
 
-    /// Its word.
+    /// Name.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -44,55 +44,55 @@ impl RewardSource {
     }
 }
 
-/// What a reward is.
+/// Description of a reward.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RewardDescription {
     /// For people.
     pub about: About,
-    /// Least value, -1 or more.
+    /// Smallest value, -1 or more.
     pub minimum: f64,
-    /// Greatest value, 1 or less.
+    /// Largest value, 1 or less.
     pub maximum: f64,
-    /// Where its judgement comes from.
+    /// Source of its judgement.
     pub source: RewardSource,
-    /// What a verdict depends on.
+    /// Scope of its verdicts.
     pub scope: RewardScope,
 }
 
-/// What came of asking a reward.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scoring {
     /// One verdict per episode, in order. A failure of the call fails every verdict.
     pub verdicts: Result<Vec<Verdict>, Failure>,
-    /// What the reward logged.
+    /// Log lines.
     pub log: Vec<String>,
-    /// Answers of models, kept so that the verdicts can be replayed.
+    /// Model answers to the reward, for replays.
     pub journal: Vec<JournalEntry>,
 }
 
-/// Judges recorded episodes.
+/// Scores recorded episodes.
 #[async_trait]
 pub trait Reward: Send + Sync {
-    /// Which plugin this is.
+    /// Identity of the plugin.
     fn identity(&self) -> &PluginIdentity;
-    /// What it is.
+    /// Description.
     fn description(&self) -> &RewardDescription;
-    /// The model it may ask, where one was granted.
+    /// The model that it may use, if one was granted.
     fn judge(&self) -> Option<String>;
-    /// What it is allowed beyond computing and logging.
+    /// Its grants.
     fn grants(&self) -> Grants {
         Grants::default()
     }
-    /// Judges these episodes together, in an instance of its own.
+    /// Scores these episodes together, in a new instance.
     async fn score(&self, context: &Context, group: &[std::sync::Arc<Episode>]) -> Scoring;
-    /// Judges them as it did before: what it asked a model then is answered from the journal.
+    /// Scores them again, with model answers from the journal.
     async fn score_again(
         &self,
         context: &Context,
         group: &[std::sync::Arc<Episode>],
         journal: std::sync::Arc<[JournalEntry]>,
     ) -> Scoring {
-        // A reward that asked nobody needs no answers.
+        // A reward without model calls needs no journal.
         let _ = journal;
         self.score(context, group).await
     }

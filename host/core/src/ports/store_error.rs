@@ -1,11 +1,11 @@
-//! Why nothing could be stored or read.
+//! Errors of stores.
 
-use crate::{Digest, Hint};
+use crate::{Digest, Hint, RunId, RunName};
 
-/// Why nothing could be stored or read. [`StoreError::hints`] says what may mend it.
+/// Why reading or writing a store failed. [`StoreError::hints`] suggests remedies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The disk is full, or the store has reached its size limit.
+    /// The disk is full, or the store's size limit is reached.
     #[error(
         "{path}: no room left: the disk is full, or the size limit of the store is reached; what was recorded before is safe"
     )]
@@ -13,18 +13,18 @@ pub enum StoreError {
         /// The database.
         path: String,
     },
-    /// Another process holds the database.
+    /// Another process has locked the database.
     #[error("{path}: another process is writing to this database; wait for it")]
     Locked {
         /// The database.
         path: String,
     },
-    /// The file is not a database, or a damaged one.
+    /// The file is not a database, or is damaged.
     #[error("{path}: not a usable database ({why}); move the file away")]
     Corrupt {
         /// The database.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// One record cannot be read.
@@ -34,29 +34,29 @@ pub enum StoreError {
         path: String,
         /// The record.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// It was written by a newer version.
+    /// The database was written by a newer version.
     #[error("{path}: written by a newer clawhost (schema {found}, this one knows {known}); use that version")]
     Newer {
         /// The database.
         path: String,
-        /// Its schema.
+        /// Schema of the database.
         found: u32,
-        /// The newest schema that this program knows.
+        /// Newest schema that this program reads.
         known: u32,
     },
-    /// It was written by a version before the first release, whose records this one does not read.
+    /// The database was written by an older, incompatible version.
     #[error(
         "{path}: written by an older clawhost (schema {found}, this one reads {known}); keep the folder for that version, or move it away"
     )]
     Older {
         /// The database.
         path: String,
-        /// Its schema.
+        /// Schema of the database.
         found: u32,
-        /// The oldest schema that this program reads.
+        /// Oldest schema that this program reads.
         known: u32,
     },
     /// The file cannot be written.
@@ -70,7 +70,7 @@ pub enum StoreError {
     Folder {
         /// The folder.
         path: String,
-        /// The system's words.
+        /// The system's message.
         why: String,
     },
     /// There is no database yet.
@@ -79,33 +79,41 @@ pub enum StoreError {
         /// The database.
         path: String,
     },
-    /// A blob that a record refers to is gone.
+    /// A blob that a record refers to is missing.
     #[error("{what}: its content {digest} is missing from {folder}; restore the folder from a copy")]
     BlobMissing {
-        /// What the record is.
+        /// The kind of record.
         what: String,
         /// The blob.
         digest: Digest,
-        /// Where blobs lie.
+        /// The folder of blobs.
         folder: String,
     },
-    /// A blob does not hold what its digest names.
+    /// The content of a blob does not match its digest.
     #[error("{what}: its content {digest} in {folder} is damaged; restore the file from a copy")]
     BlobDamaged {
-        /// What the record is.
+        /// The kind of record.
         what: String,
         /// The blob.
         digest: Digest,
-        /// Where blobs lie.
+        /// The folder of blobs.
         folder: String,
     },
-    /// Anything else.
+    /// Another run has this name.
+    #[error("{run} is called `{name}` already")]
+    NameTaken {
+        /// The name.
+        name: RunName,
+        /// The run that has it.
+        run: RunId,
+    },
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
 
 impl StoreError {
-    /// A stable name, for machines.
+    /// A stable identifier, for machines.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Full { .. } => "store-full",
@@ -119,17 +127,21 @@ impl StoreError {
             Self::Empty { .. } => "store-empty",
             Self::BlobMissing { .. } => "blob-missing",
             Self::BlobDamaged { .. } => "blob-damaged",
+            Self::NameTaken { .. } => "name-taken",
             Self::Other(_) => "store",
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::Full { .. } => vec![Hint::MakeRoom, Hint::Resume],
             Self::Damaged { .. } => vec![Hint::command("replay --all", "names every damaged record")],
             Self::BlobMissing { .. } | Self::BlobDamaged { .. } => Vec::new(),
             Self::Empty { .. } => vec![Hint::command("run", "plays some"), Hint::OtherDataFolder],
+            Self::NameTaken { .. } => {
+                vec![Hint::change("name"), Hint::command("runs rename RUN NAME", "gives that run another one")]
+            }
             Self::Other(_) => Vec::new(),
             _ => vec![Hint::OtherDataFolder],
         }

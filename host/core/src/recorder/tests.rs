@@ -68,11 +68,11 @@ fn a_session_is_recorded_as_turns() {
     assert_eq!((episode.turns[1].request, episode.turns[1].timing.policy_us), (request(2), 20));
     assert_eq!((episode.closing.len(), episode.created_at, episode.untaken.is_none()), (0, 99, true));
     let text = serde_json::to_string(&episode).unwrap();
-    assert_eq!(serde_json::from_str::<Episode>(&text).unwrap(), episode, "it reads as it was written");
+    assert_eq!(serde_json::from_str::<Episode>(&text).unwrap(), episode, "it round-trips");
 }
 
 #[test]
-fn events_out_of_order_are_named_and_change_nothing() {
+fn events_out_of_order_are_errors_and_change_nothing() {
     let mut recorder = EpisodeRecorder::open(vec![user("hi")], LIMIT);
     let nothing = || Observed::messages(vec![], vec![]);
     assert_eq!(recorder.answer(says("x", 0), 0), Err(RecorderError::NotAsked));
@@ -94,7 +94,7 @@ fn events_out_of_order_are_named_and_change_nothing() {
 }
 
 #[test]
-fn an_answer_that_nothing_followed_is_kept() {
+fn an_answer_without_results_is_recorded() {
     let answered = || {
         let mut recorder = EpisodeRecorder::open(vec![user("hi")], LIMIT);
         recorder.request(request(1)).unwrap();
@@ -109,7 +109,7 @@ fn an_answer_that_nothing_followed_is_kept() {
     let mut asked = EpisodeRecorder::open(vec![user("hi")], LIMIT);
     asked.request(request(1)).unwrap();
     let dropped = asked.close(header(), Ending::Terminated, Closing::default());
-    assert_eq!((dropped.turns.len(), dropped.closing.len()), (0, 1), "a request without an answer is no turn");
+    assert_eq!((dropped.turns.len(), dropped.closing.len()), (0, 1), "an unanswered request makes no turn");
 }
 
 #[derive(Debug, Clone)]
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn any_order_of_events_gives_a_valid_episode(events in proptest::collection::vec(event(), 0..40), fails in any::<bool>()) {
         let mut recorder = EpisodeRecorder::open(vec![user("open")], LIMIT);
-        // What a reader expects, kept apart from the recorder.
+        // The expected state, tracked independently of the recorder.
         let (mut asked, mut calls): (bool, Option<usize>) = (false, None);
         let (mut turns, mut last) = (0, std::collections::BTreeMap::new());
         for (number, event) in events.into_iter().enumerate() {

@@ -27,34 +27,34 @@ fn added(revision: u32, reward: f64) -> Admission {
 }
 
 #[test]
-fn feedback_and_its_corrections_are_revisions_and_nothing_is_overwritten() {
+fn feedback_and_corrections_are_revisions_that_overwrite_nothing() {
     let mut records = vec![plugin("exact", RewardSource::Outcome, scored(1.0))];
     assert_eq!(admit(user(-1.0), (10, None), SIMULATED, &mut records), added(1, -1.0));
     assert_eq!(admit(user(0.5), (20, None), SIMULATED, &mut records), added(2, 0.5), "a correction");
-    assert_eq!(admit(user(-1.0), (30, None), SIMULATED, &mut records), added(3, -1.0), "of the correction");
+    assert_eq!(admit(user(-1.0), (30, None), SIMULATED, &mut records), added(3, -1.0), "the corrected score");
     let same = Admission::Unchanged { revision: 3, reward: Some(-1.0) };
-    assert_eq!(admit(user(-1.0), (40, None), SIMULATED, &mut records), same, "what stands already changes nothing");
+    assert_eq!(admit(user(-1.0), (40, None), SIMULATED, &mut records), same, "an equal verdict changes nothing");
     assert_eq!(records.len(), 4);
     let revisions: Vec<_> = history(&records).into_iter().map(|one| (one.revision, one.at, one.reward)).collect();
     let expected =
         [(0, None, Some(1.0)), (1, Some(10), Some(-1.0)), (2, Some(20), Some(0.5)), (3, Some(30), Some(-1.0))];
     assert_eq!(revisions, expected);
     let at: Vec<RewardRecord> = verdicts_at(&records, 25).cloned().collect();
-    assert_eq!(effective_reward(&at), Some(0.5), "what a learner saw at a time can be computed again");
+    assert_eq!(effective_reward(&at), Some(0.5), "earlier rewards can be computed again");
 }
 
 #[test]
-fn the_same_key_is_added_once_and_names_one_verdict() {
+fn a_key_identifies_one_verdict() {
     let mut records = Vec::new();
     let key = || Some("click-1".to_owned());
     assert_eq!(admit(user(1.0), (1, key()), SIMULATED, &mut records), added(1, 1.0));
     assert_eq!(admit(user(0.0), (2, Some("click-2".into())), SIMULATED, &mut records), added(2, 0.0));
-    // A repeated request changes nothing, although another verdict stands meanwhile.
+    // A repeated request changes nothing, even if another verdict is valid by now.
     let unchanged = Admission::Unchanged { revision: 1, reward: Some(0.0) };
     assert_eq!(admit(user(1.0), (3, key()), SIMULATED, &mut records), unchanged);
     let refused = Admission::Refused(NotAdmitted::KeyReused { key: "click-1".into(), revision: 1 });
     assert_eq!(admit(user(-1.0), (4, key()), SIMULATED, &mut records), refused);
-    // A new key is kept, although it says what stands already: it must be known when it comes again.
+    // A new key is recorded even if the verdict is equal, because it must be found when used again.
     assert_eq!(admit(user(0.0), (5, Some("click-3".into())), SIMULATED, &mut records), added(3, 0.0));
     let refused = Admission::Refused(NotAdmitted::KeyReused { key: "click-3".into(), revision: 3 });
     assert_eq!(admit(user(1.0), (6, Some("click-3".into())), SIMULATED, &mut records), refused);
@@ -62,23 +62,23 @@ fn the_same_key_is_added_once_and_names_one_verdict() {
 }
 
 #[test]
-fn a_plugin_adds_a_verdict_once_and_mends_a_failed_one() {
+fn a_plugin_adds_a_verdict_once_and_replaces_a_failed_one() {
     let mut records = vec![plugin("exact", RewardSource::Outcome, failed())];
     records[0].weight = 2.0;
     let mended = plugin("exact", RewardSource::Judge, scored(0.5));
     assert_eq!(admit(mended, (1, None), SIMULATED, &mut records), added(1, 0.5));
-    assert_eq!((records[1].weight, records[1].source), (2.0, RewardSource::Outcome), "it takes the failed one's part");
+    assert_eq!((records[1].weight, records[1].source), (2.0, RewardSource::Outcome), "it replaces the failed verdict");
     let again = plugin("exact", RewardSource::Outcome, scored(1.0));
     let unchanged = Admission::Unchanged { revision: 1, reward: Some(0.5) };
     assert_eq!(admit(again, (2, None), SIMULATED, &mut records), unchanged);
-    // Another reward looks at the episode in another way.
+    // Another reward is post hoc.
     let other = plugin("other", RewardSource::Outcome, scored(0.0));
     assert_eq!(admit(other, (3, None), SIMULATED, &mut records), added(2, 0.5));
     assert!(records[2].post_hoc);
 }
 
 #[test]
-fn a_later_verdict_counts_where_it_was_expected_or_nothing_was_fixed() {
+fn later_verdicts_count_if_expected_or_live() {
     let check = |rule: RewardRule<'_>, source: RewardSource, expect: Option<f64>| {
         let mut records = Vec::new();
         admit(plugin("late", source, scored(1.0)), (5, None), rule, &mut records);
@@ -94,7 +94,7 @@ fn a_later_verdict_counts_where_it_was_expected_or_nothing_was_fixed() {
 }
 
 #[test]
-fn an_episode_is_pending_until_what_it_waits_for_is_there_or_the_deadline_has_passed() {
+fn an_episode_is_pending_until_its_verdicts_arrive_or_expire() {
     let expect = |source, until| ExpectedVerdict { source, until };
     let both = [expect(RewardSource::User, 100), expect(RewardSource::Outcome, 50)];
     let check = |records: &[RewardRecord], now: u64, state: EpisodeState| {
@@ -116,7 +116,7 @@ fn an_episode_is_pending_until_what_it_waits_for_is_there_or_the_deadline_has_pa
 }
 
 #[test]
-fn what_could_not_be_completed_waits_for_nothing() {
+fn a_failed_episode_waits_for_nothing() {
     let golden = include_str!("../../../../tests/golden/episode-2.json");
     let mut episode: Episode = serde_json::from_str(golden).unwrap();
     episode.expects = vec![ExpectedVerdict { source: RewardSource::User, until: 100 }];
@@ -126,10 +126,10 @@ fn what_could_not_be_completed_waits_for_nothing() {
 }
 
 #[test]
-fn an_episode_can_be_seen_as_it_was_at_a_time() {
+fn as_of_returns_an_earlier_state() {
     let golden = include_str!("../../../../tests/golden/episode-2.json");
     let mut episode: Episode = serde_json::from_str(golden).unwrap();
-    // What a plugin said stands there already; a person is waited for.
+    // The plugin's verdict is recorded; a person's is expected.
     episode.verdicts = vec![plugin("exact", RewardSource::Outcome, scored(0.25))];
     episode.expects = vec![ExpectedVerdict { source: RewardSource::User, until: 100 }];
     for (score, at) in [(1.0, 50), (-1.0, 200)] {
@@ -145,7 +145,7 @@ fn an_episode_can_be_seen_as_it_was_at_a_time() {
     check(50, Some(1.0), 1);
     check(199, Some(1.0), 1);
     check(200, Some(-1.0), 2);
-    assert!(episode.as_of(200).is_none(), "it is as it was");
+    assert!(episode.as_of(200).is_none(), "it is unchanged");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn revisions_are_bounded() {
 }
 
 #[test]
-fn scores_and_texts_out_of_range_are_refused() {
+fn scores_and_texts_out_of_range_are_errors() {
     let check = |score: f64, bytes: usize, expect: Option<&str>| {
         let error = Feedback::new(score, "x".repeat(bytes)).err().map(|error| error.to_string());
         assert_eq!(error.as_deref(), expect);
@@ -176,7 +176,7 @@ fn scores_and_texts_out_of_range_are_refused() {
 
 proptest! {
     #[test]
-    fn history_only_grows(steps in proptest::collection::vec((0u8..3, -2i8..3, proptest::option::of(0u8..3)), 0..30)) {
+    fn history_is_append_only(steps in proptest::collection::vec((0u8..3, -2i8..3, proptest::option::of(0u8..3)), 0..30)) {
         let mut records = vec![plugin("exact", RewardSource::Outcome, scored(0.25))];
         let mut past = history(&records);
         for (time, (kind, value, key)) in steps.into_iter().enumerate() {
@@ -188,9 +188,9 @@ proptest! {
             };
             let before = records.clone();
             let admission = admit(record, (time as u64, key.map(|key| key.to_string())), SIMULATED, &mut records);
-            prop_assert_eq!(&records[..before.len()], &before[..], "nothing that was said is changed");
+            prop_assert_eq!(&records[..before.len()], &before[..], "earlier verdicts are unchanged");
             let now = history(&records);
-            prop_assert_eq!(&now[..past.len()], &past[..], "no revision is changed");
+            prop_assert_eq!(&now[..past.len()], &past[..], "earlier revisions are unchanged");
             match admission {
                 Admission::Added { revision, reward } => {
                     prop_assert_eq!(now.len(), past.len() + 1);

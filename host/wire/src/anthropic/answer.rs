@@ -6,7 +6,7 @@ use clawhost_core::{ModelDelta, ModelResponse, Usage};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// The body of a whole answer. Arguments of a call that are no JSON object stand inside of one: the dialect has nothing else.
+/// The body of a whole answer. Call arguments that are not a JSON object are wrapped in one, as the dialect requires.
 pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
     let text = response.message.plain_text();
     let mut content = Vec::new();
@@ -25,7 +25,7 @@ pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
     })
 }
 
-/// The body of an error, in the dialect's words.
+/// The body of an error.
 pub fn error_body(kind: ErrorKind, message: &str) -> Value {
     let word = match kind {
         ErrorKind::InvalidRequest | ErrorKind::TooLong => "invalid_request_error",
@@ -50,7 +50,7 @@ fn stop_reason(finish: &str) -> &str {
     }
 }
 
-/// The dialect counts cached tokens apart.
+/// The dialect counts cached tokens separately.
 fn usage(usage: Usage) -> Value {
     json!({
         "input_tokens": usage.prompt_tokens.saturating_sub(usage.cached_tokens),
@@ -60,28 +60,28 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-/// Writes a streamed answer as events: [`Self::begin`], then each piece, then [`Self::end`] or [`Self::error`].
+/// Writes a streamed answer as events: [`Self::begin`], then each delta, then [`Self::end`] or [`Self::error`].
 ///
-/// A text block ends where a call begins. Calls end with the answer: another model may write several at a time, and a block that
-/// has ended cannot go on.
+/// A text block ends when a call begins. Blocks of calls end with the answer, because calls may be interleaved and a closed
+/// block cannot continue.
 #[derive(Debug)]
 pub struct StreamWriter {
     head: AnswerHead,
-    /// Blocks so far.
+    /// Number of blocks so far.
     blocks: usize,
-    /// The text block that is open.
+    /// The open text block.
     text: Option<usize>,
-    /// Blocks of calls, by the position of the call.
+    /// Block of each call, by the call's index.
     calls: HashMap<usize, usize>,
 }
 
 impl StreamWriter {
-    /// For an answer.
+    /// A writer for one answer.
     pub fn new(head: AnswerHead) -> Self {
         Self { head, blocks: 0, text: None, calls: HashMap::new() }
     }
 
-    /// The first event. The number of tokens read is known only at the end, and is sent there.
+    /// The first event. Prompt tokens are only known at the end and sent there.
     pub fn begin(&mut self) -> String {
         let message = json!({
             "id": self.head.id, "type": "message", "role": "assistant", "model": self.head.model,
@@ -90,7 +90,7 @@ impl StreamWriter {
         event("message_start", &json!({"type": "message_start", "message": message}))
     }
 
-    /// A piece. The dialect has no log-probabilities, and tells at the end what the answer cost.
+    /// The events of one delta. The dialect has no log-probs and reports usage at the end.
     pub fn delta(&mut self, delta: &ModelDelta) -> String {
         match delta {
             ModelDelta::Text(text) => {
@@ -127,7 +127,7 @@ impl StreamWriter {
         }
     }
 
-    /// The end of the answer, whose pieces have all been written.
+    /// The end of the answer, after all deltas.
     pub fn end(&mut self, response: &ModelResponse) -> String {
         let mut open: Vec<usize> = self.calls.drain().map(|(_, at)| at).chain(self.text.take()).collect();
         open.sort_unstable();
@@ -139,7 +139,7 @@ impl StreamWriter {
         events
     }
 
-    /// An error event. It is the last event of the stream.
+    /// An error event, the last event of a stream.
     pub fn error(&mut self, kind: ErrorKind, message: &str) -> String {
         event("error", &error_body(kind, message))
     }

@@ -1,12 +1,11 @@
 //! The Anthropic messages dialect: `POST /v1/messages`.
 //!
-//! It differs from the chat dialect in four ways that matter here: the system prompt stands beside the messages; roles
-//! alternate, so that tool results and what follows them share one message of the user; tool arguments are objects, not
-//! text; and no text may be empty.
+//! It differs from the chat dialect in four relevant ways: the system prompt is separate from the messages; roles alternate,
+//! so tool results and the following user message are one message; tool arguments are objects, not text; and texts must not
+//! be empty.
 //!
-//! As a client, [`request`] writes what an endpoint is asked, [`response`] reads a whole answer, and [`StreamReader`] a
-//! streamed one. As a server, [`read_request`] reads what a client asks, [`body`] writes a whole answer, and
-//! [`StreamWriter`] a streamed one.
+//! Client side: [`request`] writes a request, [`response`] parses a whole answer, [`StreamReader`] a streamed one. Server
+//! side: [`read_request`] parses a request, [`body`] writes a whole answer, [`StreamWriter`] a streamed one.
 
 mod answer;
 mod request;
@@ -23,63 +22,63 @@ pub use stream::StreamReader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The version of the dialect that requests name.
+/// The dialect version in requests.
 pub const VERSION: &str = "2023-06-01";
 
-/// The dialect's name, as [`UnknownFields::dialect`](clawhost_core::UnknownFields::dialect) has it.
+/// The dialect's name in [`UnknownFields::dialect`](clawhost_core::UnknownFields::dialect).
 pub const DIALECT: &str = "anthropic";
 
-/// Stands for a text that is empty, which the dialect refuses.
+/// Replaces an empty text, which the dialect rejects.
 const EMPTY: &str = "(empty)";
 
 /// A messages request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessagesRequest {
-    /// The model's name.
+    /// Name of the model.
     pub model: String,
-    /// Most tokens to write.
+    /// Most tokens of the answer.
     pub max_tokens: u32,
-    /// Instructions: text, or a list of text blocks.
+    /// System prompt: text, or a list of text blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Value>,
     /// The conversation.
     pub messages: Vec<WireMessage>,
-    /// Tools on offer.
+    /// Available tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Value>,
-    /// 0 to 1.
+    /// Temperature, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Above 0 and at most 1.
+    /// Nucleus threshold, above 0 and at most 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Which tools may be called: an object with a `type`.
+    /// Tool choice: an object with a `type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// Texts that end the answer.
+    /// Stop sequences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
-    /// Whether the answer is wanted piece by piece.
+    /// Whether the answer is to be streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A message on the wire.
+/// A message of the dialect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WireMessage {
     /// `user` or `assistant`.
     pub role: String,
     /// Text, or a list of blocks.
     pub content: Content,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -89,17 +88,17 @@ pub enum Content {
     Blocks(Vec<Block>),
 }
 
-/// One piece of a message. A kind we do not know is kept as it came.
+/// A content block. Unknown kinds are kept unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Block {
-    /// A piece that we understand.
+    /// A block of a known kind.
     Known(KnownBlock),
-    /// Any other: images, documents, thinking.
+    /// Any other block: images, documents, thinking.
     Other(Value),
 }
 
-/// A piece that we understand.
+/// A block of a known kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum KnownBlock {
@@ -107,32 +106,32 @@ pub enum KnownBlock {
     Text {
         /// The text.
         text: String,
-        /// Whatever else was said.
+        /// Other fields.
         #[serde(flatten)]
         rest: Map<String, Value>,
     },
-    /// A tool that is called.
+    /// A tool call.
     ToolUse {
-        /// Its id.
+        /// Id of the call.
         #[serde(default)]
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// The arguments, an object.
+        /// Arguments, an object.
         #[serde(default)]
         input: Value,
-        /// Whatever else was said.
+        /// Other fields.
         #[serde(flatten)]
         rest: Map<String, Value>,
     },
-    /// The answer to a call.
+    /// The result of a call.
     ToolResult {
-        /// Which call.
+        /// Id of the call.
         tool_use_id: String,
         /// Text, or a list of blocks.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         content: Value,
-        /// Whatever else was said, `is_error` among it.
+        /// Other fields, including `is_error`.
         #[serde(flatten)]
         rest: Map<String, Value>,
     },
@@ -141,39 +140,39 @@ pub enum KnownBlock {
 /// A messages response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessagesResponse {
-    /// What the model said.
+    /// Content of the answer.
     #[serde(default, deserialize_with = "crate::or_default")]
     pub content: Vec<Block>,
-    /// Why it stopped.
+    /// Stop reason.
     #[serde(default)]
     pub stop_reason: Option<String>,
-    /// What it cost.
+    /// Token usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<WireUsage>,
-    /// An error, which stands here instead of an answer.
+    /// An error, in place of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
-    /// Whatever else was said, `model` among it.
+    /// Other fields, including `model`.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// What a call cost, in tokens.
+/// Token usage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WireUsage {
-    /// Tokens read, without those of the cache.
+    /// Prompt tokens, without cached ones.
     #[serde(default, deserialize_with = "crate::count")]
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Tokens of the answer.
     #[serde(default, deserialize_with = "crate::count")]
     pub output_tokens: u64,
-    /// Tokens read from the cache.
+    /// Prompt tokens that were read from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read_input_tokens: Option<u64>,
-    /// Tokens read and put into the cache.
+    /// Prompt tokens that were written to the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_creation_input_tokens: Option<u64>,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }

@@ -1,11 +1,11 @@
-//! Writes what an endpoint is asked.
+//! Writes a request for an endpoint.
 
 use super::{Block, Content, DIALECT, EMPTY, KnownBlock, MessagesRequest, WireMessage};
 use crate::{WireError, kept, sent_arguments, sent_name, sent_number};
 use clawhost_core::{IgnoredRequest, Message, ModelRequest, Origin, Part, Role, ToolChoice, UnknownFields};
 use serde_json::{Map, Value, json};
 
-/// Fields of a request that are never sent as unknown ones: this program decides about them, whatever a client said.
+/// Request fields that are never copied from a client's unknown fields, because this program determines them.
 const DECIDED: [&str; 9] =
     ["model", "max_tokens", "system", "messages", "temperature", "top_p", "stop_sequences", "stream", "tools"];
 
@@ -14,11 +14,11 @@ fn text_block(text: String) -> Block {
     Block::Known(KnownBlock::Text { text, rest: Map::new() })
 }
 
-/// The request for an endpoint. The answer is asked for as a whole; see [`MessagesRequest::streamed`]. The dialect has no field
-/// for a response format, for log-probabilities and for a seed: they are left out, see [`unsent`].
+/// The request for an endpoint, without streaming; see [`MessagesRequest::streamed`]. The dialect has no field for a
+/// response format, log-probs or a seed: they are omitted, see [`unsent`].
 ///
 /// # Errors
-/// The temperature is above 1, which the dialect refuses.
+/// The temperature is above 1, which the dialect rejects.
 pub fn request(model: &str, request: &ModelRequest) -> Result<MessagesRequest, WireError> {
     if let Some(hot) = request.temperature.filter(|temperature| *temperature > 1.0) {
         return Err(WireError::Unsupported(format!("temperature {hot}: the Anthropic dialect takes 0 to 1")));
@@ -27,7 +27,7 @@ pub fn request(model: &str, request: &ModelRequest) -> Result<MessagesRequest, W
     for message in request.messages.iter().filter(|message| message.role != Role::System) {
         let (role, blocks) = blocks(message);
         match messages.last_mut() {
-            // Roles alternate: what one side says in a row is one message.
+            // Roles alternate: consecutive messages of one side are merged.
             Some(WireMessage { role: last, content: Content::Blocks(said), .. }) if last == role => said.extend(blocks),
             _ => {
                 let content = Content::Blocks(blocks);
@@ -55,7 +55,7 @@ pub fn request(model: &str, request: &ModelRequest) -> Result<MessagesRequest, W
 }
 
 impl MessagesRequest {
-    /// The same request, whose answer is wanted piece by piece.
+    /// The same request with streaming.
     #[must_use]
     pub fn streamed(mut self) -> Self {
         self.stream = Some(true);
@@ -63,7 +63,7 @@ impl MessagesRequest {
     }
 }
 
-/// What the dialect has no field for at all, and what of it no answer shows: a seed.
+/// Parts of a request that the dialect cannot express and whose absence is not visible in an answer: a seed.
 pub fn unsent(request: &ModelRequest) -> Vec<IgnoredRequest> {
     request.seed.map(|_| IgnoredRequest::Seed).into_iter().collect()
 }
@@ -79,12 +79,12 @@ fn add_unknown(asked: &mut MessagesRequest, unknown: &UnknownFields) {
     }
 }
 
-/// Whether a tool is one that a client runs; others have a type of their own, and the endpoint runs them.
+/// Whether the client runs the tool. Others have a type of their own, and the endpoint runs them.
 pub(super) fn is_custom(tool: &Map<String, Value>) -> bool {
     tool.get("type").is_none_or(|kind| kind.is_null() || kind == "custom")
 }
 
-/// Adds what was said of known tools beyond what we know, and tools that the endpoint runs.
+/// Adds additional fields of known tools, and tools that the endpoint runs.
 fn add_tools(asked: &mut MessagesRequest, unknown: &Value) {
     for tool in unknown.as_array().into_iter().flatten() {
         let Some(more) = tool.as_object() else { continue };
@@ -102,7 +102,7 @@ fn add_tools(asked: &mut MessagesRequest, unknown: &Value) {
 fn tool(tool: &clawhost_core::ToolSpec) -> Value {
     let schema: Value = serde_json::from_str(&tool.input_schema).unwrap_or_else(|_| json!({}));
     let mut tool = json!({"name": tool.name, "description": tool.description, "input_schema": schema});
-    // The dialect asks for the type, which a schema without fields may leave out.
+    // The dialect requires the type, which a schema without fields may omit.
     if let Some(schema) = tool.get_mut("input_schema").and_then(Value::as_object_mut) {
         schema.entry("type").or_insert_with(|| "object".into());
     }
@@ -112,7 +112,7 @@ fn tool(tool: &clawhost_core::ToolSpec) -> Value {
 fn tool_choice(request: &ModelRequest) -> Option<Value> {
     match &request.tool_choice {
         ToolChoice::Auto => None,
-        // Servers refuse a choice among no tools, and nothing can be called there anyway.
+        // Servers reject a tool choice without tools; nothing can be called then anyway.
         ToolChoice::None if request.tools.is_empty() => None,
         ToolChoice::None => Some(json!({"type": "none"})),
         ToolChoice::Required => Some(json!({"type": "any"})),
@@ -120,7 +120,7 @@ fn tool_choice(request: &ModelRequest) -> Option<Value> {
     }
 }
 
-/// What the system says: one text, or a list of blocks where a block has more to it than its text.
+/// The system prompt: one text, or a list of blocks if a block has additional fields.
 fn system(request: &ModelRequest) -> Option<Value> {
     let said: Vec<&Message> = request.messages.iter().filter(|message| message.role == Role::System).collect();
     if said.iter().any(|message| !additional(message).is_empty()) {
@@ -131,12 +131,12 @@ fn system(request: &ModelRequest) -> Option<Value> {
     (!text.trim().is_empty()).then_some(Value::String(text))
 }
 
-/// Additional fields of a message's parts, by the number of the part; of a tool's result, its own.
+/// Additional fields of a message's parts by index; of a tool result, its own.
 fn additional(message: &Message) -> Map<String, Value> {
     if kept::is_trusted(message) { kept::kept_fields(DIALECT, &message.extra) } else { Map::new() }
 }
 
-/// Blocks of a message, one for each part that has something to say in this dialect.
+/// The blocks of a message, one per part that the dialect can express.
 fn part_by_part(message: &Message) -> Vec<Block> {
     let additional = additional(message);
     let block = |(at, part): (usize, &Part)| match part {
@@ -151,13 +151,13 @@ fn part_by_part(message: &Message) -> Vec<Block> {
     message.parts.iter().enumerate().filter_map(block).collect()
 }
 
-/// Whether a message has more to say in this dialect than its text.
+/// Whether a message has additional content for this dialect besides its text.
 fn has_more(message: &Message) -> bool {
     message.parts.iter().any(|part| kept::kept_part(DIALECT, message, part).is_some())
         || (message.role != Role::Tool && !additional(message).is_empty())
 }
 
-/// A message's side and its blocks.
+/// A message's role and its blocks.
 fn blocks(message: &Message) -> (&'static str, Vec<Block>) {
     if message.role == Role::Tool {
         return ("user", vec![Block::Known(tool_result(message))]);
@@ -186,7 +186,7 @@ fn tool_result(message: &Message) -> KnownBlock {
     let text = message.plain_text();
     let mut rest = additional(message);
     rest.retain(|name, _| !matches!(name.as_str(), "type" | "tool_use_id" | "content"));
-    // The host answers calls that could not be run.
+    // The host answered a call that could not be run.
     if message.origin == Origin::Host {
         rest.insert("is_error".to_owned(), Value::Bool(true));
     }
@@ -204,7 +204,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_hot_temperature_is_refused_instead_of_changed() {
+    fn a_temperature_above_one_is_an_error() {
         let hot = ModelRequest { max_tokens: 1, temperature: Some(1.5), ..ModelRequest::default() };
         assert!(request("m", &hot).unwrap_err().to_string().contains("takes 0 to 1"));
     }
@@ -237,13 +237,13 @@ mod tests {
             json!({"tool_choice": {"type": "tool", "name": "f"}}),
         );
         let none = ModelRequest { max_tokens: 1, tool_choice: ToolChoice::None, ..ModelRequest::default() };
-        assert!(written(&none).get("tool_choice").is_none(), "there is nothing to choose from");
+        assert!(written(&none).get("tool_choice").is_none(), "there are no tools");
         let streamed = request("m", &none).unwrap().streamed();
         assert_eq!(serde_json::to_value(streamed).unwrap()["stream"], true);
     }
 
     #[test]
-    fn what_the_dialect_has_no_field_for_is_left_out_and_a_seed_is_named() {
+    fn unsupported_fields_are_omitted_and_a_seed_is_reported() {
         let format = Some(clawhost_core::ResponseFormat::JsonObject);
         let asked =
             ModelRequest { seed: Some(1), logprobs: Some(2), response_format: format, ..ModelRequest::default() };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_go_to_their_own_dialect_and_overwrite_nothing() {
+    fn unknown_fields_are_sent_in_their_dialect_and_overwrite_nothing() {
         let fields = json!({
             "metadata": {"user_id": "u"}, "stream": true, "system": "other", "max_tokens": 9,
             "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
@@ -281,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn roles_alternate_and_no_text_is_empty(turns in proptest::collection::vec((0u8..4, "[ a]{0,3}"), 0..12)) {
+        fn roles_alternate_and_texts_are_not_empty(turns in proptest::collection::vec((0u8..4, "[ a]{0,3}"), 0..12)) {
             let messages: Vec<Message> = turns.iter().map(|(role, text)| {
                 let role = [Role::System, Role::User, Role::Assistant, Role::Tool][*role as usize];
                 Message::text(role, Origin::Environment, text.clone())

@@ -1,13 +1,13 @@
-//! Reads an endpoint's answer.
+//! Parses an endpoint's answer.
 
 use super::{Block, KnownBlock, MessagesResponse, WireUsage};
 use crate::{WireError, malformed, text_in};
 use clawhost_core::{AnsweringModel, Message, ModelResponse, Origin, Part, Role, ToolCall, Usage};
 
-/// Reads an endpoint's answer.
+/// Parses an endpoint's answer.
 ///
 /// # Errors
-/// The body is not a messages response, holds no answer, or holds an error.
+/// The body is not a messages response, contains no answer, or contains an error.
 pub fn response(body: &str) -> Result<ModelResponse, WireError> {
     let response: MessagesResponse = serde_json::from_str(body).map_err(|error| malformed(body, &error))?;
     if let Some(error) = response.error.filter(|error| !error.is_null()) {
@@ -26,7 +26,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
                 let id = if id.is_empty() { crate::stream::missing_id(tool_calls.len()) } else { id };
                 tool_calls.push(ToolCall { id, name, arguments, extra: Vec::new() });
             }
-            // Thinking and whatever else is there is not what the policy did.
+            // Thinking and other blocks are not part of the policy's action.
             _ => {}
         }
     }
@@ -44,14 +44,14 @@ pub(super) fn usage(usage: &WireUsage) -> Usage {
     let cached = usage.cache_read_input_tokens.unwrap_or(0);
     let written = usage.cache_creation_input_tokens.unwrap_or(0);
     Usage {
-        // The dialect counts cached tokens apart; here all that was read is counted.
+        // The dialect counts cached tokens separately; here they are included.
         prompt_tokens: usage.input_tokens.saturating_add(cached).saturating_add(written),
         completion_tokens: usage.output_tokens,
         cached_tokens: cached,
     }
 }
 
-/// Why an answer stopped, in the words of the port.
+/// The finish reason in the terms of the port.
 pub(super) fn finish(reason: Option<&str>, calls: &[ToolCall]) -> String {
     match reason {
         Some("end_turn" | "stop_sequence") => "stop",
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_as_servers_send_them() {
+    fn answers_of_real_servers_parse() {
         check(
             r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"42"}],"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":1,"cache_read_input_tokens":4}}"#,
             Ok(("42", 0, 7, "stop")),

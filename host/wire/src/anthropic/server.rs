@@ -1,4 +1,4 @@
-//! Reads what a client asks.
+//! Parses a client's request.
 
 use super::DIALECT;
 use super::request::is_custom;
@@ -7,10 +7,10 @@ use crate::{WireError, kept};
 use clawhost_core::{Message, ModelRequest, Origin, Part, Role, ToolCall, ToolChoice, ToolSpec, UnknownFields};
 use serde_json::{Map, Value, json};
 
-/// Reads what a client asks. A message of the user that answers tools becomes one message for each result, and one for the rest.
+/// Parses a client's request. A user message with tool results becomes one message per result, and one for the rest.
 ///
 /// # Errors
-/// [`WireError::Malformed`] where the body is no JSON object, [`WireError::Request`] where a field is not legal. Both are
+/// [`WireError::Malformed`]: the body is not a JSON object. [`WireError::Request`]: a field is invalid. Both are
 /// [`ErrorKind::InvalidRequest`](crate::ErrorKind::InvalidRequest).
 pub fn read_request(body: &str) -> Result<ClientRequest, WireError> {
     let mut fields = Fields::of_body(body)?;
@@ -42,7 +42,8 @@ pub fn read_request(body: &str) -> Result<ClientRequest, WireError> {
     Ok(ClientRequest { model, request: ModelRequest { unknown, ..request }, stream, include_usage: true })
 }
 
-/// Tools that the client runs. Whatever else one says, and tools that the endpoint runs, are kept as the unknown field `tools`.
+/// Tools that the client runs. Their additional fields, and tools that the endpoint runs, are kept as the unknown field
+/// `tools`.
 fn tools(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Result<Vec<ToolSpec>, WireError> {
     let (mut known, mut other) = (Vec::new(), Vec::new());
     for (at, value) in fields.list("tools")?.unwrap_or_default().into_iter().enumerate() {
@@ -70,7 +71,7 @@ fn tools(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Result<Vec<To
     Ok(known)
 }
 
-/// What a choice says beyond what we know is kept as an unknown field.
+/// Additional fields of a tool choice are kept as an unknown field.
 fn tool_choice(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Result<ToolChoice, WireError> {
     let Some(choice) = fields.take("tool_choice") else { return Ok(ToolChoice::Auto) };
     let mut read = Fields::of("tool_choice".to_owned(), choice.clone())?;
@@ -99,7 +100,7 @@ fn message(mut fields: Fields) -> Result<Vec<Message>, WireError> {
         return Ok(vec![conversation_message(role, &place, content)?]);
     }
     let Value::Array(blocks) = content else { return Ok(vec![conversation_message(role, &place, content)?]) };
-    // The results of a turn stand before whatever else the user says, as in the chat dialect.
+    // Tool results come before the rest of the user's message, as in the chat dialect.
     let is_result = |block: &Value| block.get("type").is_some_and(|kind| kind == "tool_result");
     let (results, rest): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(_, block)| is_result(block));
     let results = results.into_iter().map(|(at, block)| tool_result(Fields::of(format!("{place}[{at}]"), block)?));
@@ -131,7 +132,7 @@ fn empty(role: Role) -> Message {
     Message { parts: Vec::new(), ..Message::text(role, origin, "") }
 }
 
-/// A message of these blocks, each with its position in the list that it is of.
+/// A message of these blocks, each with its index in the original list.
 fn of_blocks(role: Role, place: &str, blocks: Vec<(usize, Value)>) -> Result<Message, WireError> {
     let mut message = empty(role);
     let mut additional = Map::new();
@@ -172,7 +173,7 @@ fn tool_result(mut block: Fields) -> Result<Message, WireError> {
         None => empty(Role::Tool),
         Some(content) => conversation_message(Role::Tool, &place, content)?,
     };
-    // What a block of a result says beyond its text has no place; what the result says has.
+    // Additional fields of a result's blocks are dropped; those of the result itself are kept.
     let extra = kept::fields(DIALECT, block.rest()).into_iter().collect();
     Ok(Message { tool_call_id: Some(id), extra, ..said })
 }
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn illegal_requests_are_named() {
+    fn invalid_requests_name_the_field() {
         let check = |more: Value, expected: &str| {
             let error = read_request(&asked(more.clone()).to_string()).unwrap_err();
             assert_eq!(error.to_string(), expected, "{more}");
@@ -219,9 +220,9 @@ mod tests {
         assert!(matches!(read_request("{"), Err(WireError::Malformed(..))));
     }
 
-    /// What a client says goes on to an endpoint of its own dialect as it came.
+    /// A client's request reaches an endpoint of its dialect unchanged.
     #[test]
-    fn what_we_do_not_know_goes_on_as_it_came() {
+    fn unknown_content_is_passed_on_unchanged() {
         let cached = json!({"type": "ephemeral"});
         let body = asked(json!({
             "system": [{"type": "text", "text": "be brief", "cache_control": cached}, {"type": "text", "text": "and kind"}],

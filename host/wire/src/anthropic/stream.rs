@@ -1,4 +1,4 @@
-//! Reads a streamed answer: events of the messages dialect, from `message_start` to `message_stop`.
+//! Parses a streamed answer: events from `message_start` to `message_stop`.
 
 use super::response::{finish, usage};
 use super::{MessagesResponse, WireUsage};
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// What a block counts for beside its text, so that blocks without any cannot fill the memory.
+/// Bytes that a block counts besides its text, so that many empty blocks cannot exhaust memory.
 const BLOCK_BYTES: usize = 64;
 
-/// An event, as far as it is read. The fields of all kinds stand side by side.
+/// An event, as far as it is parsed. It has the fields of all kinds.
 #[derive(Debug, Deserialize)]
 struct StreamEvent {
     #[serde(rename = "type", default, deserialize_with = "crate::lenient_text")]
@@ -32,31 +32,31 @@ struct StreamEvent {
     error: Value,
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A text: its position among the texts.
+    /// A text: its index among the texts.
     Text(usize),
-    /// A call: its position among the calls.
+    /// A call: its index among the calls.
     Call(usize),
-    /// Thinking, and whatever else is not what the policy did.
+    /// Thinking, and other content that is not part of the policy's action.
     Other,
 }
 
-/// A call, and what its block began with.
+/// A call, and the input at the beginning of its block.
 #[derive(Debug, Default)]
 struct Call {
     growing: GrowingCall,
-    /// The arguments, where the server sent them with the beginning of the block.
+    /// The arguments, if the server sent them at the beginning of the block.
     input: Option<String>,
     ended: bool,
 }
 
-/// Reads a streamed answer.
+/// Parses a streamed answer.
 #[derive(Debug, Default)]
 pub struct StreamReader {
     blocks: HashMap<u64, Kind>,
-    /// The block that the last piece belonged to.
+    /// The block of the last delta.
     last: Option<Kind>,
     texts: Vec<String>,
     calls: Vec<Call>,
@@ -73,7 +73,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Counts only grow, and some servers leave out later what they told before.
+/// Counts only grow; some servers later omit counts that they sent before.
 fn grown(known: Option<WireUsage>, now: WireUsage) -> WireUsage {
     let Some(known) = known else { return now };
     WireUsage {
@@ -86,7 +86,7 @@ fn grown(known: Option<WireUsage>, now: WireUsage) -> WireUsage {
 }
 
 impl StreamReader {
-    /// At the beginning of a stream.
+    /// A parser at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
     }
@@ -140,7 +140,7 @@ impl StreamReader {
         if more.is_empty() {
             return Ok(None);
         }
-        // Pieces are passed on in their order, so a text cannot go on behind another.
+        // Deltas are passed on in order, so an earlier text cannot continue after a later one.
         if self.texts.iter().skip(at + 1).any(|later| !later.is_empty()) {
             let problem = "a text goes on behind the next one".to_owned();
             return Err(WireError::Malformed(problem, crate::shown(more)));
@@ -159,7 +159,7 @@ impl StreamReader {
 
     fn delta(&mut self, index: u64, delta: &Value) -> Result<Option<ModelDelta>, WireError> {
         let kind = match (text(delta, "type"), self.blocks.get(&index).copied()) {
-            // Some servers leave the beginning of a text block out.
+            // Some servers omit the start of a text block.
             ("text_delta", None) => {
                 self.size.add(BLOCK_BYTES)?;
                 self.texts.push(String::new());
@@ -188,7 +188,7 @@ impl StreamReader {
         }
     }
 
-    /// The end of a block. A call without any arguments has those that it began with.
+    /// The end of a block. A call without argument deltas has the arguments of its start.
     fn stop(&mut self, kind: Option<Kind>) -> Option<ModelDelta> {
         let Some(Kind::Call(at)) = kind else { return None };
         let call = self.calls.get_mut(at).filter(|call| !call.ended)?;
@@ -238,11 +238,11 @@ impl AnswerStream for StreamReader {
             }
             "message_stop" => {
                 self.over = true;
-                // Some servers leave the ends of blocks out.
+                // Some servers omit the ends of blocks.
                 let open: Vec<Kind> = (0..self.calls.len()).map(Kind::Call).collect();
                 Ok(open.into_iter().filter_map(|kind| self.stop(Some(kind))).collect())
             }
-            // `ping`, and whatever may come.
+            // `ping` and unknown events.
             _ => Ok(Vec::new()),
         }
     }
@@ -260,7 +260,7 @@ impl AnswerStream for StreamReader {
         };
         let call = |call: Call| -> ToolCall {
             let mut call = call.growing.into_call();
-            // As the whole answer has it. What the model broke off stays as it is.
+            // Compact, as in the whole answer. Truncated arguments stay unchanged.
             if let Ok(arguments) = serde_json::from_str::<Value>(&call.arguments) {
                 call.arguments = arguments.to_string();
             }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_put_together_from_its_blocks() {
+    fn an_answer_is_assembled_from_its_blocks() {
         let thinking =
             json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}});
         let events = [
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_may_be_missing_whole_interleaved_or_cut_off() {
+    fn arguments_may_be_missing_whole_interleaved_or_truncated() {
         let tool = |index, input: Value| block(index, json!({"type": "tool_use", "name": "f", "input": input}));
         let check = |events: &[Value], reason: &str, expected: &[&str]| {
             let events = [&[begins()], events, &[finishes(reason)]].concat();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ends_too_early_is_no_answer() {
+    fn a_truncated_stream_is_an_error() {
         let check = |events: &[Value], end: &str, expected: &str| {
             let error = read(events, end).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{events:?} {end}: {error}");

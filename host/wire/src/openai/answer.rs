@@ -35,7 +35,7 @@ pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
     Value::Object(body)
 }
 
-/// The body of an error, in the dialect's words.
+/// The body of an error.
 pub fn error_body(kind: ErrorKind, message: &str) -> Value {
     let (word, code) = match kind {
         ErrorKind::InvalidRequest | ErrorKind::TooLarge => ("invalid_request_error", None),
@@ -71,7 +71,7 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-/// Null where there are none.
+/// Null if there are none.
 fn logprobs(tokens: &[TokenLogprob]) -> Value {
     let one = |text: &str, logprob: f64| json!({"token": text, "logprob": logprob, "bytes": text.as_bytes()});
     let token = |token: &TokenLogprob| {
@@ -88,7 +88,7 @@ fn logprobs(tokens: &[TokenLogprob]) -> Value {
     json!({"content": tokens.iter().map(token).collect::<Vec<_>>()})
 }
 
-/// Writes a streamed answer as events: [`Self::begin`], then each piece, then [`Self::end`] or [`Self::error`].
+/// Writes a streamed answer as events: [`Self::begin`], then each delta, then [`Self::end`] or [`Self::error`].
 #[derive(Debug)]
 pub struct StreamWriter {
     head: AnswerHead,
@@ -96,17 +96,17 @@ pub struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// For an answer. `include_usage` is what the client asked for.
+    /// A writer for one answer. `include_usage` is the client's setting.
     pub fn new(head: AnswerHead, include_usage: bool) -> Self {
         Self { head, include_usage }
     }
 
-    /// What comes first.
+    /// The first event.
     pub fn begin(&mut self) -> String {
         self.choice(&json!({"role": "assistant", "content": ""}), &Value::Null, &Value::Null)
     }
 
-    /// The events of one piece. The usage is sent at the end of the stream.
+    /// The events of one delta. Usage is sent at the end of the stream.
     pub fn delta(&mut self, delta: &ModelDelta) -> String {
         match delta {
             ModelDelta::Text(text) => self.choice(&json!({"content": text}), &Value::Null, &Value::Null),
@@ -123,7 +123,7 @@ impl StreamWriter {
         }
     }
 
-    /// The end of the answer, whose pieces have all been written.
+    /// The end of the answer, after all deltas.
     pub fn end(&mut self, response: &ModelResponse) -> String {
         let mut text = self.choice(&json!({}), &Value::Null, &response.finish.as_str().into());
         if self.include_usage {
@@ -136,7 +136,7 @@ impl StreamWriter {
         text
     }
 
-    /// An error event. It is the last event of the stream.
+    /// An error event, the last event of a stream.
     pub fn error(&mut self, kind: ErrorKind, message: &str) -> String {
         sse::write("", &error_body(kind, message).to_string())
     }

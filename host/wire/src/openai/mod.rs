@@ -1,8 +1,7 @@
 //! The OpenAI chat dialect: `POST /chat/completions`.
 //!
-//! As a client, [`request`] writes what an endpoint is asked, [`response`] reads a whole answer, and [`StreamReader`] a
-//! streamed one. As a server, [`read_request`] reads what a client asks, [`body`] writes a whole answer, and
-//! [`StreamWriter`] a streamed one.
+//! Client side: [`request`] writes a request, [`response`] parses a whole answer, [`StreamReader`] a streamed one. Server
+//! side: [`read_request`] parses a request, [`body`] writes a whole answer, [`StreamWriter`] a streamed one.
 
 mod answer;
 mod request;
@@ -19,91 +18,91 @@ pub use stream::StreamReader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The dialect's name, as [`UnknownFields::dialect`](clawhost_core::UnknownFields::dialect) has it.
+/// The dialect's name in [`UnknownFields::dialect`](clawhost_core::UnknownFields::dialect).
 pub const DIALECT: &str = "openai";
 
 /// A chat request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatRequest {
-    /// The model's name.
+    /// Name of the model.
     pub model: String,
     /// The conversation.
     pub messages: Vec<ChatMessage>,
-    /// Tools on offer.
+    /// Available tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ChatTool>,
-    /// Most tokens to write, as most servers name it.
+    /// Most tokens of the answer, as most servers name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// The same, as OpenAI's own newer models want it.
+    /// The same, as OpenAI's newer models name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_completion_tokens: Option<u32>,
-    /// 0 to 2.
+    /// Temperature, 0 to 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Above 0 and at most 1.
+    /// Nucleus threshold, above 0 and at most 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// For servers that take one.
+    /// Seed, for servers that support one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Texts that end the answer: one, or a list.
+    /// Stop sequences: one, or a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Value>,
-    /// Which tools may be called: a word, or an object that names one.
+    /// Tool choice: a keyword, or an object that names a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// The form of the answer's text.
+    /// Required format of the answer's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_format: Option<Value>,
-    /// Whether log-probabilities are wanted.
+    /// Whether log-probs are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<bool>,
-    /// How many alternatives to each token, 0 to 20.
+    /// Number of alternatives per token, 0 to 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_logprobs: Option<u8>,
-    /// Whether the answer is wanted piece by piece.
+    /// Whether the answer is to be streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// What a stream has in it.
+    /// Options of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_options: Option<Value>,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A message on the wire.
+/// A message of the dialect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// `system`, `user`, `assistant`, `tool`, or another word.
+    /// `system`, `user`, `assistant`, `tool`, or another role.
     pub role: String,
     /// Text, a list of parts, or null.
     #[serde(default)]
     pub content: Value,
-    /// Tools called.
+    /// Tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ChatToolCall>>,
-    /// Which call a tool message answers.
+    /// Id of the call that a tool message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A tool call on the wire.
+/// A tool call of the dialect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatToolCall {
-    /// Its id; some servers send none.
+    /// Id; some servers send none.
     #[serde(default, deserialize_with = "crate::or_default")]
     pub id: String,
-    /// Always `function` today.
+    /// Always `function` at present.
     #[serde(rename = "type", default = "function_word")]
     pub kind: String,
     /// Name and arguments.
     pub function: ChatFunction,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -115,26 +114,26 @@ fn function_word() -> String {
 /// Name and arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatFunction {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// JSON text as the model wrote it; some servers send an object.
     #[serde(default)]
     pub arguments: Value,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A tool on the wire.
+/// A tool of the dialect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatTool {
-    /// Always `function` today.
+    /// Always `function` at present.
     #[serde(rename = "type", default = "function_word")]
     pub kind: String,
-    /// The tool's `name`, `description` and `parameters`; absent for tools of other kinds.
+    /// The tool's `name`, `description` and `parameters`; absent for other kinds of tools.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub function: Value,
-    /// Whatever else was said.
+    /// Other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -142,16 +141,16 @@ pub struct ChatTool {
 /// A chat response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatResponse {
-    /// Answers; one is asked for.
+    /// Answers; one is requested.
     #[serde(default)]
     pub choices: Vec<ChatChoice>,
-    /// What it cost.
+    /// Token usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ChatUsage>,
     /// An error, which some servers send with status 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
-    /// Whatever else was said, `model` and `system_fingerprint` among it.
+    /// Other fields, including `model` and `system_fingerprint`.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -161,24 +160,24 @@ pub struct ChatResponse {
 pub struct ChatChoice {
     /// The assistant's message.
     pub message: ChatMessage,
-    /// Why it ended.
+    /// Finish reason.
     #[serde(default)]
     pub finish_reason: Option<String>,
-    /// Whatever else was said, `logprobs` among it.
+    /// Other fields, including `logprobs`.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// What a call cost, in tokens.
+/// Token usage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatUsage {
-    /// Tokens read.
+    /// Prompt tokens.
     #[serde(default, deserialize_with = "crate::count")]
     pub prompt_tokens: u64,
-    /// Tokens written.
+    /// Tokens of the answer.
     #[serde(default, deserialize_with = "crate::count")]
     pub completion_tokens: u64,
-    /// Whatever else was said, cached tokens among it.
+    /// Other fields, including cached tokens.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }

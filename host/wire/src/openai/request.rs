@@ -1,4 +1,4 @@
-//! Writes what an endpoint is asked.
+//! Writes a request for an endpoint.
 
 use super::{ChatFunction, ChatMessage, ChatRequest, ChatTool, ChatToolCall, DIALECT, function_word};
 use crate::{kept, sent_arguments, sent_name, sent_number};
@@ -7,16 +7,16 @@ use clawhost_core::{
 };
 use serde_json::{Map, Value, json};
 
-/// How an endpoint wants the token limit named.
+/// The field of the token limit that an endpoint accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenLimit {
-    /// `max_tokens`: nearly everybody.
+    /// `max_tokens`: nearly all servers.
     MaxTokens,
-    /// `max_completion_tokens`: OpenAI itself, whose newer models refuse the other.
+    /// `max_completion_tokens`: OpenAI, whose newer models reject the other.
     MaxCompletionTokens,
 }
 
-/// Fields of a request that are never sent as unknown ones: this program decides about them, whatever a client said.
+/// Request fields that are never copied from a client's unknown fields, because this program determines them.
 pub(super) const DECIDED: [&str; 14] = [
     "model",
     "messages",
@@ -34,7 +34,7 @@ pub(super) const DECIDED: [&str; 14] = [
     "tools",
 ];
 
-/// The request for an endpoint. The answer is asked for as a whole; see [`ChatRequest::streamed`].
+/// The request for an endpoint, without streaming; see [`ChatRequest::streamed`].
 pub fn request(model: &str, request: &ModelRequest, limit: TokenLimit) -> ChatRequest {
     let (max_tokens, max_completion_tokens) = match limit {
         TokenLimit::MaxTokens => (Some(request.max_tokens), None),
@@ -48,7 +48,7 @@ pub fn request(model: &str, request: &ModelRequest, limit: TokenLimit) -> ChatRe
         max_completion_tokens,
         temperature: request.temperature.and_then(sent_number),
         top_p: request.top_p.and_then(sent_number),
-        // Servers read a signed number. The low bits are kept: neighbouring seeds stay apart.
+        // Servers expect a signed number. The low bits are kept, so that consecutive seeds stay distinct.
         seed: request.seed.map(|seed| (seed & i64::MAX as u64) as i64),
         stop: (!request.stop.is_empty()).then(|| Value::from(request.stop.clone())),
         tool_choice: tool_choice(request),
@@ -66,7 +66,7 @@ pub fn request(model: &str, request: &ModelRequest, limit: TokenLimit) -> ChatRe
 }
 
 impl ChatRequest {
-    /// The same request, whose answer is wanted piece by piece. Some old servers refuse to be asked for the usage.
+    /// The same request with streaming. Some old servers reject the request for usage.
     #[must_use]
     pub fn streamed(mut self, include_usage: bool) -> Self {
         self.stream = Some(true);
@@ -87,7 +87,7 @@ fn add_unknown(asked: &mut ChatRequest, unknown: &UnknownFields) {
     }
 }
 
-/// Adds what was said of known tools beyond what we know, and tools that are not functions.
+/// Adds additional fields of known tools, and tools that are not functions.
 fn add_tools(asked: &mut ChatRequest, unknown: &Value) {
     for tool in unknown.as_array().into_iter().flatten() {
         let Some(fields) = tool.as_object() else { continue };
@@ -117,7 +117,7 @@ fn tool(tool: &clawhost_core::ToolSpec) -> ChatTool {
 fn tool_choice(request: &ModelRequest) -> Option<Value> {
     match &request.tool_choice {
         ToolChoice::Auto => None,
-        // Servers refuse a choice among no tools, and nothing can be called there anyway.
+        // Servers reject a tool choice without tools; nothing can be called then anyway.
         ToolChoice::None if request.tools.is_empty() => None,
         ToolChoice::None => Some("none".into()),
         ToolChoice::Required => Some("required".into()),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_stay_apart_and_history_is_fit_to_be_read_again() {
+    fn seeds_stay_distinct_and_the_history_is_valid() {
         let asked = |seed, name: &str, arguments: &str| {
             let call = ToolCall { id: "a".into(), name: name.into(), arguments: arguments.into(), extra: vec![] };
             let said = Message { tool_calls: vec![call], ..Message::text(Role::Assistant, Origin::Policy, "") };
@@ -202,7 +202,7 @@ mod tests {
         };
         assert_ne!(asked(Some(6), "f", "{}")["seed"], asked(Some(7), "f", "{}")["seed"]);
         let json = asked(None, "find<|im_end|> it", "{oops");
-        assert!(json.get("temperature").is_none() && json.get("seed").is_none(), "what nobody chose is not sent");
+        assert!(json.get("temperature").is_none() && json.get("seed").is_none(), "defaults are not sent");
         let function = &json["messages"][0]["tool_calls"][0]["function"];
         assert_eq!(function["name"], "find__im_end___it");
         let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_was_asked_and_unknown_fields_survive() {
+    fn a_request_has_all_fields_and_keeps_unknown_ones() {
         let request_in = ModelRequest {
             messages: vec![
                 Message::text(Role::System, Origin::Host, "be brief"),
@@ -277,14 +277,14 @@ mod tests {
         check(|asked| asked.logprobs = Some(0), json!({"logprobs": true}));
         check(|asked| asked.logprobs = Some(5), json!({"logprobs": true, "top_logprobs": 5}));
         let none = ModelRequest { tool_choice: ToolChoice::None, ..ModelRequest::default() };
-        assert!(written(&none).get("tool_choice").is_none(), "there is nothing to choose from");
+        assert!(written(&none).get("tool_choice").is_none(), "there are no tools");
         let streamed = request("m", &none, TokenLimit::MaxTokens).streamed(true);
         let streamed = serde_json::to_value(streamed).unwrap();
         assert_eq!((&streamed["stream"], &streamed["stream_options"]), (&json!(true), &json!({"include_usage": true})));
     }
 
     #[test]
-    fn unknown_fields_go_to_their_own_dialect_and_overwrite_nothing() {
+    fn unknown_fields_are_sent_in_their_dialect_and_overwrite_nothing() {
         let fields = json!({
             "logit_bias": {"1": 2}, "stream": true, "n": 3, "model": "other", "max_completion_tokens": 9,
             "tool_choice": {"type": "allowed_tools"},

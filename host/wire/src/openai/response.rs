@@ -1,14 +1,14 @@
-//! Reads an endpoint's answer.
+//! Parses an endpoint's answer.
 
 use super::{ChatMessage, ChatResponse, ChatToolCall, ChatUsage};
 use crate::{WireError, malformed, text_in};
 use clawhost_core::{AnsweringModel, Message, ModelResponse, Origin, Part, Role, TokenLogprob, ToolCall, Usage};
 use serde_json::Value;
 
-/// Reads an endpoint's answer.
+/// Parses an endpoint's answer.
 ///
 /// # Errors
-/// The body is not a chat response, holds no answer, or holds an error.
+/// The body is not a chat response, contains no answer, or contains an error.
 pub fn response(body: &str) -> Result<ModelResponse, WireError> {
     let response: ChatResponse = serde_json::from_str(body).map_err(|error| malformed(body, &error))?;
     if let Some(error) = response.error.filter(|error| !error.is_null()) {
@@ -26,7 +26,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
         _ => {}
     }
     let call = |(index, call): (usize, ChatToolCall)| ToolCall {
-        // Some local servers leave the id out.
+        // Some local servers omit the id.
         id: if call.id.is_empty() { crate::stream::missing_id(index) } else { call.id },
         name: call.function.name,
         extra: Vec::new(),
@@ -65,11 +65,11 @@ pub(super) fn usage(usage: &ChatUsage) -> Usage {
     }
 }
 
-/// The log-probabilities of a choice. What has no number is left out: a good answer is not thrown away for it.
+/// The log-probs of a choice. Entries without a number are skipped, so that they do not invalidate the answer.
 pub(super) fn logprobs(choice: &Value) -> Vec<TokenLogprob> {
     let one = |token: &Value| {
         let logprob = token.get("logprob")?.as_f64()?;
-        // Servers round: a certain token may come out slightly above 0.
+        // Servers round: a near-certain token may be slightly above 0.
         Some((token.get("token")?.as_str()?.to_owned(), logprob.min(0.0)))
     };
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_as_servers_send_them() {
+    fn answers_of_real_servers_parse() {
         check(
             r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"42"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#,
             Ok(("42", 0, 3, "stop")),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answered_and_log_probabilities_are_read() {
+    fn the_answering_model_and_log_probs_parse() {
         let body = r#"{"model":"m-2","system_fingerprint":"fp_1","choices":[{"message":{"role":"assistant","content":"ab"},"finish_reason":"stop","logprobs":{"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"a","logprob":-0.5},{"token":"c","logprob":-1.5}]},{"token":"b","logprob":1e-9,"top_logprobs":[]},{"token":"?","logprob":null}],"refusal":null}}]}"#;
         let answer = response(body).unwrap();
         assert_eq!(answer.answered_by, Some(AnsweringModel { model: "m-2".into(), version: Some("fp_1".into()) }));
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_body_says_is_what_is_read(content in ".{0,20}", reason in ".{0,8}", tokens in any::<u64>()) {
+        fn content_reason_and_usage_parse(content in ".{0,20}", reason in ".{0,8}", tokens in any::<u64>()) {
             let body = serde_json::json!({
                 "choices": [{"message": {"role": "x", "content": content}, "finish_reason": reason}],
                 "usage": {"prompt_tokens": tokens},

@@ -1,4 +1,4 @@
-//! Reads what a client asks.
+//! Parses a client's request.
 
 use super::DIALECT;
 use crate::server::{ClientRequest, Fields};
@@ -8,14 +8,14 @@ use clawhost_core::{
 };
 use serde_json::{Map, Value, json};
 
-/// Most alternatives to a token that the dialect knows.
+/// Most alternatives per token in the dialect.
 const ALTERNATIVES: u32 = 20;
 
-/// Reads what a client asks. `max_tokens` is for requests that do not say it: the dialect lets them leave it out.
+/// Parses a client's request. `max_tokens` is the default for requests without a limit.
 ///
 /// # Errors
-/// [`WireError::Malformed`] where the body is no JSON object, [`WireError::Request`] where a field is not legal or asks for what
-/// is not supported. Both are [`ErrorKind::InvalidRequest`](crate::ErrorKind::InvalidRequest).
+/// [`WireError::Malformed`]: the body is not a JSON object. [`WireError::Request`]: a field is invalid or not supported.
+/// Both are [`ErrorKind::InvalidRequest`](crate::ErrorKind::InvalidRequest).
 pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireError> {
     let mut fields = Fields::of_body(body)?;
     let model = fields.needed("model")?;
@@ -27,7 +27,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
     let tools = tools(&mut fields, &mut unknown)?;
     let tool_choice = tool_choice(&mut fields, &mut unknown);
     let response_format = response_format(&mut fields, &mut unknown)?;
-    // The newer name counts where both are there.
+    // The newer field has precedence.
     let (older, newer) = (fields.count("max_tokens", 1)?, fields.count("max_completion_tokens", 1)?);
     let wants_logprobs = fields.flag("logprobs")?.unwrap_or(false);
     let alternatives = fields.count("top_logprobs", 0)?;
@@ -73,12 +73,12 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
 
 fn seed(fields: &mut Fields) -> Result<Option<u64>, WireError> {
     let Some(value) = fields.take("seed") else { return Ok(None) };
-    // A negative seed is as good as any: its bits are kept.
+    // A negative seed is valid: its bits are kept.
     let seed = value.as_u64().or_else(|| value.as_i64().map(|seed| seed as u64));
     seed.map(Some).ok_or_else(|| fields.problem("seed", "must be a whole number"))
 }
 
-/// Functions. Whatever else a tool says, and tools of other kinds, are kept as the unknown field `tools`.
+/// Functions. Their additional fields, and other kinds of tools, are kept as the unknown field `tools`.
 fn tools(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Result<Vec<ToolSpec>, WireError> {
     let (mut known, mut other) = (Vec::new(), Vec::new());
     for (at, value) in fields.list("tools")?.unwrap_or_default().into_iter().enumerate() {
@@ -112,7 +112,7 @@ fn tools(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Result<Vec<To
     Ok(known)
 }
 
-/// A choice that we have no word for is kept as an unknown field.
+/// An unknown tool choice is kept as an unknown field.
 fn tool_choice(fields: &mut Fields, unknown: &mut Map<String, Value>) -> ToolChoice {
     let Some(choice) = fields.take("tool_choice") else { return ToolChoice::Auto };
     let name = choice.pointer("/function/name").and_then(Value::as_str);
@@ -130,7 +130,7 @@ fn tool_choice(fields: &mut Fields, unknown: &mut Map<String, Value>) -> ToolCho
     }
 }
 
-/// A form that we have no word for is kept as an unknown field, and so is what a schema says beyond what we know.
+/// An unknown format, and additional fields of a schema, are kept as an unknown field.
 fn response_format(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Result<Option<ResponseFormat>, WireError> {
     let Some(format) = fields.take("response_format") else { return Ok(None) };
     let at = "response_format".to_owned();
@@ -160,7 +160,7 @@ fn response_format(fields: &mut Fields, unknown: &mut Map<String, Value>) -> Res
 
 fn message(mut fields: Fields) -> Result<Message, WireError> {
     let (role, origin) = match fields.needed("role")?.as_str() {
-        // `developer` is what newer models of OpenAI call `system`, which they take as well.
+        // Newer OpenAI models use `developer` for `system`, and accept both.
         "system" | "developer" => (Role::System, Origin::User),
         "user" => (Role::User, Origin::User),
         "assistant" => (Role::Assistant, Origin::Policy),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn illegal_requests_are_named() {
+    fn invalid_requests_name_the_field() {
         let check = |more: Value, expected: &str| {
             assert_eq!(read(more.clone()).unwrap_err().to_string(), expected, "{more}");
         };
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_the_dialects_defaults() {
+    fn absent_fields_have_the_dialects_defaults() {
         let plain = read(json!({"stream": null, "tools": null})).unwrap();
         let messages = vec![Message::text(Role::User, Origin::User, "hi")];
         let request = ModelRequest { messages, max_tokens: 99, ..ModelRequest::default() };
@@ -302,9 +302,9 @@ mod tests {
         assert!(streamed.stream && streamed.include_usage);
     }
 
-    /// What a client says goes on to an endpoint of its own dialect as it came.
+    /// A client's request reaches an endpoint of its dialect unchanged.
     #[test]
-    fn what_we_do_not_know_goes_on_as_it_came() {
+    fn unknown_content_is_passed_on_unchanged() {
         let body = asked(json!({
             "messages": [
                 {"role": "system", "content": "be brief"},

@@ -1,4 +1,4 @@
-//! Reads a streamed answer: chunks of the chat dialect, up to `[DONE]`.
+//! Parses a streamed answer: chunks up to `[DONE]`.
 
 use super::response::{logprobs, usage};
 use super::{ChatUsage, DIALECT};
@@ -11,13 +11,13 @@ use clawhost_core::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The data of the last event.
+/// The data of the final event.
 pub(super) const DONE: &str = "[DONE]";
 
-/// What a log-probability counts for beside its token's text: about what it takes in memory.
+/// Bytes that a log-prob counts besides its token's text: about its size in memory.
 const ENTRY_BYTES: usize = 32;
 
-/// A chunk, as far as it is read.
+/// A chunk, as far as it is parsed.
 #[derive(Debug, Deserialize)]
 struct Chunk {
     #[serde(default, deserialize_with = "crate::or_default")]
@@ -70,17 +70,17 @@ struct FunctionPiece {
     arguments: Value,
 }
 
-/// A call, and what the server calls it.
+/// A call, and how the server numbers it.
 #[derive(Debug, Default)]
 struct Call {
-    /// The server's number, where it gives one.
+    /// The server's index, if it sends one.
     number: Option<u64>,
     growing: GrowingCall,
-    /// Whether any arguments came, if only an empty text.
+    /// Whether any arguments arrived, even an empty text.
     has_arguments: bool,
 }
 
-/// Reads a streamed answer.
+/// Parses a streamed answer.
 #[derive(Debug, Default)]
 pub struct StreamReader {
     text: String,
@@ -96,13 +96,13 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// At the beginning of a stream.
+    /// A parser at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The call that a piece belongs to. Servers number calls, and give an id and a name with the first piece. Some leave
-    /// numbers out, some give every call the number 0, some repeat id and name: a name under another id is another call.
+    /// The call of a delta. Servers number calls, and send id and name with the first delta. Some omit numbers, some give
+    /// every call the number 0, some repeat id and name: a name with another id is another call.
     fn position(&self, piece: &CallPiece) -> Option<usize> {
         let same = |call: &Call| match (&piece.id, &piece.function.name) {
             (Some(id), Some(_)) => call.growing.id.is_empty() || call.growing.id == *id,
@@ -184,7 +184,7 @@ impl StreamReader {
         Ok(())
     }
 
-    /// The part of the answer that is incomplete.
+    /// The incomplete part of the answer.
     fn place(&self) -> &'static str {
         match (self.finish.is_some(), self.calls.is_empty(), self.text.is_empty()) {
             (true, ..) => "without `[DONE]`",
@@ -216,7 +216,7 @@ impl AnswerStream for StreamReader {
         self.model = self.model.take().or(chunk.model);
         self.version = self.version.take().or(chunk.system_fingerprint);
         let mut deltas = Vec::new();
-        // One answer is asked for; others have no place.
+        // One answer is requested; others are ignored.
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             self.choice(choice, &mut deltas)?;
         }
@@ -236,7 +236,7 @@ impl AnswerStream for StreamReader {
             return Err(WireError::CutOff(this.place()));
         }
         let Some(finish) = this.finish else {
-            // Proxies end a stream properly when what is behind them broke off.
+            // Proxies end a stream properly even if their upstream was interrupted.
             return Err(if this.begun { WireError::CutOff("without a reason to finish") } else { WireError::Empty });
         };
         let nameless = |call: &Call| call.growing.name.is_empty();
@@ -271,7 +271,7 @@ mod tests {
     use crate::stream::StreamedAnswer;
     use serde_json::json;
 
-    /// A stream of these chunks: a choice's delta and its reason to finish, or a whole chunk.
+    /// A stream of these chunks: a choice's delta and finish reason, or a whole chunk.
     fn read(events: &[Value], end: &str) -> Result<(Vec<ModelDelta>, ModelResponse), WireError> {
         let mut answer = StreamedAnswer::new(StreamReader::new());
         let mut deltas = Vec::new();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_put_together_however_servers_number_them() {
+    fn calls_are_assembled_for_every_numbering_scheme() {
         let check = |pieces: &[Value], expected: &[(&str, &str, &str)]| {
             let events = [pieces, &[finishes("tool_calls")]].concat();
             let (deltas, response) = read(&events, END).unwrap();
@@ -320,7 +320,7 @@ mod tests {
             let mut heard = vec![(String::new(), String::new(), String::new()); calls.len()];
             for delta in deltas {
                 let ModelDelta::ToolCall { index, id, name, arguments } = delta else { panic!("{delta:?}") };
-                assert_eq!(heard[index].1.is_empty(), name.is_some(), "the first piece has the name, no other");
+                assert_eq!(heard[index].1.is_empty(), name.is_some(), "only the first delta has the name");
                 heard[index].0.push_str(&id.unwrap_or_default());
                 heard[index].1.push_str(&name.unwrap_or_default());
                 heard[index].2.push_str(&arguments);
@@ -339,15 +339,15 @@ mod tests {
             &[piece(zero, "a", "f", "1"), piece(one, "b", "g", "2"), piece(zero, "", "", "3"), piece(one, "", "", "4")],
             &[("a", "f", "13"), ("b", "g", "24")],
         );
-        // Numbers that do not begin at 0.
+        // Numbers that do not start at 0.
         check(&[piece(Some(3), "a", "f", "1"), piece(Some(7), "b", "g", "2")], &[("a", "f", "1"), ("b", "g", "2")]);
         // No ids.
         check(&[piece(zero, "", "f", "1"), piece(one, "", "f", "2")], &[("call-0", "f", "1"), ("call-1", "f", "2")]);
-        // Id and name with every piece.
+        // Id and name in every delta.
         check(&[piece(zero, "a", "f", "1"), piece(zero, "a", "f", "2")], &[("a", "f", "12")]);
-        // The name with every piece, and no id.
+        // The name in every delta, and no id.
         check(&[piece(zero, "", "f", "1"), piece(zero, "", "f", "2")], &[("call-0", "f", "12")]);
-        // Every call with the number 0.
+        // Number 0 for every call.
         check(
             &[piece(zero, "a", "f", "1"), piece(zero, "b", "g", "2"), piece(zero, "", "", "3")],
             &[("a", "f", "1"), ("b", "g", "23")],
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn text_usage_and_who_answered_come_together() {
+    fn text_usage_and_model_are_assembled() {
         let first = json!({"model": "m", "system_fingerprint": "fp", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]});
         let logprobs = json!({"content": [{"token": "ab", "logprob": -0.25, "top_logprobs": []}]});
         let text = json!({"choices": [{"index": 0, "delta": {"content": "ab"}, "logprobs": logprobs}, {"index": 1, "delta": {"content": "other"}}]});
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ends_too_early_is_no_answer() {
+    fn a_truncated_stream_is_an_error() {
         let check = |events: &[Value], end: &str, expected: &str| {
             let error = read(events, end).unwrap_err();
             assert_eq!(error.to_string(), expected, "{events:?} {end}");
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_may_lack_its_empty_line() {
+    fn the_final_event_may_lack_its_empty_line() {
         let events = [says(json!({"content": "ab"})), finishes("stop")];
         assert_eq!(read(&events, "data: [DONE]").unwrap().1.message.plain_text(), "ab");
     }
