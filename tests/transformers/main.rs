@@ -7,12 +7,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use burn::tensor::Device;
+use clawhost_burn::BurnDevice;
+use clawhost_burn::network::{Network, Rows, values};
 use clawhost_core::{Message, Origin, Role, ToolCall, ToolSpec};
 use clawhost_model::cpu::{CpuModel, Work};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::generate::{Request, Sampling};
-use clawhost_model::network::{Network, Rows, values};
 use clawhost_model::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
 use clawhost_model::{AdapterFolder, AdapterSettings, HostDecoder, LocalModelError, ModelConfig, ModelFolder};
 use clawhost_model::{Stored, TinyModel, digest};
@@ -50,10 +50,11 @@ fn on_processor(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]
     work.logits
 }
 
-/// The same through burn.
+/// The same on burn's device on this processor.
 fn on_device(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]) -> Vec<f32> {
-    let network = Network::new(config.clone(), weights, &Device::flex());
-    values(&network.logits(&Rows::padded(&[tokens], &Device::flex()))).unwrap()
+    let device = BurnDevice::processor();
+    let network = Network::new(config.clone(), weights, device.burn());
+    values(&network.logits(&Rows::padded(&[tokens], device.burn()))).unwrap()
 }
 
 /// The largest difference from what is expected.

@@ -4,10 +4,10 @@
 //! folder of a model ─▶ HostDecoder ─▶ CpuModel ─▶ answers: tokens, log-probs, version
 //!                          │  ▲
 //!                          ▼  │ after every step
-//!                       Network on a device of burn ─▶ losses ─▶ gradients ─▶ optimiser
+//!                       Trainer ─▶ log-probs ─▶ loss ─▶ gradients ─▶ optimiser
 //! ```
 //!
-//! The only crate that sees burn.
+//! Everything here computes on the processor. `clawhost-burn` implements [`device::Accelerator`] for GPUs.
 
 mod adapter;
 mod checkpoint_writer;
@@ -23,9 +23,9 @@ mod host_weights;
 mod import;
 mod layer;
 mod memory;
-pub mod network;
 mod open;
 mod remembered;
+mod rotary;
 mod service;
 mod speech;
 mod tiny;
@@ -43,6 +43,7 @@ pub use folder::ModelFolder;
 pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
 pub use layer::WeightsLayer;
 pub use open::LearningSettings;
+pub use rotary::angles;
 pub use service::{ChatFormat, LEFT_OUT, LocalModel, Overlong};
 pub use tiny::TinyModel;
 pub use weight_files::Stored;

@@ -1,6 +1,6 @@
 //! Angles of positions, computed once.
 
-use crate::network::angles;
+use crate::rotary::angles;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Cosine and sine of every channel pair of a position, position by position.

@@ -1,9 +1,7 @@
 //! One request, whatever stands beside it.
 
 use super::{Cache, CpuModel, Work};
-use crate::network::{Network, Rows, values};
 use crate::{Architecture, ModelConfig, RotaryScaling, initial};
-use burn::tensor::Device;
 use std::sync::Arc;
 
 /// A small model with every switch of its family.
@@ -50,29 +48,6 @@ fn alone(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
 
 fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|logit| logit.to_bits()).collect()
-}
-
-#[test]
-fn the_processor_and_burn_come_to_the_same_logits() {
-    let families = [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3];
-    for (architecture, head_width) in families.into_iter().zip([22, 16, 86]) {
-        let config = Arc::new(ModelConfig { head_width, ..config(architecture) });
-        let host = initial(&config, 3);
-        let network = Network::new(config.clone(), &host, &Device::flex());
-        let texts = [text(90, 1), text(17, 2), text(1, 3)];
-        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-        let rows = [Rows::padded(&texts, &Device::flex()), Rows::packed(&texts, 110, &Device::flex())];
-        for rows in rows {
-            let logits = values(&network.logits(&rows)).unwrap();
-            for (tokens, place) in texts.iter().zip(&rows.places) {
-                let right = alone(&CpuModel::new(config.clone(), &host), tokens);
-                let start = (place.row * rows.shape[1] + place.start) * config.vocabulary;
-                let found = &logits[start..start + right.len()];
-                let worst = found.iter().zip(&right).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
-                assert!(worst < 2e-5, "{architecture:?} {place:?}: {worst}");
-            }
-        }
-    }
 }
 
 #[test]

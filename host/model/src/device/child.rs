@@ -1,7 +1,6 @@
-//! What the child process does: lists devices, or has one compute a product that is known.
+//! The child process: it lists devices, or computes a known product on one.
 
-use super::{Backend, ComputeDevice, DeviceChoice, DeviceKind, DeviceName, FoundDevice, Worked};
-use burn::tensor::{Tensor, TensorData};
+use super::{Backend, ComputeDevice, DeviceChoice, DeviceKind, DeviceName, Drivers, FoundDevice, Worked};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -21,12 +20,12 @@ pub(super) enum Report {
 /// whole numbers are exact.
 const SIZE: usize = 48;
 
-/// Answers a [`super::ChildProber`]: about a backend (`vulkan`) with its devices, about a device (`vulkan:0`) with whether it works. One line
-/// of JSON. To be called in a process that may die of it.
-pub fn answer_probe(about: &str) -> String {
+/// Answers a [`super::ChildProber`]: about a backend (`vulkan`) with its devices, about a device (`vulkan:0`) with whether it works. Returns one
+/// line of JSON. Call it in a process that may end: drivers are loaded here.
+pub fn answer_probe(about: &str, drivers: &dyn Drivers) -> String {
     let report = match about.parse::<DeviceChoice>() {
-        Ok(DeviceChoice::Any(backend)) => list(backend).map_or_else(Report::Failed, Report::Devices),
-        Ok(DeviceChoice::Named(name)) => product(name).map_or_else(Report::Failed, Report::Works),
+        Ok(DeviceChoice::Any(backend)) => list(backend, drivers).map_or_else(Report::Failed, Report::Devices),
+        Ok(DeviceChoice::Named(name)) => try_device(name, drivers).map_or_else(Report::Failed, Report::Works),
         Ok(DeviceChoice::Auto) => Report::Failed("auto is a choice, not a device".into()),
         Err(error) => Report::Failed(error.to_string()),
     };
@@ -34,18 +33,13 @@ pub fn answer_probe(about: &str) -> String {
     serde_json::to_string(&report).unwrap_or_default()
 }
 
-fn list(backend: Backend) -> Result<Vec<FoundDevice>, String> {
-    if !Backend::built().contains(&backend) {
+fn list(backend: Backend, drivers: &dyn Drivers) -> Result<Vec<FoundDevice>, String> {
+    if !drivers.built().contains(&backend) {
         return Err(format!("this program was built without {backend}"));
     }
     match backend {
         Backend::Cpu => Ok(vec![processor()]),
-        #[cfg(feature = "cuda")]
-        Backend::Cuda => super::cuda::list(),
-        #[cfg(feature = "graphics")]
-        Backend::Vulkan | Backend::Metal | Backend::Dx12 => Ok(super::graphics::list(backend)),
-        #[allow(unreachable_patterns, reason = "reachable where a feature is off")]
-        _ => Ok(Vec::new()),
+        _ => drivers.list(backend),
     }
 }
 
@@ -58,30 +52,29 @@ fn processor() -> FoundDevice {
     }
 }
 
-/// Whole numbers below 7: their sums of products are exact in any order, and in the tenfold rounding of tensor cores too.
+/// Whole numbers below 7: their sums of products are exact in any order, and in the reduced precision of tensor cores.
 fn whole(salt: usize) -> Vec<f32> {
     (0..SIZE * SIZE).map(|place| ((place * 5 + place / SIZE + salt) % 7) as f32).collect()
 }
 
-fn product(name: DeviceName) -> Result<Worked, String> {
+/// The product of two square matrices of `size` rows, row by row, by the definition.
+pub(super) fn plain_product(one: &[f32], other: &[f32], size: usize) -> Vec<f32> {
+    let of_row = |row: &[f32]| {
+        let column = |column: usize| other.iter().skip(column).step_by(size);
+        (0..size).map(|number| row.iter().zip(column(number)).map(|(a, b)| a * b).sum::<f32>()).collect::<Vec<_>>()
+    };
+    one.chunks_exact(size.max(1)).flat_map(of_row).collect()
+}
+
+fn try_device(name: DeviceName, drivers: &dyn Drivers) -> Result<Worked, String> {
     let began = Instant::now();
-    let device = ComputeDevice::open(name).map_err(|error| error.to_string())?;
+    let device = ComputeDevice::open(name, drivers).map_err(|error| error.to_string())?;
     let (one, other) = (whole(1), whole(4));
-    let found = device
-        .guarded(|| {
-            let on =
-                |values: &[f32]| Tensor::<2>::from_data(TensorData::new(values.to_vec(), [SIZE, SIZE]), device.burn());
-            on(&one).matmul(on(&other)).into_data().try_into_vec::<f32>()
-        })
-        .map_err(|error| error.to_string())?
-        .map_err(|error| format!("it gave nothing back ({error:?})"))?;
-    let right = one.chunks_exact(SIZE).flat_map(|row| {
-        let column = |column: usize| other.iter().skip(column).step_by(SIZE);
-        (0..SIZE).map(move |number| row.iter().zip(column(number)).map(|(a, b)| a * b).sum::<f32>()).collect::<Vec<_>>()
-    });
+    let found = device.product(&one, &other, SIZE).map_err(|error| error.to_string())?;
+    let right = plain_product(&one, &other, SIZE);
     let wrong = found.iter().zip(right).filter(|(found, right)| (**found - right).abs() > 1e-3).count();
     if found.len() != SIZE * SIZE || wrong > 0 {
-        return Err(format!("it computes wrong: {wrong} of {} numbers of a product", SIZE * SIZE));
+        return Err(format!("its product of two matrices is wrong in {wrong} of {} numbers", SIZE * SIZE));
     }
     Ok(Worked { name, milliseconds: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX) })
 }

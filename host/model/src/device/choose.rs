@@ -19,7 +19,7 @@ pub enum DeviceError {
     NoDevice(String),
     /// The program lacks it.
     #[error(
-        "this program was built without {backend}; build it with: cargo install --locked --path host/cli --features {feature}"
+        "this program has no code for {backend}; clawhost-gpu has: cargo install --locked --path host/cli --bin clawhost-gpu --features {feature}"
     )]
     NotBuilt {
         /// What it lacks.

@@ -1,71 +1,54 @@
 //! A device that is open.
 
-use super::{Backend, DeviceName};
+use super::{Accelerator, DeviceName};
+use crate::cpu::CpuModel;
 use crate::generate::Model;
 use crate::train::{OptimizerSettings, Schedule, Trained, Trainer};
 use crate::{HostDecoder, LocalModelError, ModelConfig};
-use burn::tensor::Device;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A device that is open.
+/// A device that is open: the processor, or an accelerator.
 #[derive(Debug, Clone)]
 pub struct ComputeDevice {
-    name: DeviceName,
-    burn: Device,
+    /// None: the processor.
+    accelerator: Option<Arc<dyn Accelerator>>,
 }
 
 impl ComputeDevice {
     /// This processor: always there.
     pub fn processor() -> Self {
-        Self { name: DeviceName::CPU, burn: Device::flex() }
+        Self { accelerator: None }
     }
 
-    /// Opens a device that was chosen ([`super::choose`]).
-    ///
-    /// # Errors
-    /// It is not there, or this program was built without it.
-    pub fn open(name: DeviceName) -> Result<Self, LocalModelError> {
-        let burn = match name.backend {
-            Backend::Cpu => return Ok(Self::processor()),
-            #[cfg(feature = "cuda")]
-            Backend::Cuda => guarded(name, || super::cuda::open(name))?,
-            #[cfg(feature = "graphics")]
-            Backend::Vulkan | Backend::Metal | Backend::Dx12 => guarded(name, || super::graphics::open(name))?,
-            #[allow(unreachable_patterns, reason = "reachable where a feature is off")]
-            backend => Err(format!("this program was built without {backend}")),
-        };
-        match burn {
-            Ok(burn) => Ok(Self { name, burn }),
-            Err(why) => Err(LocalModelError::Device { name: name.to_string(), why }),
-        }
+    /// An accelerator that is open.
+    pub fn accelerator(accelerator: Arc<dyn Accelerator>) -> Self {
+        Self { accelerator: Some(accelerator) }
     }
 
-    /// How it is called.
+    /// Its name.
     pub fn name(&self) -> DeviceName {
-        self.name
+        self.accelerator.as_ref().map_or(DeviceName::CPU, |accelerator| accelerator.name())
     }
 
     /// Whether it is this processor.
     pub fn is_processor(&self) -> bool {
-        self.name == DeviceName::CPU
+        self.accelerator.is_none()
     }
 
-    /// As burn knows it.
-    pub fn burn(&self) -> &Device {
-        &self.burn
-    }
-
-    /// A model that answers there: on the processor by code of our own, elsewhere by burn.
+    /// A model that answers there: on the processor by the kernels of this crate.
     ///
     /// # Errors
     /// The device does not take the weights.
     pub fn model(&self, config: Arc<ModelConfig>, host: &HostDecoder) -> Result<Model, LocalModelError> {
-        Model::new(self, config, host)
+        match &self.accelerator {
+            None => Ok(CpuModel::new(config, host).into()),
+            Some(accelerator) => Ok(Model::Accelerator(self.guarded(|| accelerator.model(config, host))?)),
+        }
     }
 
-    /// Weights that learn there: on the processor by code of our own, elsewhere by burn.
+    /// A trainer of these weights there: on the processor by the kernels of this crate.
     ///
     /// # Errors
     /// The device does not take the weights.
@@ -78,35 +61,48 @@ impl ComputeDevice {
         schedule: Schedule,
     ) -> Result<Trainer, LocalModelError> {
         let config = config.clone();
-        if self.is_processor() {
-            return Ok(Trainer::on_processor(config, host, trained, settings, schedule));
+        match &self.accelerator {
+            None => Ok(Trainer::on_processor(config, host, trained, settings, schedule)),
+            Some(accelerator) => {
+                let trainer = self.guarded(|| accelerator.trainer(config, host, trained))?;
+                Ok(Trainer::accelerated(trainer, host, trained, settings, schedule))
+            }
         }
-        self.guarded(|| Trainer::on_device(config, host, &self.burn, trained, settings, schedule))
     }
 
-    /// Does something there. What burn has no other way to say than a panic (a device that is gone, a driver that gave up) is an error
-    /// with the device's name.
+    /// The product of two square matrices, row by row: shows that the device works.
     ///
     /// # Errors
-    /// The device failed in the midst.
-    pub fn guarded<T>(&self, run: impl FnOnce() -> T) -> Result<T, LocalModelError> {
-        guarded(self.name, run)
+    /// The device failed.
+    pub(super) fn product(&self, one: &[f32], other: &[f32], size: usize) -> Result<Vec<f32>, LocalModelError> {
+        match &self.accelerator {
+            None => Ok(super::child::plain_product(one, other, size)),
+            Some(accelerator) => self.guarded(|| accelerator.product(one, other, size)).flatten(),
+        }
     }
 
-    #[cfg(test)]
-    pub(crate) fn fake(number: usize) -> Self {
-        Self { name: DeviceName { backend: Backend::Vulkan, number }, burn: Device::flex() }
+    /// Runs something on the device. An accelerator's code may have no other way to report a failure than a panic (the device
+    /// is gone, the driver gave up): that becomes an error with the device's name. A panic of the processor's code is a bug, and
+    /// stays a panic.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn guarded<T>(&self, run: impl FnOnce() -> T) -> Result<T, LocalModelError> {
+        match &self.accelerator {
+            None => Ok(run()),
+            Some(accelerator) => guarded(accelerator.name(), run),
+        }
     }
 }
 
-fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalModelError> {
-    if name == DeviceName::CPU {
-        // A panic of the processor's own code is a bug of ours, and passes as one.
-        return Ok(run());
-    }
-    // Unwinding is safe: whoever calls keeps what it had before, and what was under way is dropped.
+/// Runs something on an accelerator, as [`ComputeDevice::guarded`].
+///
+/// # Errors
+/// The device failed.
+pub fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalModelError> {
+    // Unwinding is safe: callers keep the state from before, and what was being computed is dropped.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let (name, why) = (name.to_string(), words(panic.as_ref()));
+        let (name, why) = (name.to_string(), panic_text(panic.as_ref()));
         match lacks_memory(&why) {
             true => LocalModelError::DeviceMemory { name, why },
             false => LocalModelError::DeviceLost { name, why },
@@ -114,8 +110,8 @@ fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalModel
     })
 }
 
-/// What a panic says, in one line: that memory was short, where that stands in it, else how it begins.
-pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
+/// The text of a panic in one line: the line that says that memory was short, if there is one, else the beginning.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
     // Behind the first lines stand backtraces; a cause may stand there too, if others followed from it.
@@ -125,10 +121,11 @@ pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     clawhost_core::escaped(&text, 300)
 }
 
-/// Whether these words say that a device had no room: those of cubecl (`IoError`, `LaunchError`), of the drivers below it, and of wgpu.
-pub(crate) fn lacks_memory(words: &str) -> bool {
-    let words = words.to_lowercase();
+/// Whether a text says that a device is out of memory, in the words of cubecl (`IoError`, `LaunchError`), of the drivers
+/// below it, or of wgpu.
+pub fn lacks_memory(text: &str) -> bool {
+    let text = text.to_lowercase();
     ["out of device memory", "out-of-memory", "out of memory", "out_of_memory", "can't allocate", "not enough memory"]
         .iter()
-        .any(|phrase| words.contains(phrase))
+        .any(|phrase| text.contains(phrase))
 }

@@ -1,4 +1,4 @@
-//! Where a model is computed: on this processor, or on a device that this program was built for.
+//! Where a model is computed: on this processor, or on an accelerator that the program was built with.
 //!
 //! ```text
 //! auto | cpu | cuda:0 | vulkan:1 ─▶ choose ─▶ a name ─▶ ComputeDevice ─▶ training, answers
@@ -8,26 +8,28 @@
 //!                                  a child process: driver, first kernels, one small product
 //! ```
 //!
-//! A driver that is broken ends its process. So no driver is touched before a child has come through with it. What breaks later, in
-//! the midst of work, is an error with a name: [`ComputeDevice::guarded`].
+//! A broken driver ends its process. So a driver is loaded only after a child process has used it without a failure. A device that fails
+//! later is an error with its name: [`ComputeDevice::guarded`].
+//!
+//! This crate computes on the processor. Accelerators implement [`Accelerator`] in crates of their own; a program hands them in as
+//! [`Drivers`].
 
+mod accelerator;
 mod child;
 mod choose;
 mod compute;
-#[cfg(feature = "cuda")]
-mod cuda;
 mod found;
-#[cfg(feature = "graphics")]
-mod graphics;
 mod name;
 mod probe;
+mod slot;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::{AcceleratedModel, Accelerator, Drivers, ProcessorOnly};
 pub use child::answer_probe;
 pub use choose::{AUTO_PARAMETERS, Chosen, DeviceError, choose};
-pub use compute::ComputeDevice;
-pub(crate) use compute::{lacks_memory, words};
+pub use compute::{ComputeDevice, guarded, lacks_memory, panic_text};
 pub use found::{DeviceKind, FoundDevice};
 pub use name::{Backend, DeviceChoice, DeviceName};
 pub use probe::{ChildProber, LIST_SECONDS, PROBE_SECONDS, ProbeFailure, Prober, Worked};
+pub use slot::{Slot, SlotAllocator, slot_capacity};

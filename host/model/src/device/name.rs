@@ -52,18 +52,6 @@ impl Backend {
             Self::Cpu | Self::Cuda | Self::Vulkan => None,
         }
     }
-
-    /// Those that this program was built with, in the order of [`Backend::ALL`].
-    pub fn built() -> Vec<Self> {
-        let here = |one: &Self| match one {
-            Self::Cpu => true,
-            Self::Cuda => cfg!(feature = "cuda"),
-            Self::Vulkan => cfg!(feature = "graphics") && !cfg!(target_os = "macos"),
-            Self::Metal => cfg!(feature = "graphics") && cfg!(target_os = "macos"),
-            Self::Dx12 => cfg!(feature = "graphics") && cfg!(target_os = "windows"),
-        };
-        Self::ALL.into_iter().filter(here).collect()
-    }
 }
 
 impl fmt::Display for Backend {

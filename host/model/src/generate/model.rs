@@ -1,19 +1,18 @@
-//! The model of one version: on this processor by code of our own, or on a device.
+//! The model of one version: on this processor by the kernels of this crate, or on an accelerator.
 
 use crate::cpu::{Cache, CpuModel, Work};
-use crate::device::ComputeDevice;
-use crate::network::{DeviceModel, Held};
-use crate::{HostDecoder, LocalModelError, ModelConfig};
+use crate::device::{AcceleratedModel, Slot};
+use crate::{LocalModelError, ModelConfig};
 use std::sync::Arc;
 
 /// A model that is ready to answer.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one for each version of the weights")]
 pub enum Model {
-    /// Every bit of an answer depends on nothing but its own sequence.
+    /// Every bit of an answer depends on its own sequence alone.
     Processor(CpuModel),
-    /// So it does but for rounding: a device adds up in other orders for other batches.
-    Device(DeviceModel),
+    /// An answer also depends on the batch, by rounding: a device sums in another order for another batch.
+    Accelerator(Box<dyn AcceleratedModel>),
 }
 
 /// What a model remembers of one sequence.
@@ -22,7 +21,7 @@ pub enum Memory {
     /// In this process.
     Processor(Cache),
     /// On the device.
-    Device(Held),
+    Accelerator(Slot),
 }
 
 impl From<CpuModel> for Model {
@@ -32,22 +31,11 @@ impl From<CpuModel> for Model {
 }
 
 impl Model {
-    /// Puts weights where they answer.
-    ///
-    /// # Errors
-    /// The device does not take them.
-    pub fn new(device: &ComputeDevice, config: Arc<ModelConfig>, host: &HostDecoder) -> Result<Self, LocalModelError> {
-        match device.is_processor() {
-            true => Ok(Self::Processor(CpuModel::new(config, host))),
-            false => Ok(Self::Device(DeviceModel::new(device, config, host)?)),
-        }
-    }
-
     /// Its shape.
     pub fn config(&self) -> &Arc<ModelConfig> {
         match self {
             Self::Processor(model) => &model.config,
-            Self::Device(model) => &model.config,
+            Self::Accelerator(model) => model.config(),
         }
     }
 
@@ -55,7 +43,7 @@ impl Model {
     pub fn most_at_once(&self) -> usize {
         match self {
             Self::Processor(_) => usize::MAX,
-            Self::Device(model) => model.most_at_once(),
+            Self::Accelerator(model) => model.most_at_once(),
         }
     }
 
@@ -63,7 +51,7 @@ impl Model {
     pub fn memory(&self) -> Memory {
         match self {
             Self::Processor(model) => Memory::Processor(model.cache()),
-            Self::Device(model) => Memory::Device(model.begin()),
+            Self::Accelerator(model) => Memory::Accelerator(model.begin()),
         }
     }
 
@@ -71,7 +59,7 @@ impl Model {
     pub fn knows(&self, memory: &Memory) -> bool {
         match (self, memory) {
             (Self::Processor(_), Memory::Processor(_)) => true,
-            (Self::Device(model), Memory::Device(held)) => model.knows(held),
+            (Self::Accelerator(model), Memory::Accelerator(held)) => model.knows(held),
             _ => false,
         }
     }
@@ -84,7 +72,9 @@ impl Model {
                 cache.truncate(length);
                 Some(Memory::Processor(cache))
             }
-            (Self::Device(model), Memory::Device(held)) => Some(Memory::Device(model.copy(held, length).ok()?)),
+            (Self::Accelerator(model), Memory::Accelerator(held)) => {
+                Some(Memory::Accelerator(model.copy(held, length).ok()?))
+            }
             _ => None,
         }
     }
@@ -108,10 +98,10 @@ impl Model {
                 model.forward(&mut all);
                 Ok(all.into_iter().map(|one| one.logits).collect())
             }
-            Self::Device(model) => {
+            Self::Accelerator(model) => {
                 let mut all = Vec::with_capacity(work.len());
                 for (memory, tokens) in work {
-                    let Memory::Device(held) = memory else { return Err(other()) };
+                    let Memory::Accelerator(held) = memory else { return Err(other()) };
                     all.push((held, tokens));
                 }
                 model.forward(&mut all)
@@ -125,7 +115,7 @@ impl Memory {
     pub fn tokens(&self) -> &[u32] {
         match self {
             Self::Processor(cache) => cache.tokens(),
-            Self::Device(held) => held.tokens(),
+            Self::Accelerator(held) => held.tokens(),
         }
     }
 
@@ -138,7 +128,7 @@ impl Memory {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Processor(cache) => cache.bytes(),
-            Self::Device(held) => held.bytes(),
+            Self::Accelerator(held) => held.bytes(),
         }
     }
 }

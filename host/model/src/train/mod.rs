@@ -1,18 +1,22 @@
 //! Training: exact sequences, gradients, optimisers, the trainer that holds them together.
 
-mod gradient;
-mod on_device;
+mod accelerated;
 mod optimizer;
 mod processor;
 mod schedule;
+mod scores;
 mod sequence;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod trainer;
 
-pub use gradient::{GradientSum, TokenScores, Wanted, gradients, scores};
-pub use optimizer::{OptimizerSettings, OptimizerState, Rule, StepReport};
+pub use accelerated::{AcceleratedTrainer, LossError, PieceLoss};
+pub use optimizer::{
+    MOMENTUM, MUON_SCALE, NEWTON_SCHULZ, OptimizerSettings, ROUNDS, Rule, StepReport, TINY, is_inside,
+};
 pub use schedule::Schedule;
+pub use scores::{TokenScores, Wanted};
 pub use sequence::Sequence;
-pub use trainer::{Trained, Trainer};
+pub use snapshot::{HostTensor, TrainerState, foreign_weight};
+pub use trainer::{Trained, Trainer, pieces};

@@ -15,19 +15,21 @@ fn damaged(why: impl ToString) -> LocalModelError {
     LocalModelError::Checkpoint(format!("{}; it was written by another version, or damaged", why.to_string()))
 }
 
-/// A weight that fits no weight of the model.
-pub(super) fn foreign(name: &str) -> LocalModelError {
+/// The error for a weight that fits no weight of the model.
+pub fn foreign_weight(name: &str) -> LocalModelError {
     LocalModelError::Checkpoint(format!("the weight {name} is missing or has another shape; it is of another model"))
 }
 
-/// A weight or a moment: a matrix is `[out, in]`.
+/// A weight or a moment on the host. A matrix has the shape `[out, in]`.
 #[derive(Debug)]
-pub(super) struct Plain<'a> {
-    pub(super) shape: Vec<usize>,
-    pub(super) values: Cow<'a, [f32]>,
+pub struct HostTensor<'a> {
+    /// Its one or two dimensions.
+    pub shape: Vec<usize>,
+    /// Row by row.
+    pub values: Cow<'a, [f32]>,
 }
 
-impl Plain<'_> {
+impl HostTensor<'_> {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.values.len() * size_of::<f32>()];
         let places = bytes.as_chunks_mut::<4>().0;
@@ -36,19 +38,22 @@ impl Plain<'_> {
     }
 }
 
-/// All that a step depends on, by the weight's name.
+/// Everything that a step depends on, by the weight's name.
 #[derive(Debug, Default)]
-pub(super) struct Saved<'a> {
-    /// Steps that the moments have seen.
-    pub(super) steps: u64,
-    pub(super) weights: BTreeMap<String, Plain<'a>>,
-    pub(super) first: BTreeMap<String, Plain<'a>>,
-    pub(super) second: BTreeMap<String, Plain<'a>>,
+pub struct TrainerState<'a> {
+    /// Steps that the moments include.
+    pub steps: u64,
+    /// The weights that learn.
+    pub weights: BTreeMap<String, HostTensor<'a>>,
+    /// First moments, and Muon's momentum.
+    pub first: BTreeMap<String, HostTensor<'a>>,
+    /// Second moments.
+    pub second: BTreeMap<String, HostTensor<'a>>,
 }
 
-fn plain(view: &TensorView<'_>) -> Plain<'static> {
+fn plain(view: &TensorView<'_>) -> HostTensor<'static> {
     let values = view.data().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    Plain { shape: view.shape().to_vec(), values }
+    HostTensor { shape: view.shape().to_vec(), values }
 }
 
 impl Trainer {
@@ -95,7 +100,7 @@ impl Trainer {
         let number = |text: &str| text.parse::<u64>().map_err(damaged);
         let (steps, scheduled, ever) = (number(steps)?, number(scheduled)?, number(ever)?);
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
-        let mut saved = Saved { steps, ..Saved::default() };
+        let mut saved = TrainerState { steps, ..TrainerState::default() };
         for (name, view) in tensors.tensors() {
             let (kind, name) = name.split_once('.').ok_or_else(|| damaged("a tensor without a kind"))?;
             let to = match kind {
@@ -110,7 +115,7 @@ impl Trainer {
             to.insert(name.to_owned(), plain(&view));
         }
         for moments in [&saved.first, &saved.second] {
-            let fits = |(name, moment): (&String, &Plain<'_>)| {
+            let fits = |(name, moment): (&String, &HostTensor<'_>)| {
                 saved.weights.get(name).is_some_and(|one| one.shape == moment.shape)
             };
             if let Some((name, _)) = moments.iter().find(|one| !fits((one.0, one.1))) {

@@ -1,16 +1,16 @@
 //! Weights that learn: what is accumulated, what a step makes of it, and all of it as bytes.
 
-use super::gradient::{TokenScores, Wanted};
-use super::on_device::OnDevice;
+use super::accelerated::{AcceleratedTrainer, LossError};
 use super::optimizer::{OptimizerSettings, StepReport};
 use super::processor::Processor;
 use super::schedule::Schedule;
+use super::scores::{TokenScores, Wanted};
 use super::sequence::Sequence;
-use super::snapshot::Saved;
+use super::snapshot::TrainerState;
 use crate::{HostDecoder, LocalModelError, ModelConfig, digest, is_adapter};
-use burn::tensor::Device;
 use clawhost_core::Digest;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Which weights are trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Trained {
 
 impl Trained {
     /// Whether a weight learns, by its name.
-    pub(super) fn learns(self, name: &str) -> bool {
+    pub fn learns(self, name: &str) -> bool {
         self == Self::Full || is_adapter(name)
     }
 }
@@ -31,10 +31,10 @@ impl Trained {
 /// Where gradients are computed and steps taken.
 #[derive(Debug)]
 enum Place {
-    /// By kernels of our own on this machine's processor.
+    /// On this machine's processor, by the kernels of this crate.
     Processor(Box<Processor>),
-    /// By burn: on a GPU, and in tests to compare with.
-    Device(Box<OnDevice>),
+    /// On an accelerator.
+    Accelerator(Box<dyn AcceleratedTrainer>),
 }
 
 /// Weights that learn.
@@ -69,17 +69,15 @@ impl Trainer {
         )
     }
 
-    /// Trains these weights on a device.
-    pub fn on_device(
-        config: Arc<ModelConfig>,
+    /// Trains the weights that `accelerated` was made from, which are those of `host`.
+    pub fn accelerated(
+        accelerated: Box<dyn AcceleratedTrainer>,
         host: &HostDecoder,
-        device: &Device,
         trained: Trained,
         settings: OptimizerSettings,
         schedule: Schedule,
     ) -> Self {
-        let place = Place::Device(Box::new(OnDevice::new(config, host, device, trained)));
-        Self::of(place, frozen(host, trained), settings, schedule)
+        Self::of(Place::Accelerator(accelerated), frozen(host, trained), settings, schedule)
     }
 
     fn of(place: Place, frozen: Option<Digest>, settings: OptimizerSettings, schedule: Schedule) -> Self {
@@ -98,30 +96,36 @@ impl Trainer {
         &self.state_digest
     }
 
-    pub(super) fn saved(&self) -> Result<Saved<'_>, LocalModelError> {
+    pub(super) fn saved(&self) -> Result<TrainerState<'_>, LocalModelError> {
         match &self.place {
             Place::Processor(processor) => Ok(processor.saved()),
-            Place::Device(device) => device.saved(),
+            Place::Accelerator(device) => device.state(),
         }
     }
 
     /// Takes weights, state and counters over, if they are of this model; and forgets what was added up.
-    pub(super) fn resume(&mut self, saved: Saved<'_>, [scheduled, ever]: [u64; 2]) -> Result<(), LocalModelError> {
+    pub(super) fn resume(
+        &mut self,
+        saved: TrainerState<'_>,
+        [scheduled, ever]: [u64; 2],
+    ) -> Result<(), LocalModelError> {
         match &mut self.place {
             Place::Processor(processor) => processor.resume(saved)?,
-            Place::Device(device) => device.resume(saved)?,
+            Place::Accelerator(device) => device.resume(saved)?,
         }
         (self.scheduled, self.ever) = (scheduled, ever);
         self.state_digest = OnceLock::new();
         Ok(())
     }
 
-    /// What was added up, by the weight's name, as it lies on the host.
-    #[cfg(test)]
-    pub(crate) fn pending(&self) -> std::collections::BTreeMap<String, Vec<f32>> {
+    /// The accumulated gradients, by the weight's name, laid out as on the host. For tests and diagnosis.
+    ///
+    /// # Errors
+    /// The device returns no data.
+    pub fn pending(&self) -> Result<BTreeMap<String, Vec<f32>>, LocalModelError> {
         match &self.place {
-            Place::Processor(processor) => processor.pending(),
-            Place::Device(device) => device.pending(),
+            Place::Processor(processor) => Ok(processor.pending()),
+            Place::Accelerator(device) => device.pending(),
         }
     }
 
@@ -142,7 +146,7 @@ impl Trainer {
     pub fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         match &self.place {
             Place::Processor(processor) => Ok(processor.scores(sequences)),
-            Place::Device(device) => device.scores(sequences),
+            Place::Accelerator(device) => device.scores(sequences),
         }
     }
 
@@ -158,7 +162,7 @@ impl Trainer {
     pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         match &self.place {
             Place::Processor(processor) => Ok(processor.reference_scores(sequences)),
-            Place::Device(device) => device.reference_scores(sequences),
+            Place::Accelerator(device) => device.reference_scores(sequences),
         }
     }
 
@@ -175,7 +179,7 @@ impl Trainer {
     ) -> Result<Vec<T>, E> {
         match &mut self.place {
             Place::Processor(processor) => processor.accumulate(units, loss),
-            Place::Device(device) => device.accumulate(units, loss),
+            Place::Accelerator(device) => accumulate(device.as_mut(), units, loss),
         }
     }
 
@@ -196,7 +200,7 @@ impl Trainer {
     pub fn step_at(&mut self, rate: f64) -> Result<Option<StepReport>, LocalModelError> {
         let report = match &mut self.place {
             Place::Processor(processor) => processor.step(rate, &self.settings)?,
-            Place::Device(device) => device.step(rate, &self.settings)?,
+            Place::Accelerator(device) => device.step(rate, &self.settings)?,
         };
         if report.is_some() {
             self.ever += 1;
@@ -209,7 +213,7 @@ impl Trainer {
     pub fn forget_momentum(&mut self) {
         match &mut self.place {
             Place::Processor(processor) => processor.forget_momentum(),
-            Place::Device(device) => device.forget_momentum(),
+            Place::Accelerator(device) => device.forget_momentum(),
         }
         self.state_digest = OnceLock::new();
     }
@@ -218,7 +222,7 @@ impl Trainer {
     pub fn clear_pending(&mut self) {
         match &mut self.place {
             Place::Processor(processor) => processor.clear_pending(),
-            Place::Device(device) => device.clear_pending(),
+            Place::Accelerator(device) => device.clear_pending(),
         }
     }
 
@@ -229,8 +233,40 @@ impl Trainer {
     pub fn host(&self) -> Result<HostDecoder, LocalModelError> {
         match &self.place {
             Place::Processor(processor) => Ok(processor.host()),
-            Place::Device(device) => device.host(),
+            Place::Accelerator(device) => device.host(),
         }
+    }
+}
+
+/// Accumulates on an accelerator, whose interface knows neither the type of the loss's value nor that of its error: both are kept
+/// here, by piece. A piece that was computed again with less memory at once has its last value.
+fn accumulate<T: Send, E: From<LocalModelError> + Send>(
+    device: &mut dyn AcceleratedTrainer,
+    units: &[&[Sequence]],
+    loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
+) -> Result<Vec<T>, E> {
+    let values: Mutex<BTreeMap<usize, T>> = Mutex::default();
+    let refusals: Mutex<BTreeMap<usize, E>> = Mutex::default();
+    let by_piece = |first: usize, scores: &[Vec<TokenScores>]| match loss(first, scores) {
+        Ok((wanted, value)) => {
+            values.lock().unwrap_or_else(PoisonError::into_inner).insert(first, value);
+            Ok(wanted)
+        }
+        Err(error) => {
+            refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(first, error);
+            Err(LossError::Refused { first })
+        }
+    };
+    let added = device.accumulate(units, &by_piece);
+    let mut values = values.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut refusals = refusals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match added {
+        Ok(pieces) => Ok(pieces.iter().filter_map(|first| values.remove(first)).collect()),
+        Err(LossError::Device(error)) => Err(error.into()),
+        Err(LossError::Refused { first }) => Err(match refusals.remove(&first) {
+            Some(error) => error,
+            None => LocalModelError::Samples(format!("the loss of unit {first} was refused without a reason")).into(),
+        }),
     }
 }
 
@@ -242,10 +278,10 @@ fn frozen(host: &HostDecoder, trained: Trained) -> Option<Digest> {
     })
 }
 
-/// Neighbours that are in memory together, with the place of the first: at most `enough` sequences, and no more than are `full`, by
-/// their number, tokens and longest; but one unit at least. How they are cut depends on nothing but them, so sums do not depend
-/// on the machine.
-pub(super) fn pieces<'a, 'b>(
+/// Cuts units into pieces that are in memory together; each has the index of its first unit. A piece ends at `enough` sequences, or
+/// before it is `full` by its number of sequences, its tokens and its longest sequence; it has at least one unit. The cut depends
+/// on the units alone, so that sums do not depend on the machine.
+pub fn pieces<'a, 'b>(
     units: &'a [&'b [Sequence]],
     enough: usize,
     full: impl Fn(usize, usize, usize) -> bool,

@@ -2,10 +2,10 @@
 
 mod optimizer;
 
-use super::gradient::{TokenScores, Wanted};
 use super::optimizer::{OptimizerSettings, StepReport};
+use super::scores::{TokenScores, Wanted};
 use super::sequence::Sequence;
-use super::snapshot::{Plain, Saved};
+use super::snapshot::{HostTensor, TrainerState};
 use super::trainer::{Trained, pieces};
 use crate::cpu::RotaryTable;
 use crate::cpu::training::{Gradients, Pass, TrainingModel};
@@ -211,7 +211,7 @@ impl Processor {
         self.weights.clone()
     }
 
-    #[cfg(test)]
+    /// The accumulated gradients, by the weight's name.
     pub(super) fn pending(&self) -> BTreeMap<String, Vec<f32>> {
         let Some(Gradients(pending)) = &self.pending else { return BTreeMap::new() };
         let names = self.weights.weights().into_iter().map(|(name, _)| name);
@@ -219,7 +219,7 @@ impl Processor {
     }
 
     /// Everything that a step depends on.
-    pub(super) fn saved(&self) -> Saved<'_> {
+    pub(super) fn saved(&self) -> TrainerState<'_> {
         let mut shapes = BTreeMap::new();
         let mut weights = BTreeMap::new();
         // Beside an adapter nothing changes.
@@ -229,10 +229,10 @@ impl Processor {
                 Weight::Vector(values) => (vec![values.len()], values),
             };
             shapes.insert(name.clone(), shape.clone());
-            weights.insert(name, Plain { shape, values: values.to_vec().into() });
+            weights.insert(name, HostTensor { shape, values: values.to_vec().into() });
         }
         let plain = |moments| plain(&shapes, moments);
-        Saved {
+        TrainerState {
             steps: self.moments.steps,
             weights,
             first: plain(&self.moments.first),
@@ -241,9 +241,9 @@ impl Processor {
     }
 
     /// Becomes what was saved, if it is of this model. Where it fails nothing has changed.
-    pub(super) fn resume(&mut self, saved: Saved<'_>) -> Result<(), LocalModelError> {
+    pub(super) fn resume(&mut self, saved: TrainerState<'_>) -> Result<(), LocalModelError> {
         let weights = self.weights.convert(&mut Replace { by: &saved.weights, trained: self.trained })?;
-        let flat = |moments: BTreeMap<String, Plain<'_>>| -> BTreeMap<String, Vec<f32>> {
+        let flat = |moments: BTreeMap<String, HostTensor<'_>>| -> BTreeMap<String, Vec<f32>> {
             moments.into_iter().map(|(name, plain)| (name, plain.values.into_owned())).collect()
         };
         self.weights = weights;
@@ -257,16 +257,16 @@ impl Processor {
 fn plain<'a>(
     shapes: &BTreeMap<String, Vec<usize>>,
     moments: &'a BTreeMap<String, Vec<f32>>,
-) -> BTreeMap<String, Plain<'a>> {
+) -> BTreeMap<String, HostTensor<'a>> {
     let plain = |(name, values): (&String, &'a Vec<f32>)| {
-        (name.clone(), Plain { shape: shapes.get(name).cloned().unwrap_or_default(), values: values.into() })
+        (name.clone(), HostTensor { shape: shapes.get(name).cloned().unwrap_or_default(), values: values.into() })
     };
     moments.iter().map(plain).collect()
 }
 
 /// Weights by name, in the place of those of the same shape.
 struct Replace<'a> {
-    by: &'a BTreeMap<String, Plain<'a>>,
+    by: &'a BTreeMap<String, HostTensor<'a>>,
     trained: Trained,
 }
 
@@ -276,7 +276,7 @@ impl Replace<'_> {
             return Ok(old.clone());
         }
         let found = self.by.get(name).filter(|plain| plain.shape == shape);
-        found.map(|plain| plain.values.to_vec().into()).ok_or_else(|| super::snapshot::foreign(name))
+        found.map(|plain| plain.values.to_vec().into()).ok_or_else(|| super::snapshot::foreign_weight(name))
     }
 }
 

@@ -1,23 +1,20 @@
-//! Answering on a device, with burn's processor in the place of one: the same logits as the processor's own code, in whatever company.
+//! Answering on a device, with burn's processor device in its place: logits equal those of the processor path in every batch.
 
-use super::{DeviceModel, Held};
-use crate::cpu::tests::config;
-use crate::cpu::{CpuModel, Work};
-use crate::device::ComputeDevice;
-use crate::generate::{Engine, Model, Request, Sampling, Version};
-use crate::{Architecture, LocalModelError, ModelConfig, digest, initial};
-use burn::tensor::Tensor;
+use super::{DeviceModel, Network, Rows, values};
+use crate::BurnDevice;
+use crate::testing::{config, text};
+use burn::tensor::{Device, Tensor};
+use clawhost_model::cpu::{CpuModel, Work};
+use clawhost_model::device::{AcceleratedModel as _, Slot};
+use clawhost_model::generate::{Answer, Engine, Model, Request, Sampling, Version};
+use clawhost_model::{Architecture, LocalModelError, ModelConfig, digest, initial};
 use std::sync::Arc;
 
 fn pair(architecture: Architecture, context: usize) -> (CpuModel, DeviceModel) {
     let config = Arc::new(ModelConfig { context, ..config(architecture) });
     let host = initial(&config, 7);
-    let device = DeviceModel::new(&ComputeDevice::fake(0), config.clone(), &host).unwrap();
+    let device = DeviceModel::new(&BurnDevice::named("vulkan:0"), config.clone(), &host);
     (CpuModel::new(config, &host), device)
-}
-
-fn text(length: usize, salt: u32) -> Vec<u32> {
-    (0..length as u32).map(|position| (position * 17 + salt * 31 + 5) % 61).collect()
 }
 
 /// Logits behind the last token, by the processor.
@@ -29,19 +26,28 @@ fn right(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
     work.logits
 }
 
+/// Logits behind every token, by the processor.
+fn every(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
+    let mut cache = model.cache();
+    let mut work = [Work { cache: &mut cache, tokens, logits: Vec::new(), every: true }];
+    model.forward(&mut work);
+    let [work] = work;
+    work.logits
+}
+
 fn close(found: &[f32], right: &[f32], what: &str) {
     let worst = found.iter().zip(right).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
     assert!(found.len() == right.len() && worst < 1e-4, "{what}: {worst}");
 }
 
 #[test]
-fn texts_of_all_lengths_side_by_side_in_pieces_and_token_by_token_come_to_what_the_processor_says() {
+fn logits_equal_the_processors_for_all_lengths_and_batches() {
     for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
         let (cpu, device) = pair(architecture, 700);
         let lengths = [1, 2, 15, 16, 17, 63, 64, 65, 90, 3, 300, 600];
         let texts: Vec<Vec<u32>> = (0..).zip(lengths).map(|(salt, length)| text(length, salt)).collect();
         // All begin at once, with what lies before their last five tokens.
-        let mut held: Vec<Held> = texts.iter().map(|_| device.begin()).collect();
+        let mut held: Vec<Slot> = texts.iter().map(|_| device.begin()).collect();
         let begin = |text: &[u32]| text.len().saturating_sub(5).max(1);
         let mut work: Vec<_> = held.iter_mut().zip(&texts).map(|(held, text)| (held, &text[..begin(text)])).collect();
         let found = device.forward(&mut work).unwrap();
@@ -67,7 +73,7 @@ fn texts_of_all_lengths_side_by_side_in_pieces_and_token_by_token_come_to_what_t
 }
 
 #[test]
-fn a_slot_that_was_somebodys_and_a_copy_of_another_hold_nothing_else() {
+fn a_reused_slot_and_a_copied_slot_hold_their_own_sequence_alone() {
     let (cpu, device) = pair(Architecture::Qwen3, 128);
     let (one, other) = (text(70, 1), text(40, 2));
     let mut first = device.begin();
@@ -76,7 +82,7 @@ fn a_slot_that_was_somebodys_and_a_copy_of_another_hold_nothing_else() {
     assert_eq!((copy.tokens(), device.knows(&copy)), (&one[..60], true));
     drop(first);
     let mut second = device.begin();
-    assert_eq!(second.number, 0, "the slot was given back");
+    assert_eq!(second.number(), 0, "the slot was given back");
     let longer = [&one[..60], &other].concat();
     let found = device.forward(&mut [(&mut second, &other), (&mut copy, &other)]).unwrap();
     close(&found[0], &right(&cpu, &other), "in a used slot");
@@ -102,10 +108,10 @@ fn request(seed: u64) -> Request {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_on_a_device_says_what_one_on_the_processor_says() {
+async fn an_engine_on_a_device_gives_the_answers_of_the_processor() {
     let (cpu, device) = pair(Architecture::Qwen3, 128);
     let right = Engine::new(version(1, cpu.into())).unwrap().ask(request(1)).await.unwrap();
-    let engine = Arc::new(Engine::new(version(1, Model::Device(device))).unwrap());
+    let engine = Arc::new(Engine::new(version(1, Model::Accelerator(Box::new(device)))).unwrap());
     let asking: Vec<_> = (0..7)
         .map(|_| {
             let engine = engine.clone();
@@ -131,14 +137,14 @@ async fn an_engine_on_a_device_says_what_one_on_the_processor_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_is_gone_is_told_to_all_who_wait_and_the_engine_goes_on() {
+async fn a_lost_device_fails_every_waiting_request_and_the_engine_continues() {
     let (cpu, good) = pair(Architecture::Qwen3, 128);
     let (_, mut broken) = pair(Architecture::Qwen3, 128);
-    // A weight that fits nothing: burn panics in the midst of a pass, as it does where a device is gone.
+    // A weight of another shape: burn panics during the pass, as it does when a device is lost.
     broken.network.weights.norm = Tensor::zeros([7], &broken.network.device());
     let engine = Arc::new(Engine::new(version(1, cpu.into())).unwrap());
     let right = engine.ask(request(1)).await.unwrap();
-    engine.publish(version(2, Model::Device(broken)));
+    engine.publish(version(2, Model::Accelerator(Box::new(broken))));
     let asking: Vec<_> = (0..3)
         .map(|_| {
             let engine = engine.clone();
@@ -149,14 +155,14 @@ async fn a_device_that_is_gone_is_told_to_all_who_wait_and_the_engine_goes_on() 
         let error = one.await.unwrap();
         assert!(matches!(&error, LocalModelError::DeviceLost { name, .. } if name == "vulkan:0"), "{error}");
     }
-    engine.publish(version(3, Model::Device(good)));
+    engine.publish(version(3, Model::Accelerator(Box::new(good))));
     let answer = engine.ask(request(1)).await.unwrap();
-    let tokens = |answer: &crate::generate::Answer| answer.tokens.iter().map(|one| one.token).collect::<Vec<_>>();
+    let tokens = |answer: &Answer| answer.tokens.iter().map(|one| one.token).collect::<Vec<_>>();
     assert_eq!((answer.version, tokens(&answer)), (3, tokens(&right)));
 }
 
 #[test]
-fn what_was_held_when_a_device_failed_is_of_no_use_afterwards() {
+fn a_slot_from_before_a_failure_is_refused() {
     let (_, mut model) = pair(Architecture::Qwen3, 128);
     let mut held = model.begin();
     model.forward(&mut [(&mut held, &text(9, 1))]).unwrap();
@@ -166,8 +172,31 @@ fn what_was_held_when_a_device_failed_is_of_no_use_afterwards() {
     assert!(model.forward(&mut [(&mut other, &text(5, 2))]).is_err());
     model.network.weights.norm = whole;
     let error = model.forward(&mut [(&mut held, &[3])]).unwrap_err().to_string();
-    assert!(error.contains("what it held was lost with a failure before"), "{error}");
+    assert!(error.contains("its keys and values were lost when it failed before"), "{error}");
     assert!(!model.knows(&held) && held.tokens().len() == 9);
     let mut fresh = model.begin();
     model.forward(&mut [(&mut fresh, &text(9, 1))]).unwrap();
+}
+
+#[test]
+fn logits_of_padded_and_packed_rows_equal_the_processors() {
+    let families = [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3];
+    for (architecture, head_width) in families.into_iter().zip([22, 16, 86]) {
+        let config = Arc::new(ModelConfig { head_width, ..config(architecture) });
+        let host = initial(&config, 3);
+        let network = Network::new(config.clone(), &host, &Device::flex());
+        let texts = [text(90, 1), text(17, 2), text(1, 3)];
+        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let rows = [Rows::padded(&texts, &Device::flex()), Rows::packed(&texts, 110, &Device::flex())];
+        for rows in rows {
+            let logits = values(&network.logits(&rows)).unwrap();
+            for (tokens, place) in texts.iter().zip(&rows.places) {
+                let right = every(&CpuModel::new(config.clone(), &host), tokens);
+                let start = (place.row * rows.shape[1] + place.start) * config.vocabulary;
+                let found = &logits[start..start + right.len()];
+                let worst = found.iter().zip(&right).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+                assert!(worst < 2e-5, "{architecture:?} {place:?}: {worst}");
+            }
+        }
+    }
 }

@@ -1,6 +1,8 @@
-//! The code that runs on a GPU, on a software driver of Vulkan (Mesa's lavapipe): forward passes, answers, gradients and a step of training
-//! come to what the processor says. `cargo xtask wgsl` runs it. Built without that driver's code, as every other test is, or where there is no
-//! such driver, it says so and tests nothing.
+//! A device computes what the processor path computes: forward passes, answers, gradients, and one iteration of GRPO.
+//!
+//! `CLAWHOST_TEST_DEVICE` names the device: `software` (Mesa's software driver of Vulkan; `cargo xtask wgsl` runs that), or any device
+//! that this was built for, as in `cuda:0` (`cargo xtask gpu-check` runs that). Without it the device is burn's own on this processor,
+//! which runs the same code.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -9,16 +11,17 @@
     reason = "a test that cannot go on has failed, and one that is skipped says so"
 )]
 
+use clawhost_burn::network::{DeviceModel, Network, Rows, values};
+use clawhost_burn::{Burn, BurnDevice};
 use clawhost_core::{Digest, EpisodeId, StateId};
 use clawhost_learn::policy::{Generated, GeneratedSequence, Objective};
 use clawhost_learn::{Batch, Group, Layer as _, Member, Removed};
 use clawhost_model::cpu::{CpuModel, Work};
 use clawhost_model::device::{
-    AUTO_PARAMETERS, Backend, ChildProber, ComputeDevice, DeviceChoice, DeviceKind, DeviceName, FoundDevice, choose,
+    AUTO_PARAMETERS, AcceleratedModel as _, Backend, ChildProber, ComputeDevice, DeviceChoice, DeviceKind, DeviceName,
+    Drivers as _, FoundDevice, ProbeFailure, Prober, Slot, Worked, answer_probe, choose,
 };
-use clawhost_model::device::{ProbeFailure, Prober, Worked, answer_probe};
 use clawhost_model::generate::{Answer, Engine, Model, Request, Sampling, Version};
-use clawhost_model::network::{DeviceModel, Held, Network, Rows, values};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use clawhost_model::{
     Architecture, HostDecoder, Learned, LearningSettings, LocalModelError, ModelConfig, RotaryScaling, TinyModel,
@@ -29,44 +32,64 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Farthest that a logit or a log-prob may be from the processor's.
-const LOGIT: f32 = 1e-4;
-/// Farthest that a gradient may be, as a share of the largest of its weight.
-const GRADIENT: f32 = 1e-3;
+/// Names the device under test.
+const VARIABLE: &str = "CLAWHOST_TEST_DEVICE";
 
 /// Asks in this process: the driver is one that works.
 struct Here;
 
 impl Prober for Here {
     fn list(&self, backend: Backend) -> Result<Vec<FoundDevice>, ProbeFailure> {
-        let said: serde_json::Value = serde_json::from_str(&answer_probe(backend.word())).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&answer_probe(backend.word(), &Burn)).unwrap();
         Ok(serde_json::from_value(said["devices"].clone()).unwrap())
     }
 
     fn probe(&self, name: DeviceName) -> Result<Worked, ProbeFailure> {
-        let said: serde_json::Value = serde_json::from_str(&answer_probe(&name.to_string())).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&answer_probe(&name.to_string(), &Burn)).unwrap();
         serde_json::from_value(said["works"].clone()).map_err(|_| ProbeFailure::Said(said.to_string()))
     }
 }
 
-/// The software device, if one is here.
-fn software() -> Option<&'static ComputeDevice> {
-    if !Backend::built().contains(&Backend::Vulkan) {
-        println!("skipped: built without code for Vulkan; `cargo xtask wgsl` builds and runs this");
-        return None;
+/// The device under test.
+struct Tested {
+    device: BurnDevice,
+    compute: ComputeDevice,
+    /// The largest difference of a logit or a log-prob from the processor's.
+    logit: f32,
+    /// The largest difference of a gradient, as a share of the largest gradient of its weight.
+    gradient: f32,
+}
+
+fn tested() -> &'static Tested {
+    static TESTED: OnceLock<Tested> = OnceLock::new();
+    TESTED.get_or_init(|| {
+        let named = std::env::var(VARIABLE).ok();
+        let device = match named.as_deref() {
+            None => BurnDevice::processor(),
+            Some("software") => {
+                let found = Here.list(Backend::Vulkan).unwrap();
+                let software = found.iter().find(|one| one.kind == DeviceKind::Software);
+                BurnDevice::open(software.unwrap().name).unwrap()
+            }
+            Some(name) => BurnDevice::open(name.parse().unwrap()).unwrap(),
+        };
+        // The tensor cores of a GPU multiply with 10 bits of mantissa.
+        let (logit, gradient) = match named.as_deref() {
+            None | Some("software") => (1e-4, 1e-3),
+            Some(_) => (2e-2, 5e-2),
+        };
+        println!("device under test: {}", named.as_deref().unwrap_or("burn's own on this processor"));
+        Tested { compute: ComputeDevice::accelerator(Arc::new(device.clone())), device, logit, gradient }
+    })
+}
+
+/// Whether the device under test is Mesa's software driver. What holds for that driver alone says so and tests nothing elsewhere.
+fn is_software(test: &str) -> bool {
+    let is_software = std::env::var(VARIABLE).is_ok_and(|name| name == "software");
+    if !is_software {
+        println!("skipped {test}: it needs {VARIABLE}=software, as `cargo xtask wgsl` sets it");
     }
-    static DEVICE: OnceLock<Option<ComputeDevice>> = OnceLock::new();
-    let device = DEVICE.get_or_init(|| {
-        let found = Here.list(Backend::Vulkan).unwrap();
-        let software = found.iter().find(|one| one.kind == DeviceKind::Software);
-        software.map(|one| ComputeDevice::open(one.name).unwrap())
-    });
-    if device.is_none() {
-        let required = std::env::var_os("CLAWHOST_REQUIRE_VULKAN").is_some();
-        assert!(!required, "a software driver of Vulkan is required, and none was found");
-        println!("skipped: no software driver of Vulkan is here (Debian: mesa-vulkan-drivers)");
-    }
-    device.as_ref()
+    is_software
 }
 
 fn config(architecture: Architecture) -> Arc<ModelConfig> {
@@ -115,26 +138,29 @@ fn right(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn a_software_device_is_listed_and_works_by_its_number_and_is_never_chosen_for_anybody() {
-    let Some(device) = software() else { return };
+fn a_software_device_is_used_only_by_its_number() {
+    if !is_software("a_software_device_is_listed") {
+        return;
+    }
+    let device = &tested().compute;
     let found = Here.list(Backend::Vulkan).unwrap();
     println!("devices: {found:?}");
-    let auto = choose(DeviceChoice::Auto, AUTO_PARAMETERS, &Backend::built(), &Here).unwrap();
+    let auto = choose(DeviceChoice::Auto, AUTO_PARAMETERS, &Burn.built(), &Here).unwrap();
     let hardware = |one: &FoundDevice| matches!(one.kind, DeviceKind::Discrete | DeviceKind::Integrated);
     assert!(found.iter().any(hardware) || auto.name == DeviceName::CPU, "{auto:?}");
-    let named = choose(DeviceChoice::Named(device.name()), 1, &Backend::built(), &Here).unwrap();
+    let named = choose(DeviceChoice::Named(device.name()), 1, &Burn.built(), &Here).unwrap();
     assert_eq!(named.name, device.name());
     // Nobody waits for the second product as for the first, which compiles.
     println!("products: {:?}, then {:?}", Here.probe(device.name()), Here.probe(device.name()));
     let nowhere = DeviceName { backend: Backend::Vulkan, number: 99 };
-    assert!(ComputeDevice::open(nowhere).unwrap_err().to_string().contains("vulkan:99: it is not there"));
+    assert!(ComputeDevice::open(nowhere, &Burn).unwrap_err().to_string().contains("vulkan:99: it is not there"));
     let prober = ChildProber::new("/nowhere".into(), Vec::new());
-    assert!(choose(DeviceChoice::Any(Backend::Vulkan), 1, &Backend::built(), &prober).is_err());
+    assert!(choose(DeviceChoice::Any(Backend::Vulkan), 1, &Burn.built(), &prober).is_err());
 }
 
 #[test]
-fn forward_passes_come_to_the_processors_logits() {
-    let Some(device) = software() else { return };
+fn forward_passes_give_the_processors_logits() {
+    let Tested { device, logit, .. } = tested();
     for architecture in ARCHITECTURES {
         let config = config(architecture);
         let host = initial(&config, 3);
@@ -151,24 +177,24 @@ fn forward_passes_come_to_the_processors_logits() {
                 most = most.max(worst(&logits[start..start + right.len()], &right));
             }
             println!("{architecture:?}: logits differ by {most:.1e} at most, {:.2?}", began.elapsed());
-            assert!(most < LOGIT);
+            assert!(most < *logit);
         }
     }
 }
 
 #[test]
-fn answers_come_to_the_processors_logits_in_whatever_company() {
-    let Some(device) = software() else { return };
+fn answers_have_the_processors_logits_in_every_batch() {
+    let Tested { device, logit, .. } = tested();
     for architecture in ARCHITECTURES {
         let config = config(architecture);
         let host = initial(&config, 7);
         let cpu = CpuModel::new(config.clone(), &host);
-        let model = DeviceModel::new(device, config.clone(), &host).unwrap();
+        let model = DeviceModel::new(device, config.clone(), &host);
         let texts: Vec<Vec<u32>> =
             (0..).zip([1, 2, 16, 17, 70, 100]).map(|(salt, length)| text(length, salt)).collect();
         let all: Vec<Vec<f32>> = texts.iter().map(|text| right(&cpu, text)).collect();
         let behind = |number: usize, length: usize| &all[number][(length - 1) * 61..length * 61];
-        let mut held: Vec<Held> = texts.iter().map(|_| model.begin()).collect();
+        let mut held: Vec<Slot> = texts.iter().map(|_| model.begin()).collect();
         let begin = |text: &[u32]| text.len().saturating_sub(5).max(1);
         let began = Instant::now();
         let mut work: Vec<_> = held.iter_mut().zip(&texts).map(|(held, text)| (held, &text[..begin(text)])).collect();
@@ -196,7 +222,7 @@ fn answers_come_to_the_processors_logits_in_whatever_company() {
         let found = model.forward(&mut [(&mut copy, &texts[5][50..53])]).unwrap();
         most = most.max(worst(&found[0], behind(5, 53)));
         println!("{architecture:?}: logits of answers differ by {most:.1e} at most, {:.2?}", began.elapsed());
-        assert!(most < LOGIT);
+        assert!(most < *logit);
     }
 }
 
@@ -230,15 +256,15 @@ fn ask(engine: &Arc<Engine>, requests: Vec<Request>) -> Vec<Answer> {
 }
 
 #[test]
-fn an_engine_says_the_same_on_both() {
-    let Some(device) = software() else { return };
+fn an_engine_gives_the_same_answers_on_both() {
+    let Tested { compute, logit, .. } = tested();
     let config = config(Architecture::Qwen3);
     let host = initial(&config, 7);
     let engine = |model: Model| Arc::new(Engine::new(Version { number: 1, digest: digest(&host), model }).unwrap());
     let requests = || (0..6).map(|seed| request(seed, if seed % 2 == 0 { 0.0 } else { 1.0 })).collect::<Vec<_>>();
     let right = ask(&engine(CpuModel::new(config.clone(), &host).into()), requests());
     let began = Instant::now();
-    let found = ask(&engine(device.model(config.clone(), &host).unwrap()), requests());
+    let found = ask(&engine(compute.model(config.clone(), &host).unwrap()), requests());
     let took = began.elapsed();
     let mut most = 0.0f32;
     for (found, right) in found.iter().zip(&right) {
@@ -249,7 +275,7 @@ fn an_engine_says_the_same_on_both() {
         }
     }
     println!("six answers: the same tokens, log-probs differ by {most:.1e} at most, {took:.2?}");
-    assert!(most < LOGIT);
+    assert!(most < *logit);
 }
 
 /// Mean negative log-prob.
@@ -271,8 +297,8 @@ fn moments(snapshot: &[u8]) -> BTreeMap<String, Vec<f32>> {
 }
 
 #[test]
-fn gradients_come_to_the_processors() {
-    let Some(device) = software() else { return };
+fn gradients_equal_the_processors() {
+    let Tested { compute, gradient, .. } = tested();
     for architecture in ARCHITECTURES {
         let config = config(architecture);
         let host = initial(&config, 3);
@@ -289,28 +315,27 @@ fn gradients_come_to_the_processors() {
             // The first moment after the first step of AdamW is the gradient, times what is the same on both.
             let settings = OptimizerSettings { rule: Rule::AdamW, clip: 1e9, ..OptimizerSettings::default() };
             let schedule = Schedule::constant(1e-3);
-            let mut trainer =
-                Trainer::on_device(config.clone(), &host, device.burn(), Trained::Full, settings, schedule);
+            let mut trainer = device.trainer(&config, &host, Trained::Full, settings, schedule).unwrap();
             let began = Instant::now();
             let told = trainer.accumulate(&units, &|_, scores: &[Vec<TokenScores>]| likelihood(scores, total)).unwrap();
             let norm = trainer.step().unwrap().unwrap().gradient_norm;
             let took = began.elapsed();
             (moments(&trainer.to_bytes().unwrap()), told.iter().sum::<f64>(), norm, took)
         };
-        let (found, loss, norm, took) = of(device);
+        let (found, loss, norm, took) = of(compute);
         let (right, right_loss, right_norm, _) = of(&ComputeDevice::processor());
         assert_eq!(found.keys().collect::<Vec<_>>(), right.keys().collect::<Vec<_>>());
         let mut most = 0.0f32;
         for (name, right) in &right {
             let largest = right.iter().fold(0.0f32, |most, one| most.max(one.abs()));
             let share = worst(&found[name], right) / largest.max(1e-6);
-            assert!(share < GRADIENT, "{name}: {share}");
+            assert!(share < *gradient, "{name}: {share}");
             most = most.max(share);
         }
         println!(
             "{architecture:?}: loss {loss:.7} against {right_loss:.7}; gradients differ by {most:.1e} of the largest at most, their length is {norm:.6} against {right_norm:.6}, {took:.2?}"
         );
-        assert!((norm / right_norm - 1.0).abs() < f64::from(GRADIENT));
+        assert!((norm / right_norm - 1.0).abs() < f64::from(*gradient));
         assert!((loss - right_loss).abs() < 1e-5);
     }
 }
@@ -368,8 +393,8 @@ fn flat(host: &HostDecoder) -> Vec<f32> {
 }
 
 #[test]
-fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
-    let Some(device) = software() else { return };
+fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
+    let Tested { compute, logit, .. } = tested();
     let folder = TinyModel { seed: 5, ..TinyModel::default() }.make().unwrap();
     let objective = match Objective::named("grpo", NonZeroU32::new(16).unwrap()).unwrap() {
         Objective::Policy(objective) => objective,
@@ -380,7 +405,7 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
         LearningSettings { learned: Learned::Full, objective, optimizer: OptimizerSettings::default(), schedule };
     let prompt = [1, 10, 2, 11];
     let open = |device: &ComputeDevice| folder.open_learning("tiny", &settings, device).unwrap();
-    let (model, mut layer) = open(device);
+    let (model, mut layer) = open(compute);
     let (_, mut right) = open(&ComputeDevice::processor());
     let asked = |group: u64, member: u64| Request {
         prompt: prompt.to_vec(),
@@ -414,7 +439,7 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
         "  answers and trainer differ by {mismatch:.1e} at most; weights moved by {moved:.1e} and are {apart:.1e} apart"
     );
     assert!((found["loss"] - expect["loss"]).abs() < 1e-5 && (norm / right_norm - 1.0).abs() < 1e-3);
-    assert!(mismatch < f64::from(LOGIT) && apart < 0.05 * moved);
+    assert!(mismatch < f64::from(*logit) && apart < 0.05 * moved);
     // The new weights answer, and a snapshot brings them back.
     let bytes = layer.snapshot().unwrap();
     assert_eq!(ask(model.engine(), vec![asked(9, 0)])[0].version, 1);
@@ -426,8 +451,11 @@ fn a_step_of_grpo_comes_to_the_processors_weights_and_they_answer() {
 /// This driver takes no buffer above 128 MiB: logits of two sequences have no room there, those of one do, and those of one twice as long
 /// do not.
 #[test]
-fn where_the_device_has_no_room_fewer_are_computed_at_a_time_and_one_too_long_is_named() {
-    let Some(device) = software() else { return };
+fn where_memory_is_short_smaller_pieces_are_computed_and_one_too_long_is_refused() {
+    if !is_software("where_memory_is_short") {
+        return;
+    }
+    let device = &tested().compute;
     let config = Arc::new(ModelConfig {
         vocabulary: 60_000,
         width: 16,

@@ -1,14 +1,15 @@
-//! Weights that learn on a device of burn.
+//! Training on a device of burn.
 
-use super::gradient::{GradientSum, TokenScores, Wanted, gradients, scores};
-use super::optimizer::{OptimizerSettings, OptimizerState, StepReport, Tensors};
-use super::sequence::Sequence;
-use super::snapshot::{Plain, Saved, foreign};
-use super::trainer::{Trained, pieces};
-use crate::device::{lacks_memory, words};
+use super::gradient::{GradientSum, gradients, scores};
+use super::optimizer::{OptimizerState, Tensors};
 use crate::network::{DeviceDecoder, Network, is_looked_up, to_host, values};
-use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
 use burn::tensor::{Device, Tensor, TensorData};
+use clawhost_model::device::{lacks_memory, panic_text};
+use clawhost_model::train::{
+    AcceleratedTrainer, HostTensor, LossError, OptimizerSettings, PieceLoss, Sequence, StepReport, TokenScores,
+    Trained, TrainerState, foreign_weight, pieces,
+};
+use clawhost_model::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,17 +53,18 @@ impl Share {
     }
 }
 
-/// Weights that learn there.
+/// Weights that are trained on a device.
 #[derive(Debug)]
-pub(super) struct OnDevice {
+pub struct DeviceTrainer {
     network: Network,
     state: OptimizerState,
     pending: GradientSum,
     share: Mutex<Share>,
 }
 
-impl OnDevice {
-    pub(super) fn new(config: Arc<ModelConfig>, host: &HostDecoder, device: &Device, trained: Trained) -> Self {
+impl DeviceTrainer {
+    /// Copies weights to a device; those that learn are tracked.
+    pub fn new(config: Arc<ModelConfig>, host: &HostDecoder, device: &Device, trained: Trained) -> Self {
         let plain = Network::new(config, host, &device.clone().autodiff());
         let weights = plain.weights.map(
             &mut |name, matrix| if trained.learns(name) { matrix.clone().require_grad() } else { matrix.clone() },
@@ -83,26 +85,10 @@ impl OnDevice {
                 Ok(done) => return done,
                 Err(panic) => panic,
             };
-            let smaller = share.smaller_for(units).filter(|_| lacks_memory(&words(panic.as_ref())));
+            let smaller = share.smaller_for(units).filter(|_| lacks_memory(&panic_text(panic.as_ref())));
             let Some(smaller) = smaller else { resume_unwind(panic) };
             *self.share.lock().unwrap_or_else(PoisonError::into_inner) = smaller;
         }
-    }
-
-    /// Scores of trained tokens, without learning from them.
-    ///
-    /// # Errors
-    /// The device gives nothing back.
-    pub(super) fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
-        self.scores_of(&self.network.weights, sequences)
-    }
-
-    /// Scores that the model gives without its adapters.
-    ///
-    /// # Errors
-    /// The device gives nothing back.
-    pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
-        self.scores_of(&self.network.weights.without_adapters(), sequences)
     }
 
     fn scores_of(&self, weights: &DeviceDecoder, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
@@ -120,62 +106,62 @@ impl OnDevice {
         })
     }
 
-    /// As [`super::Trainer::accumulate`]. Pieces are computed at the same time and added up in order.
-    pub(super) fn accumulate<T: Send, E: From<LocalModelError> + Send>(
-        &mut self,
-        units: &[&[Sequence]],
-        loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
-    ) -> Result<Vec<T>, E> {
-        let before = std::mem::take(&mut self.pending);
-        let (sum, told) = self.with_room(units, |share| self.add_up(before.clone(), share, units, loss))?;
-        self.pending = sum;
-        Ok(told)
-    }
-
-    fn add_up<T: Send, E: From<LocalModelError> + Send>(
+    fn add_up(
         &self,
         mut sum: GradientSum,
         share: Share,
         units: &[&[Sequence]],
-        loss: &(dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<T>, E> + Sync),
-    ) -> Result<(GradientSum, Vec<T>), E> {
-        let mut told = Vec::new();
+        loss: &PieceLoss<'_>,
+    ) -> Result<(GradientSum, Vec<usize>), LossError> {
+        let mut added = Vec::new();
         let network = &self.network;
         for round in share.pieces(units).chunks(share.passes) {
-            let done: Vec<Result<(GradientSum, T), E>> = std::thread::scope(|scope| {
+            let done: Vec<Result<GradientSum, LossError>> = std::thread::scope(|scope| {
                 let running: Vec<_> = round
                     .iter()
                     .map(|(first, piece)| {
                         scope.spawn(move || {
                             let sequences: Vec<&Sequence> = piece.iter().copied().flatten().collect();
-                            let (sum, told) = gradients(network, &sequences, |scores| {
+                            let sum = gradients(network, &sequences, |scores| {
                                 let mut scores = scores.iter().cloned();
                                 let by_unit: Vec<Vec<TokenScores>> =
                                     piece.iter().map(|unit| (&mut scores).take(unit.len()).collect()).collect();
                                 loss(*first, &by_unit)
                             })?;
                             sum.wait()?;
-                            Ok((sum, told))
+                            Ok(sum)
                         })
                     })
                     .collect();
                 running.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
             });
-            for one in done {
-                let (gradients, one) = one?;
-                sum.add(gradients);
-                told.push(one);
+            for ((first, _), gradients) in round.iter().zip(done) {
+                sum.add(gradients?);
+                added.push(*first);
             }
         }
-        Ok((sum, told))
+        Ok((sum, added))
+    }
+}
+
+impl AcceleratedTrainer for DeviceTrainer {
+    fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        self.scores_of(&self.network.weights, sequences)
     }
 
-    /// Takes a step with what was added up; none: nothing was.
-    pub(super) fn step(
-        &mut self,
-        rate: f64,
-        settings: &OptimizerSettings,
-    ) -> Result<Option<StepReport>, LocalModelError> {
+    fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
+        self.scores_of(&self.network.weights.without_adapters(), sequences)
+    }
+
+    /// Pieces are computed at the same time and added in order.
+    fn accumulate(&mut self, units: &[&[Sequence]], loss: &PieceLoss<'_>) -> Result<Vec<usize>, LossError> {
+        let before = std::mem::take(&mut self.pending);
+        let (sum, added) = self.with_room(units, |share| self.add_up(before.clone(), share, units, loss))?;
+        self.pending = sum;
+        Ok(added)
+    }
+
+    fn step(&mut self, rate: f64, settings: &OptimizerSettings) -> Result<Option<StepReport>, LocalModelError> {
         let pending = std::mem::take(&mut self.pending);
         if pending.is_empty() {
             return Ok(None);
@@ -185,37 +171,35 @@ impl OnDevice {
         Ok(Some(report))
     }
 
-    pub(super) fn forget_momentum(&mut self) {
+    fn forget_momentum(&mut self) {
         self.state = OptimizerState::default();
     }
 
-    pub(super) fn clear_pending(&mut self) {
+    fn clear_pending(&mut self) {
         self.pending = GradientSum::default();
     }
 
-    pub(super) fn host(&self) -> Result<HostDecoder, LocalModelError> {
+    fn host(&self) -> Result<HostDecoder, LocalModelError> {
         to_host(&self.network.weights)
     }
 
-    /// What was added up, as it lies on the host.
-    #[cfg(test)]
-    pub(super) fn pending(&self) -> BTreeMap<String, Vec<f32>> {
-        let flat = |name: &str, gradient: &Tensors| Some(plain(name, gradient).ok()?.values.into_owned());
-        self.pending.of.iter().filter_map(|(name, gradient)| Some((name.clone(), flat(name, gradient)?))).collect()
+    fn pending(&self) -> Result<BTreeMap<String, Vec<f32>>, LocalModelError> {
+        let flat = |name: &str, gradient: &Tensors| Ok(plain(name, gradient)?.values.into_owned());
+        self.pending.of.iter().map(|(name, gradient)| Ok((name.clone(), flat(name, gradient)?))).collect()
     }
 
-    /// Everything that a step depends on.
-    pub(super) fn saved(&self) -> Result<Saved<'static>, LocalModelError> {
+    fn state(&self) -> Result<TrainerState<'static>, LocalModelError> {
         // Beside an adapter nothing changes.
         let inner = |weight| match weight {
             Weight::Matrix(matrix) => Tensor::is_require_grad(&matrix).then(|| Weight::Matrix(Tensor::inner(matrix))),
             Weight::Vector(vector) => Tensor::is_require_grad(&vector).then(|| Weight::Vector(Tensor::inner(vector))),
         };
         let weights = self.network.weights.weights().into_iter().filter_map(|(name, one)| Some((name, inner(one)?)));
-        let all = |tensors: &BTreeMap<String, Tensors>| -> Result<BTreeMap<String, Plain<'static>>, LocalModelError> {
-            tensors.iter().map(|(name, tensor)| Ok((name.clone(), plain(name, tensor)?))).collect()
-        };
-        Ok(Saved {
+        let all =
+            |tensors: &BTreeMap<String, Tensors>| -> Result<BTreeMap<String, HostTensor<'static>>, LocalModelError> {
+                tensors.iter().map(|(name, tensor)| Ok((name.clone(), plain(name, tensor)?))).collect()
+            };
+        Ok(TrainerState {
             steps: self.state.steps,
             weights: all(&weights.collect())?,
             first: all(&self.state.first)?,
@@ -223,10 +207,9 @@ impl OnDevice {
         })
     }
 
-    /// Becomes what was saved, if it is of this model. Where it fails nothing has changed.
-    pub(super) fn resume(&mut self, saved: Saved<'_>) -> Result<(), LocalModelError> {
+    fn resume(&mut self, saved: TrainerState<'_>) -> Result<(), LocalModelError> {
         let device = self.network.device().inner();
-        let all = |plain: BTreeMap<String, Plain<'_>>| -> Result<BTreeMap<String, Tensors>, LocalModelError> {
+        let all = |plain: BTreeMap<String, HostTensor<'_>>| -> Result<BTreeMap<String, Tensors>, LocalModelError> {
             plain.into_iter().map(|(name, plain)| Ok((name.clone(), tensors(&name, plain, &device)?))).collect()
         };
         let state = OptimizerState { steps: saved.steps, first: all(saved.first)?, second: all(saved.second)? };
@@ -238,21 +221,23 @@ impl OnDevice {
 }
 
 /// From the device to the host, where a matrix is `[out, in]`.
-fn plain(name: &str, tensor: &Tensors) -> Result<Plain<'static>, LocalModelError> {
+fn plain(name: &str, tensor: &Tensors) -> Result<HostTensor<'static>, LocalModelError> {
     let matrix = match tensor {
-        Weight::Vector(vector) => return Ok(Plain { shape: vector.dims().to_vec(), values: values(vector)?.into() }),
+        Weight::Vector(vector) => {
+            return Ok(HostTensor { shape: vector.dims().to_vec(), values: values(vector)?.into() });
+        }
         Weight::Matrix(matrix) => HostMatrix::new(name, matrix.dims(), values(matrix)?)?,
     };
     let [rows, columns] = matrix.shape;
     Ok(match is_looked_up(name) {
-        true => Plain { shape: vec![rows, columns], values: matrix.values.to_vec().into() },
-        false => Plain { shape: vec![columns, rows], values: matrix.transposed().into() },
+        true => HostTensor { shape: vec![rows, columns], values: matrix.values.to_vec().into() },
+        false => HostTensor { shape: vec![columns, rows], values: matrix.transposed().into() },
     })
 }
 
 /// The other way.
-fn tensors(name: &str, plain: Plain<'_>, device: &Device) -> Result<Tensors, LocalModelError> {
-    let Plain { shape, values } = plain;
+fn tensors(name: &str, plain: HostTensor<'_>, device: &Device) -> Result<Tensors, LocalModelError> {
+    let HostTensor { shape, values } = plain;
     match shape.as_slice() {
         [length] => Ok(Weight::Vector(Tensor::from_data(TensorData::new(values.into_owned(), [*length]), device))),
         [rows, columns] if is_looked_up(name) => {
@@ -262,7 +247,7 @@ fn tensors(name: &str, plain: Plain<'_>, device: &Device) -> Result<Tensors, Loc
             let turned = HostMatrix::new(name, [*rows, *columns], values.into_owned())?.transposed();
             Ok(Weight::Matrix(Tensor::from_data(TensorData::new(turned, [*columns, *rows]), device)))
         }
-        _ => Err(foreign(name)),
+        _ => Err(foreign_weight(name)),
     }
 }
 
@@ -281,7 +266,7 @@ impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {
                 let new = Tensor::from_inner(new.clone());
                 Ok(if old.is_require_grad() { new.require_grad() } else { new })
             }
-            _ => Err(foreign(name)),
+            _ => Err(foreign_weight(name)),
         }
     }
 
@@ -292,7 +277,7 @@ impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {
                 let new = Tensor::from_inner(new.clone());
                 Ok(if old.is_require_grad() { new.require_grad() } else { new })
             }
-            _ => Err(foreign(name)),
+            _ => Err(foreign_weight(name)),
         }
     }
 }

@@ -6,8 +6,8 @@
     reason = "a driver is a library that is found at run time; its few functions are called as cuda.h declares them"
 )]
 
-use super::{Backend, DeviceKind, DeviceName, FoundDevice};
 use burn::tensor::Device;
+use clawhost_model::device::{Backend, DeviceKind, DeviceName, FoundDevice};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int};
 use std::path::PathBuf;

@@ -11,24 +11,15 @@
 //!
 //! Below the head burn differentiates `sum(hidden · dL/dhidden)`, which has the wanted gradient.
 
-use super::sequence::Sequence;
 use crate::network::{Network, Rows, values};
-use crate::{LocalModelError, Weight};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use clawhost_model::train::{LossError, Sequence, TokenScores};
+use clawhost_model::{LocalModelError, Weight};
 use std::collections::BTreeMap;
 
 /// Rows of logits that are in memory at once.
 const CHUNK: usize = 4096;
-
-/// What is known about the trained tokens of one sequence.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct TokenScores {
-    /// Natural logarithm of each token's probability, after temperature.
-    pub logprobs: Vec<f64>,
-    /// Entropy of the distribution that each was drawn from, in nats.
-    pub entropies: Vec<f64>,
-}
 
 /// Gradients by the name of the weight. A copy shares their memory.
 #[derive(Debug, Clone, Default)]
@@ -63,8 +54,8 @@ impl GradientSum {
         }
     }
 
-    /// Waits until all of it is computed. A device tells whoever reads what it could not compute, and nobody else: without this it would
-    /// be found out after the next step began.
+    /// Waits until all of it is computed. A device reports a failure to the next read only: without this read, the failure would
+    /// appear in a later step.
     ///
     /// # Errors
     /// The device gives nothing back.
@@ -197,19 +188,15 @@ fn flat(hidden: Tensor<3>) -> Tensor<2> {
     hidden.reshape([rows * length, width])
 }
 
-/// What a loss makes of the scores of some sequences: the derivative by each log-prob, in their order, and whatever it wants to
-/// tell.
-pub type Wanted<T> = (Vec<Vec<f64>>, T);
-
-/// Gradients of what `loss` wants of the log-probs of these sequences. `network` has tracked weights.
+/// Gradients of `loss`, which returns its derivative by each log-prob of these sequences. `network` has tracked weights.
 ///
 /// # Errors
 /// Those of the loss, or the device gives nothing back.
-pub fn gradients<T, E: From<LocalModelError>>(
+pub fn gradients(
     network: &Network,
     sequences: &[&Sequence],
-    loss: impl FnOnce(&[TokenScores]) -> Result<Wanted<T>, E>,
-) -> Result<(GradientSum, T), E> {
+    loss: impl FnOnce(&[TokenScores]) -> Result<Vec<Vec<f64>>, LossError>,
+) -> Result<GradientSum, LossError> {
     // Leaves of its own: others may differentiate the same weights at the same time.
     let network = &network.with_own_leaves();
     let mut sum = GradientSum::default();
@@ -218,8 +205,8 @@ pub fn gradients<T, E: From<LocalModelError>>(
     let rows = Rows::padded(&tokens, &device);
     let targets = Targets::of(sequences, &rows);
     if targets.places.is_empty() {
-        let (_, told) = loss(&vec![TokenScores::default(); sequences.len()])?;
-        return Ok((sum, told));
+        loss(&vec![TokenScores::default(); sequences.len()])?;
+        return Ok(sum);
     }
     let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
     // The head is done by hand, outside of burn's graph.
@@ -228,7 +215,7 @@ pub fn gradients<T, E: From<LocalModelError>>(
     let head = network.head().inner();
     let pieces = pieces(&plain, &targets, &outside);
     let (logprobs, entropies) = score(&pieces, &head)?;
-    let (wanted, told) = loss(&joined(&targets, &logprobs, &entropies))?;
+    let wanted = loss(&joined(&targets, &logprobs, &entropies))?;
     let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();
     let mut wanted = wanted.chunks(CHUNK);
     let mut of_hidden = Vec::with_capacity(pieces.len());
@@ -274,5 +261,5 @@ pub fn gradients<T, E: From<LocalModelError>>(
             }
         }
     }
-    Ok((sum, told))
+    Ok(sum)
 }

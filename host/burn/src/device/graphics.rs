@@ -1,8 +1,8 @@
 //! Devices behind a graphics API: Vulkan, Metal, DirectX 12.
 
-use super::{Backend, DeviceKind as Kind, DeviceName, FoundDevice};
 use burn::tensor::wgpu::{WgpuBackend, wgpu};
 use burn::tensor::{Device, DeviceKind};
+use clawhost_model::device::{Backend, DeviceKind as Kind, DeviceName, FoundDevice};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

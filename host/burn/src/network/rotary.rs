@@ -1,8 +1,8 @@
 //! Positions as rotations (Su et al. 2021), channel `i` paired with channel `i + head_width / 2`, as Hugging Face has it.
 
 use super::Rows;
-use crate::ModelConfig;
 use burn::tensor::{Device, Tensor, TensorData};
+use clawhost_model::{ModelConfig, angles};
 
 /// Angles of the positions of one batch.
 #[derive(Debug, Clone)]
@@ -11,15 +11,6 @@ pub struct Rotary {
     cosine: Tensor<4>,
     /// The sine, negative in the first half.
     sine: Tensor<4>,
-}
-
-/// Cosine and sine of a position's angles, as f32 of an f64 result.
-pub(crate) fn angles(frequencies: &[f64], position: u32) -> impl Iterator<Item = (f32, f32)> + '_ {
-    frequencies.iter().map(move |frequency| {
-        // The angle is rounded to f32 first, as in transformers.
-        let angle = f64::from((f64::from(position) as f32) * (*frequency as f32));
-        (libm::cos(angle) as f32, libm::sin(angle) as f32)
-    })
 }
 
 impl Rotary {

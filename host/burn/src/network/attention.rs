@@ -1,12 +1,11 @@
 //! Causal attention with fewer key and value heads than query heads (Ainslie et al. 2023), none of them repeated in memory.
 
-use super::{Rotary, Rows, normalised};
-use crate::ModelConfig;
-use crate::decoder::Block;
+use super::{DeviceBlock, Rotary, Rows, normalised, project};
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
+use clawhost_model::ModelConfig;
 
-/// What a block makes of its input for attention, heads apart: `[rows, heads, length, head_width]`, keys and values with fewer.
+/// Queries, keys and values of a block, by head: `[rows, heads, length, head_width]`, keys and values with fewer.
 pub(super) struct Heads {
     /// Divided by the root of the head's width.
     pub(super) query: Tensor<4>,
@@ -15,12 +14,12 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    pub(super) fn of(block: &Block<Tensor<2>, Tensor<1>>, x: Tensor<3>, config: &ModelConfig, rotary: &Rotary) -> Self {
+    pub(super) fn of(block: &DeviceBlock, x: Tensor<3>, config: &ModelConfig, rotary: &Rotary) -> Self {
         let [count, length, _] = x.dims();
         let (heads, shared, width) = (config.heads, config.key_value_heads, config.head_width);
-        let mut query = block.query.apply(x.clone()).reshape([count, length, heads, width]);
-        let mut key = block.key.apply(x.clone()).reshape([count, length, shared, width]);
-        let value = block.value.apply(x).reshape([count, length, shared, width]);
+        let mut query = project(&block.query, x.clone()).reshape([count, length, heads, width]);
+        let mut key = project(&block.key, x.clone()).reshape([count, length, shared, width]);
+        let value = project(&block.value, x).reshape([count, length, shared, width]);
         if let Some(norm) = &block.query_norm {
             query = normalised(query, norm, config.norm_epsilon);
         }
@@ -47,12 +46,12 @@ pub(super) fn mix(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, bias: Tens
 
 /// `[rows, length, width]` to the same: queries of a group of heads share keys and values.
 pub(super) fn attend(
-    block: &Block<Tensor<2>, Tensor<1>>,
+    block: &DeviceBlock,
     x: Tensor<3>,
     config: &ModelConfig,
     rows: &Rows,
     rotary: &Rotary,
 ) -> Tensor<3> {
     let Heads { query, key, value } = Heads::of(block, x, config, rotary);
-    block.output.apply(mix(query, key, value, rows.bias.clone()))
+    project(&block.output, mix(query, key, value, rows.bias.clone()))
 }

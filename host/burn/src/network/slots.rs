@@ -1,75 +1,8 @@
 //! Keys and values of all sequences that one version of the weights has under way, in slots of equal size.
 
-use crate::ModelConfig;
 use burn::tensor::{Device, Tensor};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Positions that a slot begins with.
-const FIRST: usize = 64;
-
-/// Positions of a slot that holds so many: few sizes, because a device compiles kernels for each.
-pub(super) fn capacity(length: usize) -> usize {
-    length.next_power_of_two().max(FIRST)
-}
-
-/// Numbers of slots: the lowest that is free is given away first, so that those in use lie together.
-#[derive(Debug, Default)]
-struct Numbers {
-    free: BTreeSet<usize>,
-    /// All below were given away once.
-    next: usize,
-}
-
-/// Gives slots away and takes them back.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Desk(Arc<Mutex<Numbers>>);
-
-impl Desk {
-    /// A slot for a sequence. `bytes`: what a position takes.
-    pub(super) fn begin(&self, epoch: u64, bytes: usize) -> Held {
-        let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = numbers.free.pop_first().unwrap_or_else(|| {
-            numbers.next += 1;
-            numbers.next - 1
-        });
-        drop(numbers);
-        Held { tokens: Vec::new(), number, epoch, bytes, desk: self.clone() }
-    }
-
-    pub(super) fn is_of(&self, held: &Held) -> bool {
-        Arc::ptr_eq(&self.0, &held.desk.0)
-    }
-}
-
-/// A sequence's slot. It goes back when this is dropped.
-#[derive(Debug)]
-pub struct Held {
-    pub(super) tokens: Vec<u32>,
-    pub(super) number: usize,
-    /// Slots that were lost with a failure are of an older one.
-    pub(super) epoch: u64,
-    bytes: usize,
-    desk: Desk,
-}
-
-impl Held {
-    /// The tokens whose keys and values it holds.
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    /// Memory that it takes on the device.
-    pub fn bytes(&self) -> usize {
-        capacity(self.tokens.len()) * self.bytes
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.desk.0.lock().unwrap_or_else(PoisonError::into_inner).free.insert(self.number);
-    }
-}
+use clawhost_model::ModelConfig;
+use clawhost_model::device::slot_capacity;
 
 /// Of one layer.
 #[derive(Debug)]
@@ -91,7 +24,7 @@ impl Slots {
     /// Makes room for so many slots of so many positions, keeping what they hold.
     pub(super) fn grow(&mut self, config: &ModelConfig, device: &Device, count: usize, positions: usize) {
         let count = count.next_power_of_two().max(self.count);
-        let positions = capacity(positions).max(self.capacity);
+        let positions = slot_capacity(positions).max(self.capacity);
         if (count, positions) == (self.count, self.capacity) {
             return;
         }

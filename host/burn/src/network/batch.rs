@@ -4,9 +4,10 @@
 //! alone, and is written into the slot that belongs to nobody.
 
 use super::rows::MASKED;
-use super::slots::{Slots, capacity};
-use crate::ModelConfig;
+use super::slots::Slots;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use clawhost_model::ModelConfig;
+use clawhost_model::device::slot_capacity;
 
 /// Tokens of one row, rounded up.
 const LENGTHS: [usize; 4] = [1, 16, 64, MOST_TOKENS];
@@ -90,7 +91,7 @@ impl Batch {
             last.iter_mut().skip(row).take(1).for_each(|last| *last = (row * length + new.len().max(1) - 1) as i32);
             seen = seen.max(start + new.len());
         }
-        let seen = capacity(seen).min(slots.capacity);
+        let seen = slot_capacity(seen).min(slots.capacity);
         let in_order = count <= slots.count && rows.iter().enumerate().all(|(number, row)| row.slot == number);
         let numbers = || (0..count).map(|row| rows.get(row).map_or(nobody, |row| row.slot as i32)).collect();
         Self {

@@ -13,18 +13,15 @@ mod slots;
 mod tests;
 
 pub use answering::DeviceModel;
-pub use slots::Held;
-
 pub use rotary::Rotary;
-pub(crate) use rotary::angles;
 pub use rows::{Place, Rows};
 
-use crate::decoder::{Block, Projection};
-use crate::host_weights::{HostDecoder, HostMatrix};
-use crate::{Decoder, LocalModelError, LowRank, ModelConfig};
 use burn::tensor::activation::silu;
 use burn::tensor::module::{embedding, linear};
 use burn::tensor::{Device, Tensor, TensorData};
+use clawhost_model::{
+    Block, Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, ModelConfig, Projection,
+};
 use std::sync::Arc;
 
 /// The weights on a device.
@@ -75,7 +72,7 @@ pub fn values<const D: usize>(tensor: &Tensor<D>) -> Result<Vec<f32>, LocalModel
 /// The device could not hand a weight over.
 pub fn to_host(weights: &DeviceDecoder) -> Result<HostDecoder, LocalModelError> {
     struct Fetch;
-    impl crate::Convert<Tensor<2>, Tensor<1>> for Fetch {
+    impl Convert<Tensor<2>, Tensor<1>> for Fetch {
         type Matrix = HostMatrix;
         type Vector = Arc<[f32]>;
         type Error = LocalModelError;
@@ -102,32 +99,30 @@ pub(crate) fn normalised<const D: usize>(x: Tensor<D>, weight: &Tensor<1>, epsil
     x / (mean + epsilon).sqrt() * weight.clone().unsqueeze()
 }
 
-impl Projection<Tensor<2>, Tensor<1>> {
-    fn apply(&self, x: Tensor<3>) -> Tensor<3> {
-        let plain = linear(x.clone(), self.weight.clone(), self.bias.clone());
-        match &self.adapter {
-            None => plain,
-            Some(LowRank { a, b, scale }) => {
-                plain + linear(linear(x, a.clone(), None), b.clone(), None).mul_scalar(*scale)
-            }
-        }
+/// `y = x Wᵀ + b`, and the adapter beside it.
+pub(crate) fn project(projection: &Projection<Tensor<2>, Tensor<1>>, x: Tensor<3>) -> Tensor<3> {
+    let plain = linear(x.clone(), projection.weight.clone(), projection.bias.clone());
+    match &projection.adapter {
+        None => plain,
+        Some(LowRank { a, b, scale }) => plain + linear(linear(x, a.clone(), None), b.clone(), None).mul_scalar(*scale),
     }
 }
 
-impl Block<Tensor<2>, Tensor<1>> {
-    /// One block, with attention as it is wanted.
-    fn apply(
-        &self,
-        x: Tensor<3>,
-        config: &ModelConfig,
-        attention: impl FnOnce(&Self, Tensor<3>) -> Tensor<3>,
-    ) -> Tensor<3> {
-        let normal = normalised(x.clone(), &self.input_norm, config.norm_epsilon);
-        let x = x + attention(self, normal);
-        let normal = normalised(x.clone(), &self.post_norm, config.norm_epsilon);
-        let inner = silu(self.gate.apply(normal.clone())) * self.up.apply(normal);
-        x + self.down.apply(inner)
-    }
+/// A block on a device.
+pub(crate) type DeviceBlock = Block<Tensor<2>, Tensor<1>>;
+
+/// One block, with the given attention.
+pub(crate) fn apply_block(
+    block: &DeviceBlock,
+    x: Tensor<3>,
+    config: &ModelConfig,
+    attention: impl FnOnce(&DeviceBlock, Tensor<3>) -> Tensor<3>,
+) -> Tensor<3> {
+    let normal = normalised(x.clone(), &block.input_norm, config.norm_epsilon);
+    let x = x + attention(block, normal);
+    let normal = normalised(x.clone(), &block.post_norm, config.norm_epsilon);
+    let inner = silu(project(&block.gate, normal.clone())) * project(&block.up, normal);
+    x + project(&block.down, inner)
 }
 
 impl Network {
@@ -156,7 +151,9 @@ impl Network {
         let rotary = Rotary::of(&self.config, rows, &self.device());
         let mut x = embedding(self.weights.embedding.clone(), rows.tokens.clone());
         for block in &self.weights.blocks {
-            x = block.apply(x, &self.config, |block, x| attention::attend(block, x, &self.config, rows, &rotary));
+            x = apply_block(block, x, &self.config, |block, x| {
+                attention::attend(block, x, &self.config, rows, &rotary)
+            });
         }
         normalised(x, &self.weights.norm, self.config.norm_epsilon)
     }
