@@ -15,7 +15,8 @@ use clawhost_core::{
 };
 use clawhost_store::{ARTEFACT_BLOB_BYTES, Reader, Store, StoreOptions};
 use records::{
-    blob_files, blob_names, checkpoint, cost, names, opened, plugin, put, recorded_as, run, with_artefacts, written,
+    blob_files, blob_names, checkpoint, cost, episode, names, opened, plugin, put, recorded, recorded_as, run,
+    with_artefacts, written,
 };
 use std::path::Path;
 use std::process::Command;
@@ -92,6 +93,31 @@ async fn collected(folder: &Path, commits: u64) {
         _ => &[],
     };
     assert_eq!(blob_files(folder), blob_names(expected), "{commits}");
+}
+
+#[tokio::test]
+async fn no_end_separates_a_document_from_its_dictionary() {
+    for commits in 4..16 {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions { fail_after_commit: Some(commits), ..StoreOptions::default() };
+        let store = Store::open(folder.path(), options).unwrap();
+        store.begin_run(&run("run-a")).await.unwrap();
+        let mut count = 0;
+        let batch = |first: u64| (first..first + 64).map(|index| recorded("run-a", index)).collect();
+        // Dictionaries are made of 256 documents, on a thread of their own, while more are written.
+        while put(&store, batch(count)).await.is_ok() {
+            count += 64;
+        }
+        drop(store);
+        let reader = Reader::open(folder.path()).unwrap();
+        let names = names(folder.path());
+        // The last commit got no answer.
+        assert_eq!(names.len() as u64, count + 64, "{commits}");
+        for (index, name) in (0..).zip(names) {
+            assert_eq!(reader.episode(&name).unwrap(), Some(episode("run-a", index)), "{commits}");
+        }
+        put(&opened(folder.path()), batch(count + 64)).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -9,9 +9,12 @@
 )]
 
 mod blobs;
+mod documents;
+mod episode_filters;
 mod episodes;
 mod learning;
 mod leases;
 mod opening;
 mod records;
 mod retention;
+mod run_labels;

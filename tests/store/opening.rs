@@ -8,7 +8,7 @@ use std::path::Path;
 #[tokio::test]
 async fn a_full_disk_is_named_and_what_was_recorded_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let options = StoreOptions::bounded(Some(256 * 1024));
+    let options = StoreOptions::bounded(Some(1024 * 1024));
     let store = Store::open(folder.path(), options).unwrap();
     store.begin_run(&run("run-a")).await.unwrap();
     let mut count = 0;
@@ -90,18 +90,18 @@ async fn a_schema_from_before_the_first_release_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), "run-a", 1).await);
     let path = folder.path().join(FILE);
-    for version in 1..7 {
+    for version in 1..SCHEMA {
         let connection = rusqlite::Connection::open(&path).unwrap();
         connection.pragma_update(None, "user_version", version).unwrap();
         drop(connection);
         let before = std::fs::read(&path).unwrap();
         for error in refusals(folder.path()) {
-            assert!(matches!(error, StoreError::Older { found, known: 7, .. } if found == version), "{error}");
+            assert!(matches!(error, StoreError::Older { found, known: SCHEMA, .. } if found == version), "{error}");
             assert!(error.hints().contains(&Hint::OtherDataFolder));
         }
         assert!(std::fs::read(&path).unwrap() == before, "version {version}");
     }
-    assert_eq!(SCHEMA, 7);
+    assert_eq!(SCHEMA, 8);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use clawhost_core::{
     Artefact, Checkpoint, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeReader as _, EpisodeStore as _, LargeState,
-    PluginIdentity, Recorded, RunId, RunKind, RunRecord, SpecDocument, StateId, StoreError, Usage,
+    PluginIdentity, Recorded, RunId, RunKind, RunLabels, RunRecord, SpecDocument, StateId, StoreError, Usage,
 };
 use clawhost_store::{Reader, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -51,6 +51,7 @@ pub(crate) fn run(id: &str) -> RunRecord {
         digest: Digest::of(b"configuration"),
         planned: 4,
         created_at: 1,
+        labels: RunLabels::default(),
     }
 }
 

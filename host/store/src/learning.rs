@@ -1,5 +1,6 @@
 //! Checkpoints, iterations and phases of learning runs.
 
+use crate::documents::{self, Form, Kind};
 use crate::error::{Fault, damaged};
 use crate::integers::{signed, unsigned};
 use crate::playbooks::{add_version, write_ledger};
@@ -17,11 +18,14 @@ use std::sync::Arc;
 /// A checkpoint made ready for its rows: large state is replaced by digests and sizes.
 pub(crate) struct CheckpointRows {
     checkpoint: Checkpoint,
+    state: Form,
+    /// None: this iteration has none.
+    report: Option<Form>,
     /// By name. None: unchanged.
     large: BTreeMap<String, Option<(Digest, u64)>>,
 }
 
-fn prepare(mut checkpoint: Checkpoint) -> (CheckpointRows, Vec<NewBlob>) {
+fn prepare(mut checkpoint: Checkpoint) -> Result<(CheckpointRows, Vec<NewBlob>), StoreError> {
     let (mut large, mut blobs) = (BTreeMap::new(), Vec::new());
     for (name, state) in std::mem::take(&mut checkpoint.large) {
         let reference = match state {
@@ -34,7 +38,16 @@ fn prepare(mut checkpoint: Checkpoint) -> (CheckpointRows, Vec<NewBlob>) {
         };
         large.insert(name, reference);
     }
-    (CheckpointRows { checkpoint, large }, blobs)
+    let form = |kind, what: &str, value: &serde_json::Value| {
+        documents::encode_alone(kind, &value.to_string())
+            .map_err(|error| StoreError::Other(format!("the {what} of {}: {error}", checkpoint.run)))
+    };
+    let state = form(Kind::State, "checkpoint", &checkpoint.state)?;
+    let report = match checkpoint.report.is_null() {
+        true => None,
+        false => Some(form(Kind::Report, "report", &checkpoint.report)?),
+    };
+    Ok((CheckpointRows { checkpoint, state, report, large }, blobs))
 }
 
 /// Writes the end of an iteration; adds blobs that lost a reference to `released`.
@@ -43,17 +56,17 @@ pub(crate) fn checkpoint(
     rows: &CheckpointRows,
     released: &mut BTreeSet<Digest>,
 ) -> Result<(), Fault> {
-    let Checkpoint { run, iteration, state, report, versions, ledger, spent, large: _ } = &rows.checkpoint;
+    let Checkpoint { run, iteration, versions, ledger, spent, .. } = &rows.checkpoint;
     let spent = serde_json::json!(spent).to_string();
     transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
     transaction
         .prepare_cached("INSERT OR REPLACE INTO checkpoints (run, iteration, state) VALUES (?, ?, ?)")?
-        .execute(params![run.0, signed(*iteration), state.to_string()])?;
+        .execute(params![run.0, signed(*iteration), rows.state])?;
     write_large(transaction, run, &rows.large, released)?;
-    if !report.is_null() {
+    if let Some(report) = &rows.report {
         transaction
             .prepare_cached("INSERT OR REPLACE INTO iterations (run, number, report) VALUES (?, ?, ?)")?
-            .execute(params![run.0, signed(*iteration), report.to_string()])?;
+            .execute(params![run.0, signed(*iteration), report])?;
     }
     versions.iter().try_for_each(|new| add_version(transaction, new))?;
     ledger.iter().try_for_each(|new| write_ledger(transaction, new))?;
@@ -98,16 +111,22 @@ fn write_large(
 }
 
 impl Reader {
+    /// The value of a document of a kind without dictionaries. `what` names the record.
+    pub(crate) fn json(&self, kind: Kind, form: &Form, what: &str) -> Result<serde_json::Value, StoreError> {
+        let text = documents::decode_alone(kind, form).map_err(|why| damaged(self.path(), what, &why))?;
+        serde_json::from_str(&text).map_err(|why| damaged(self.path(), what, &why))
+    }
+
     fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError> {
-        let row: Option<(i64, String)> = self.query(|connection| {
+        let row: Option<(i64, Form)> = self.query(|connection| {
             connection
                 .prepare_cached("SELECT iteration, state FROM checkpoints WHERE run = ?")?
                 .query_row([&run.0], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()
         })?;
-        row.map(|(iteration, text)| {
+        row.map(|(iteration, form)| {
             let what = format!("the checkpoint of {run}");
-            let state = serde_json::from_str(&text).map_err(|error| damaged(self.path(), &what, &error))?;
+            let state = self.json(Kind::State, &form, &what)?;
             Ok((unsigned(iteration), state))
         })
         .transpose()
@@ -130,23 +149,21 @@ impl Reader {
     }
 
     fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {
-        let rows: Vec<String> = self.query(|connection| {
+        let rows: Vec<Form> = self.query(|connection| {
             connection
                 .prepare_cached("SELECT report FROM iterations WHERE run = ? ORDER BY number")?
                 .query_map([&run.0], |row| row.get(0))?
                 .collect()
         })?;
         let what = format!("an iteration of {run}");
-        rows.iter()
-            .map(|text| serde_json::from_str(text).map_err(|error| damaged(self.path(), &what, &error)))
-            .collect()
+        rows.iter().map(|form| self.json(Kind::Report, form, &what)).collect()
     }
 }
 
 #[async_trait]
 impl LearningStore for Store {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        let (rows, blobs) = off_executor(move || Ok(prepare(checkpoint))).await?;
+        let (rows, blobs) = off_executor(move || prepare(checkpoint)).await?;
         self.write_with(Write::Checkpoint(Box::new(rows)), blobs).await
     }
 

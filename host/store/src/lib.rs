@@ -4,8 +4,9 @@
 //! waiting into one transaction: many small appends cost one flush to disk. An append that returned is on disk;
 //! one that failed left nothing. Readers ([`Reader`]) have connections of their own and never wait for the writer.
 //!
-//! An episode is kept as its versioned JSON document, with the columns that lists need beside it. Verdicts have a table
-//! of their own, because yesterday's episode can be judged again; [`Reader`] puts the two together.
+//! An episode is kept as its versioned JSON document, compressed, with the columns that lists and filters need beside it.
+//! Verdicts have a table of their own, because yesterday's episode can be judged again; [`Reader`] puts the two together.
+//! The dictionaries of compression lie in the database: the file can be read alone.
 //!
 //! Large content lies beside the database, in files named by their digest: plugin components, large parts of checkpoints,
 //! large artefacts of episodes. A file is on disk before the record that refers to it is committed.
@@ -15,17 +16,26 @@
 
 mod artefacts;
 mod blobs;
+mod compressor;
+mod dictionaries;
+mod documents;
+mod episode_filter;
+mod episode_rows;
 mod error;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod integers;
+mod keys;
 mod learning;
 mod leases;
+mod packing;
 mod playbooks;
 mod plugins;
 mod reader;
 mod records;
+mod rehearsal;
 mod retention;
+mod runs;
 mod schema;
 mod writer;
 

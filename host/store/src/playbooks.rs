@@ -1,13 +1,14 @@
 //! Playbooks: their versions and ledgers.
 
-use crate::error::damaged;
+use crate::documents::{self, Form, Kind};
+use crate::error::{Fault, damaged};
 use crate::integers::{signed, unsigned};
 use crate::reader::Reader;
 use clawhost_core::{PlaybookLedger, PlaybookReader, PlaybookVersion, RunId, StoreError};
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 /// Adds a version with the next number. One of the newest version's digest adds nothing.
-pub(crate) fn add_version(transaction: &Transaction<'_>, version: &PlaybookVersion) -> rusqlite::Result<()> {
+pub(crate) fn add_version(transaction: &Transaction<'_>, version: &PlaybookVersion) -> Result<(), Fault> {
     let newest: Option<(i64, String)> = transaction
         .prepare_cached("SELECT number, digest FROM playbooks WHERE name = ? ORDER BY number DESC LIMIT 1")?
         .query_row([&version.name], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -24,7 +25,7 @@ pub(crate) fn add_version(transaction: &Transaction<'_>, version: &PlaybookVersi
             version.name,
             newest.map_or(0, |(number, _)| number) + 1,
             digest,
-            version.document.to_string(),
+            form(&version.name, &version.document)?,
             version.why,
             version.run.as_ref().map(|run| &run.0),
             signed(version.created_at)
@@ -32,10 +33,15 @@ pub(crate) fn add_version(transaction: &Transaction<'_>, version: &PlaybookVersi
     Ok(())
 }
 
-pub(crate) fn write_ledger(transaction: &Transaction<'_>, ledger: &PlaybookLedger) -> rusqlite::Result<()> {
+fn form(name: &str, document: &serde_json::Value) -> Result<Form, StoreError> {
+    documents::encode_alone(Kind::Playbook, &document.to_string())
+        .map_err(|error| StoreError::Other(format!("playbook {name}: {error}")))
+}
+
+pub(crate) fn write_ledger(transaction: &Transaction<'_>, ledger: &PlaybookLedger) -> Result<(), Fault> {
     transaction
         .prepare_cached("INSERT OR REPLACE INTO ledgers (name, document) VALUES (?, ?)")?
-        .execute(params![ledger.name, ledger.document.to_string()])?;
+        .execute(params![ledger.name, form(&ledger.name, &ledger.document)?])?;
     Ok(())
 }
 
@@ -44,7 +50,7 @@ struct VersionColumns {
     name: String,
     number: i64,
     digest: String,
-    document: String,
+    document: Form,
     why: String,
     run: Option<String>,
     created_at: i64,
@@ -80,7 +86,7 @@ impl Reader {
         let VersionColumns { name, number, digest, document, why, run, created_at } = columns;
         let what = format!("version {number} of playbook {name}");
         let digest = digest.parse().map_err(|error| damaged(self.path(), &what, &error))?;
-        let document = serde_json::from_str(&document).map_err(|error| damaged(self.path(), &what, &error))?;
+        let document = self.json(Kind::Playbook, &document, &what)?;
         let (number, created_at) = (unsigned(number), unsigned(created_at));
         Ok(PlaybookVersion { name, number, digest, document, why, run: run.map(RunId), created_at })
     }
@@ -105,15 +111,15 @@ impl PlaybookReader for Reader {
     }
 
     fn ledger(&self, name: &str) -> Result<Option<PlaybookLedger>, StoreError> {
-        let text: Option<String> = self.query(|connection| {
+        let form: Option<Form> = self.query(|connection| {
             connection
                 .prepare_cached("SELECT document FROM ledgers WHERE name = ?")?
                 .query_row([name], |row| row.get(0))
                 .optional()
         })?;
         let what = format!("the ledger of playbook {name}");
-        text.map(|text| {
-            let document = serde_json::from_str(&text).map_err(|error| damaged(self.path(), &what, &error))?;
+        form.map(|form| {
+            let document = self.json(Kind::Playbook, &form, &what)?;
             Ok(PlaybookLedger { name: name.to_owned(), document })
         })
         .transpose()

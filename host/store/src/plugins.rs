@@ -1,6 +1,6 @@
 //! Kept plugins: a row by digest, and the component as a blob.
 
-use crate::error::Fault;
+use crate::error::{Fault, damaged};
 use crate::integers::{signed, unsigned};
 use crate::reader::Reader;
 use crate::writer::{Content, NewBlob, Store, Write, off_executor};
@@ -28,6 +28,11 @@ impl PluginStore for Store {
         let row = PluginRow { identity: plugin.clone(), world: world.to_owned(), size };
         self.write_with(Write::Plugin(row), vec![blob.await?]).await
     }
+
+    async fn namesakes(&self, plugin: &PluginIdentity, world: &str) -> Result<Vec<Digest>, StoreError> {
+        let (plugin, world) = (plugin.clone(), world.to_owned());
+        self.read(move |reader| reader.namesakes(&plugin, &world)).await
+    }
 }
 
 pub(crate) fn keep(transaction: &Transaction<'_>, row: &PluginRow) -> Result<(), Fault> {
@@ -36,6 +41,25 @@ pub(crate) fn keep(transaction: &Transaction<'_>, row: &PluginRow) -> Result<(),
         .prepare_cached("INSERT OR IGNORE INTO plugins (digest, name, version, world, size) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![identity.digest.to_string(), identity.name, identity.version, world, signed(*size)])?;
     Ok(())
+}
+
+impl Reader {
+    fn namesakes(&self, plugin: &PluginIdentity, world: &str) -> Result<Vec<Digest>, StoreError> {
+        let PluginIdentity { name, version, digest } = plugin;
+        let digests: Vec<String> = self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT digest FROM plugins WHERE name = ? AND version = ? AND world = ? AND digest <> ?
+                     ORDER BY digest",
+                )?
+                .query_map(params![name, version, world, digest.to_string()], |row| row.get(0))?
+                .collect()
+        })?;
+        let read = |text: &String| {
+            text.parse::<Digest>().map_err(|error| damaged(self.path(), &format!("a kept plugin {name}"), &error))
+        };
+        digests.iter().map(read).collect()
+    }
 }
 
 /// Name, version, world, size.

@@ -2,15 +2,20 @@
 
 use crate::artefacts::{self, Unreadable};
 use crate::blobs::Blobs;
+use crate::dictionaries::Loaded;
+use crate::documents::{self, Around, Form, Kind};
+use crate::episode_filter::{self, Selected};
+use crate::episode_rows;
 use crate::error::{damaged, explain};
 use crate::integers::{signed, unsigned};
+use crate::keys::EpisodeKey;
 use crate::records::state_name;
 use crate::schema;
 use clawhost_core::{
     Digest, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeReader, EpisodeRow, LiveSession, OpenEpisode,
     RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
 };
-use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, params, params_from_iter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +25,7 @@ pub struct Reader {
     path: PathBuf,
     connection: Connection,
     blobs: Blobs,
+    dictionaries: Loaded,
 }
 
 const EPISODE_COLUMNS: &str =
@@ -48,9 +54,9 @@ const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, crea
      ORDER BY json_extract(part.spent, '$.prompt_tokens') + json_extract(part.spent, '$.completion_tokens') DESC LIMIT 1)
     AS spent,
     (SELECT avg(reward) FROM episodes
-     WHERE run IN (SELECT id FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS reward_mean,
+     WHERE run IN (SELECT number FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS reward_mean,
     (SELECT count(reward) FROM episodes
-     WHERE run IN (SELECT id FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS scored";
+     WHERE run IN (SELECT number FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS scored";
 
 /// A row of a run before its documents are read.
 struct RunColumns {
@@ -128,9 +134,30 @@ pub(crate) fn state(path: &Path, what: &str, name: &str) -> Result<RunState, Sto
 /// What an episode is read from: its rows.
 #[derive(PartialEq)]
 struct EpisodeColumns {
+    number: i64,
     run: String,
-    document: String,
+    document: Form,
+    dictionary: Option<i64>,
+    around: Around,
     reward: Option<f64>,
+}
+
+impl EpisodeColumns {
+    const SQL: &str = "SELECT e.number, r.id, e.document, e.dictionary, e.reward, s.format, e.position, e.created_at
+        FROM runs r CROSS JOIN episodes e ON e.run = r.number JOIN settings s ON s.number = e.setting";
+
+    fn read(row: &Row<'_>, id: &str) -> rusqlite::Result<Self> {
+        let run: String = row.get(1)?;
+        let (format, index, created_at) = (row.get(5)?, unsigned(row.get(6)?), unsigned(row.get(7)?));
+        Ok(Self {
+            number: row.get(0)?,
+            document: row.get(2)?,
+            dictionary: row.get(3)?,
+            reward: row.get(4)?,
+            around: episode_rows::around(format, id, &run, index, created_at),
+            run,
+        })
+    }
 }
 
 impl Reader {
@@ -141,7 +168,7 @@ impl Reader {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(crate::FILE);
         let connection = schema::open_for_reading(&path)?;
-        Ok(Self { path, connection, blobs: Blobs::new(folder) })
+        Ok(Self { path, connection, blobs: Blobs::new(folder), dictionaries: Loaded::default() })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -178,7 +205,7 @@ impl Reader {
     }
 
     /// Runs that a condition selects, newest first.
-    fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>, StoreError> {
+    pub(crate) fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>, StoreError> {
         let rows: Vec<RunColumns> = self.query(|connection| {
             connection
                 .prepare_cached(&format!("SELECT {RUN_COLUMNS} FROM runs WHERE {condition}"))?
@@ -201,28 +228,46 @@ impl Reader {
 
     /// One episode by its run and its id.
     pub(crate) fn episode_of(&self, run: &str, id: &str) -> Result<Option<Episode>, StoreError> {
-        self.read_episode("SELECT run, document, reward FROM episodes WHERE run = ?1 AND id = ?2", &[run, id], id)
+        self.read_episode("WHERE r.id = ?2 AND e.id = ?1", params![EpisodeKey::of(id), run], id)
     }
 
-    fn read_episode(&self, sql: &str, values: &[&str], id: &str) -> Result<Option<Episode>, StoreError> {
+    fn read_episode(
+        &self,
+        condition: &str,
+        values: impl Params + Copy,
+        id: &str,
+    ) -> Result<Option<Episode>, StoreError> {
         let row = || {
             self.query(|connection| {
                 connection
-                    .prepare_cached(sql)?
-                    .query_row(rusqlite::params_from_iter(values), |row| {
-                        Ok(EpisodeColumns { run: row.get(0)?, document: row.get(1)?, reward: row.get(2)? })
-                    })
+                    .prepare_cached(&format!("{} {condition}", EpisodeColumns::SQL))?
+                    .query_row(values, |row| EpisodeColumns::read(row, id))
                     .optional()
             })
         };
         self.with_blobs(row, |columns| self.assemble(columns, id))
     }
 
+    /// The text of a stored document.
+    fn document(
+        &self,
+        kind: Kind,
+        (form, dictionary): (&Form, Option<i64>),
+        around: &Around,
+        what: &str,
+    ) -> Result<String, StoreError> {
+        let dictionary = self.query(|connection| self.dictionaries.get(connection, dictionary))?;
+        dictionary
+            .and_then(|dictionary| documents::decode(kind, form, around, dictionary.as_deref()))
+            .map_err(|why| damaged(&self.path, what, &why))
+    }
+
     fn assemble(&self, columns: &EpisodeColumns, id: &str) -> Result<Episode, StoreError> {
-        let EpisodeColumns { run, document, reward } = columns;
+        let EpisodeColumns { number, run, document, dictionary, around, reward } = columns;
         let what = format!("episode {run}/{id}");
-        let sizes = self.blob_sizes(run, id)?;
-        let mut episode = artefacts::read(document, &what, &sizes, &self.blobs).map_err(|why| match why {
+        let sizes = self.blob_sizes(*number, &what)?;
+        let document = self.document(Kind::Episode, (document, *dictionary), around, &what)?;
+        let mut episode = artefacts::read(&document, &what, &sizes, &self.blobs).map_err(|why| match why {
             Unreadable::Document(error) => damaged(&self.path, &what, &error),
             Unreadable::Blob(error) => error,
         })?;
@@ -230,13 +275,16 @@ impl Reader {
             let (path, found, known) = (self.path.display().to_string(), episode.format, EPISODE_FORMAT);
             return Err(StoreError::Newer { path, found, known });
         }
-        let verdicts: Vec<String> = self.query(|connection| {
+        let verdicts: Vec<(Form, Option<i64>)> = self.query(|connection| {
             connection
-                .prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?
-                .query_map([run.as_str(), id], |row| row.get(0))?
+                .prepare_cached(
+                    "SELECT document, dictionary FROM verdicts WHERE number BETWEEN ? AND ? ORDER BY number",
+                )?
+                .query_map(episode_rows::verdict_numbers(*number), |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect()
         })?;
-        for text in verdicts {
+        for (form, dictionary) in verdicts {
+            let text = self.document(Kind::Verdict, (&form, dictionary), &Around::default(), &what)?;
             let record: RewardRecord =
                 serde_json::from_str(&text).map_err(|error| damaged(&self.path, &what, &error))?;
             episode.verdicts.push(record);
@@ -247,17 +295,16 @@ impl Reader {
     }
 
     /// The blobs that an episode refers to, with their sizes.
-    fn blob_sizes(&self, run: &str, id: &str) -> Result<BTreeMap<Digest, u64>, StoreError> {
+    fn blob_sizes(&self, number: i64, what: &str) -> Result<BTreeMap<Digest, u64>, StoreError> {
         let rows: Vec<(String, i64)> = self.query(|connection| {
             connection
-                .prepare_cached("SELECT digest, size FROM episode_blobs WHERE run = ? AND episode = ?")?
-                .query_map([run, id], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .prepare_cached("SELECT digest, size FROM episode_blobs WHERE episode = ?")?
+                .query_map([number], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect()
         })?;
         rows.into_iter()
             .map(|(digest, size)| {
-                let digest =
-                    digest.parse().map_err(|error| damaged(&self.path, &format!("episode {run}/{id}"), &error));
+                let digest = digest.parse().map_err(|error| damaged(&self.path, what, &error));
                 Ok((digest?, unsigned(size)))
             })
             .collect()
@@ -279,24 +326,16 @@ impl EpisodeReader for Reader {
     }
 
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError> {
-        let limit = sql_limit(filter.limit);
-        self.query(|connection| match &filter.run {
-            // By the index of the run; of a learning run, phase by phase.
-            Some(run) => connection
+        let Selected { condition, values } = episode_filter::select(filter);
+        // Of one run in its order, of a learning run phase by phase; of several runs the newest first.
+        let order = if filter.run.is_some() { "run_number" } else { "run_number DESC" };
+        self.query(|connection| {
+            connection
                 .prepare_cached(&format!(
-                    "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.number AS run_order FROM runs r
-                     JOIN episodes e ON e.run = r.id WHERE r.id = ?1 OR r.parent = ?1)
-                     ORDER BY run_order, position LIMIT ?2"
+                    "SELECT {EPISODE_COLUMNS} FROM episode_rows WHERE {condition} ORDER BY {order}, position LIMIT ?"
                 ))?
-                .query_map(params![run.0, limit], episode_row)?
-                .collect(),
-            None => connection
-                .prepare_cached(&format!(
-                    "SELECT {EPISODE_COLUMNS} FROM (SELECT e.*, r.number AS run_order FROM episodes e
-                     JOIN runs r ON r.id = e.run) ORDER BY run_order DESC, position LIMIT ?"
-                ))?
-                .query_map([limit], episode_row)?
-                .collect(),
+                .query_map(params_from_iter(values), episode_row)?
+                .collect()
         })
     }
 
@@ -304,12 +343,9 @@ impl EpisodeReader for Reader {
         match name.split_once('/') {
             Some((run, id)) => self.episode_of(run, id),
             // Run by run, each by its index: the newest that has it.
-            None => self.read_episode(
-                "SELECT e.run, e.document, e.reward FROM runs r CROSS JOIN episodes e ON e.run = r.id AND e.id = ?1
-                 ORDER BY r.number DESC LIMIT 1",
-                &[name],
-                name,
-            ),
+            None => {
+                self.read_episode("WHERE e.id = ?1 ORDER BY r.number DESC LIMIT 1", params![EpisodeKey::of(name)], name)
+            }
         }
     }
 
@@ -318,9 +354,9 @@ impl EpisodeReader for Reader {
             // Run by run, each by its index.
             connection
                 .prepare_cached(
-                    "SELECT r.id FROM runs r CROSS JOIN episodes e ON e.run = r.id AND e.id = ?1 ORDER BY r.number DESC",
+                    "SELECT r.id FROM runs r CROSS JOIN episodes e ON e.run = r.number AND e.id = ?1 ORDER BY r.number DESC",
                 )?
-                .query_map([id], |row| Ok(RunId(row.get(0)?)))?
+                .query_map([EpisodeKey::of(id)], |row| Ok(RunId(row.get(0)?)))?
                 .collect()
         })
     }
@@ -362,7 +398,7 @@ impl EpisodeReader for Reader {
     }
 }
 
-fn sql_limit(limit: Option<u64>) -> i64 {
+pub(crate) fn sql_limit(limit: Option<u64>) -> i64 {
     // A negative limit means none.
     limit.map_or(-1, signed)
 }

@@ -1,26 +1,23 @@
 //! Writes runs, episodes, notes and verdicts.
 
 use crate::artefacts;
+use crate::compressor::Compressor;
+use crate::dictionaries::Loaded;
+use crate::documents::{self, Around, Form, Kind};
+use crate::episode_rows::{self, EpisodeRows, RowWriter, episode_number, pending_until};
 use crate::error::Fault;
 use crate::integers::signed;
+use crate::keys::EpisodeKey;
 use crate::retention;
-use crate::writer::{Content, NewBlob, Store, Write, off_executor};
+use crate::runs;
+use crate::writer::{Store, Write, off_executor};
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Digest, Episode, EpisodeId, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted,
-    OpenEpisode, Recorded, RewardRecord, RewardRule, RunId, RunRecord, RunState, StoreError, Usage, admit,
+    Admission, Digest, Episode, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted, OpenEpisode,
+    Recorded, RewardRecord, RewardRule, RunId, RunRecord, RunState, StoreError, Usage, admit,
 };
 use rusqlite::{OptionalExtension as _, Transaction, params};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// An episode made ready for its rows, so that the writer thread only writes.
-pub(crate) struct EpisodeRows {
-    recorded: Recorded,
-    document: String,
-    verdicts: Vec<(RewardRecord, String)>,
-    /// Digests of large artefacts, with their sizes.
-    blobs: BTreeMap<Digest, u64>,
-}
+use std::collections::BTreeSet;
 
 /// The name of a run's state in its row.
 pub(crate) fn state_name(state: RunState) -> &'static str {
@@ -29,27 +26,6 @@ pub(crate) fn state_name(state: RunState) -> &'static str {
         RunState::Stopped => "stopped",
         RunState::Finished => "finished",
     }
-}
-
-fn prepare(episodes: Vec<Recorded>) -> Result<(Vec<EpisodeRows>, Vec<NewBlob>), StoreError> {
-    let (mut rows, mut new) = (Vec::with_capacity(episodes.len()), Vec::new());
-    for recorded in episodes {
-        let episode = &recorded.episode;
-        let fail = |error: serde_json::Error| StoreError::Other(format!("episode {}: {error}", episode.id));
-        let stored = artefacts::write(episode).map_err(fail)?;
-        let mut verdicts = Vec::with_capacity(episode.verdicts.len());
-        for record in &episode.verdicts {
-            verdicts.push((record.clone(), serde_json::to_string(record).map_err(fail)?));
-        }
-        let mut blobs = BTreeMap::new();
-        for (position, digest) in stored.large {
-            let content = Content::Artefact(episode.clone(), position);
-            blobs.insert(digest, content.bytes().len() as u64);
-            new.push(NewBlob { digest, content });
-        }
-        rows.push(EpisodeRows { document: stored.document, verdicts, blobs, recorded });
-    }
-    Ok((rows, new))
 }
 
 #[async_trait]
@@ -65,9 +41,10 @@ impl EpisodeStore for Store {
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError> {
         // Large artefacts take long to hash.
         let (rows, blobs) = if episodes.iter().any(|recorded| artefacts::has_large(&recorded.episode)) {
-            off_executor(move || prepare(episodes)).await?
+            let compressor = self.compressor().clone();
+            off_executor(move || episode_rows::prepare(episodes, &compressor)).await?
         } else {
-            prepare(episodes)?
+            episode_rows::prepare(episodes, self.compressor())?
         };
         let spent = serde_json::json!(spent).to_string();
         self.write_with(Write::Append { run: run.clone(), rows, spent }, blobs).await
@@ -89,7 +66,7 @@ impl EpisodeStore for Store {
     }
 }
 
-pub(crate) fn begin(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite::Result<()> {
+pub(crate) fn begin(transaction: &Transaction<'_>, run: &RunRecord) -> Result<(), Fault> {
     transaction
         .prepare_cached(
             "INSERT INTO runs (id, parent, kind, environment, state_id, config, digest, planned, created_at, state)
@@ -107,7 +84,7 @@ pub(crate) fn begin(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite:
             signed(run.created_at),
             state_name(RunState::Open),
         ])?;
-    Ok(())
+    runs::label(transaction, &run.id, &run.labels)
 }
 
 pub(crate) fn resume(transaction: &Transaction<'_>, run: &RunId) -> rusqlite::Result<()> {
@@ -135,11 +112,11 @@ pub(crate) fn finish(
     transaction.prepare_cached("DELETE FROM notes WHERE run = ?")?.execute(params![run.0])?;
     transaction
         .prepare_cached(
-            "INSERT INTO notes (run, key, value) SELECT run, key, value FROM episode_notes AS last
-             WHERE run = ?1 AND value IS NOT NULL AND position =
-             (SELECT max(position) FROM episode_notes WHERE run = ?1 AND key = last.key)",
+            "INSERT INTO notes (run, key, value) SELECT ?1, key, value FROM episode_notes AS last
+             WHERE run = ?2 AND value IS NOT NULL AND position =
+             (SELECT max(position) FROM episode_notes WHERE run = ?2 AND key = last.key)",
         )?
-        .execute(params![run.0])?;
+        .execute(params![run.0, episode_rows::run_number(transaction, run)?])?;
     Ok(())
 }
 
@@ -154,65 +131,29 @@ pub(crate) fn append(
     for row in rows.iter().filter(|row| row.recorded.replaces_existing) {
         forget(transaction, &row.recorded.episode, released)?;
     }
-    let mut episodes = transaction.prepare_cached(
-        "INSERT INTO episodes (run, id, position, task, split, environment, environment_digest, state_id, ending,
-         reward, turns, format, created_at, live, expects, pending_until, revision, document)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )?;
     let mut closed = transaction.prepare_cached("DELETE FROM open_episodes WHERE run = ? AND id = ?")?;
-    for EpisodeRows { recorded: Recorded { episode, notes, .. }, document, verdicts, blobs } in rows {
+    let mut writer = RowWriter::new(transaction);
+    for row in rows {
+        let episode = &row.recorded.episode;
         if episode.origin.session().is_some() {
             closed.execute(params![episode.run.0, episode.id.0])?;
         }
-        let environment = episode.simulated().map(|simulated| simulated.environment.digest.to_string());
-        let expects = (!episode.expects.is_empty()).then(|| serde_json::json!(episode.expects).to_string());
-        episodes.execute(params![
-            episode.run.0,
-            episode.id.0,
-            signed(episode.index),
-            episode.task.id,
-            episode.task.split,
-            episode.origin.name(),
-            environment.unwrap_or_default(),
-            episode.state_id.to_string(),
-            episode.ending.label(),
-            episode.reward,
-            signed(episode.turns.len() as u64),
-            episode.format,
-            signed(episode.created_at),
-            episode.origin.session().is_some(),
-            expects,
-            pending_until(episode.state(0)),
-            episode.revision(),
-            document,
-        ])?;
-        for (digest, size) in blobs {
-            transaction
-                .prepare_cached("INSERT INTO episode_blobs (run, episode, digest, size) VALUES (?, ?, ?, ?)")?
-                .execute(params![episode.run.0, episode.id.0, digest.to_string(), signed(*size)])?;
-        }
-        for (position, (record, document)) in verdicts.iter().enumerate() {
-            write_verdict(transaction, &episode.run, &episode.id, record, position, document)?;
-        }
-        for (key, value) in notes {
-            transaction
-                .prepare_cached("INSERT INTO episode_notes (run, position, key, value) VALUES (?, ?, ?, ?)")?
-                .execute(params![episode.run.0, signed(episode.index), key, value])?;
-        }
+        writer.write(row)?;
     }
     Ok(())
 }
 
 /// Removes the episode that is replaced.
 fn forget(transaction: &Transaction<'_>, episode: &Episode, released: &mut BTreeSet<Digest>) -> Result<(), Fault> {
-    let id = params![episode.run.0, episode.id.0];
-    let mut blobs = transaction.prepare_cached("SELECT digest FROM episode_blobs WHERE run = ? AND episode = ?")?;
-    released.extend(retention::digests(blobs.query(id)?)?);
-    transaction.prepare_cached("DELETE FROM episode_blobs WHERE run = ? AND episode = ?")?.execute(id)?;
-    transaction.prepare_cached("DELETE FROM verdicts WHERE run = ? AND episode = ?")?.execute(id)?;
-    transaction.prepare_cached("DELETE FROM episodes WHERE run = ? AND id = ?")?.execute(id)?;
+    if let Some(number) = episode_number(transaction, &episode.run, &episode.id)? {
+        let mut blobs = transaction.prepare_cached("SELECT digest FROM episode_blobs WHERE episode = ?")?;
+        released.extend(retention::digests(blobs.query([number])?)?);
+        episode_rows::remove(transaction, number)?;
+    }
     transaction
-        .prepare_cached("DELETE FROM episode_notes WHERE run = ? AND position = ?")?
+        .prepare_cached(
+            "DELETE FROM episode_notes WHERE run = (SELECT number FROM runs WHERE id = ?) AND position = ?",
+        )?
         .execute(params![episode.run.0, signed(episode.index)])?;
     Ok(())
 }
@@ -236,76 +177,63 @@ pub(crate) fn open(transaction: &Transaction<'_>, episode: &OpenEpisode) -> rusq
     Ok(())
 }
 
-/// Until when an episode waits. Taken at time 0 it does not depend on the clock: the state at any time follows from it.
-fn pending_until(state: EpisodeState) -> Option<i64> {
-    match state {
-        EpisodeState::Pending { until } => Some(signed(until)),
-        EpisodeState::Open | EpisodeState::Decided => None,
-    }
-}
-
 /// What decides whether a later verdict counts, as the row of its episode has it.
 struct JudgedRow {
+    number: i64,
     is_live: bool,
     expects: Option<String>,
-    ending: String,
+    is_failed: bool,
 }
 
 /// Adds a later verdict to the stored verdicts as they are now: another process may have judged meanwhile.
-pub(crate) fn judge(transaction: &Transaction<'_>, judged: &Judged) -> Result<Admission, Fault> {
+pub(crate) fn judge(
+    transaction: &Transaction<'_>,
+    judged: &Judged,
+    compressor: &Compressor,
+    dictionaries: &Loaded,
+) -> Result<Admission, Fault> {
     let Judged { run, episode, record, at, key } = judged;
-    let broken = |error: serde_json::Error| StoreError::Other(format!("verdicts of {run}/{episode}: {error}"));
+    let broken = |error: &dyn std::fmt::Display| StoreError::Other(format!("verdicts of {run}/{episode}: {error}"));
     let row = transaction
-        .prepare_cached("SELECT live, expects, ending FROM episodes WHERE run = ? AND id = ?")?
-        .query_row(params![run.0, episode.0], |row| {
-            Ok(JudgedRow { is_live: row.get(0)?, expects: row.get(1)?, ending: row.get(2)? })
+        .prepare_cached(
+            "SELECT e.number, s.live, s.expects, n.failure_kind IS NOT NULL FROM runs r JOIN episodes e ON e.run = r.number
+             JOIN settings s ON s.number = e.setting JOIN endings n ON n.number = e.ending WHERE r.id = ? AND e.id = ?",
+        )?
+        .query_row(params![run.0, EpisodeKey::of(&episode.0)], |row| {
+            let (number, is_live, is_failed) = (row.get(0)?, row.get(1)?, row.get(3)?);
+            let expects = row.get::<_, Option<String>>(2)?.filter(|text| !text.is_empty());
+            Ok(JudgedRow { number, is_live, expects, is_failed })
         })
         .optional()?;
-    let Some(JudgedRow { is_live, expects, ending }) = row else {
+    let Some(JudgedRow { number, is_live, expects, is_failed }) = row else {
         return Ok(Admission::Refused(NotAdmitted::NoEpisode));
     };
-    if ending.starts_with(FAILED) {
+    if is_failed {
         return Ok(Admission::Refused(NotAdmitted::NotComplete));
     }
     let expects: Vec<ExpectedVerdict> =
-        expects.as_deref().map_or(Ok(Vec::new()), serde_json::from_str).map_err(broken)?;
-    let mut statement =
-        transaction.prepare_cached("SELECT document FROM verdicts WHERE run = ? AND episode = ? ORDER BY position")?;
-    let documents: Vec<String> =
-        statement.query_map(params![run.0, episode.0], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let mut records: Vec<RewardRecord> = Vec::with_capacity(documents.len() + 1);
-    for document in documents {
-        records.push(serde_json::from_str(&document).map_err(broken)?);
+        expects.as_deref().map_or(Ok(Vec::new()), serde_json::from_str).map_err(|error| broken(&error))?;
+    let mut statement = transaction
+        .prepare_cached("SELECT document, dictionary FROM verdicts WHERE number BETWEEN ? AND ? ORDER BY number")?;
+    let stored: Vec<(Form, Option<i64>)> = statement
+        .query_map(episode_rows::verdict_numbers(number), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut records: Vec<RewardRecord> = Vec::with_capacity(stored.len() + 1);
+    for (form, dictionary) in stored {
+        let dictionary = dictionaries.get(transaction, dictionary)?.map_err(|error| broken(&error))?;
+        let document = documents::decode(Kind::Verdict, &form, &Around::default(), dictionary.as_deref());
+        let document = document.map_err(|error| broken(&error))?;
+        records.push(serde_json::from_str(&document).map_err(|error| broken(&error))?);
     }
     let rule = RewardRule { is_live, expects: &expects };
     let admission = admit(record.clone(), (*at, key.clone()), rule, &mut records);
     let Admission::Added { revision, reward } = admission else { return Ok(admission) };
     if let Some((position, added)) = records.iter().enumerate().next_back() {
-        let document = serde_json::to_string(added).map_err(broken)?;
-        write_verdict(transaction, run, episode, added, position, &document)?;
+        let document = episode_rows::verdict(added, episode, compressor)?;
+        RowWriter::new(transaction).verdict(number, position, &added.reward.digest, &document)?;
     }
     transaction
-        .prepare_cached("UPDATE episodes SET reward = ?, revision = ?, pending_until = ? WHERE run = ? AND id = ?")?
-        .execute(params![reward, revision, pending_until(EpisodeState::at(&expects, &records, 0)), run.0, episode.0])?;
+        .prepare_cached("UPDATE episodes SET reward = ?, revision = ?, pending_until = ? WHERE number = ?")?
+        .execute(params![reward, revision, pending_until(EpisodeState::at(&expects, &records, 0)), number])?;
     Ok(admission)
-}
-
-/// What the label of an ending begins with that is none: see [`Ending::label`](clawhost_core::Ending::label).
-const FAILED: &str = "failed";
-
-/// Writes a verdict at a position that is free.
-fn write_verdict(
-    transaction: &Transaction<'_>,
-    run: &RunId,
-    episode: &EpisodeId,
-    record: &RewardRecord,
-    position: usize,
-    document: &str,
-) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO verdicts (run, episode, position, reward_digest, document) VALUES (?, ?, ?, ?, ?)",
-        )?
-        .execute(params![run.0, episode.0, signed(position as u64), record.reward.digest.to_string(), document])?;
-    Ok(())
 }

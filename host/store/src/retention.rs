@@ -4,12 +4,13 @@
 //! them for the next removal.
 
 use crate::blobs::{self, Blobs};
+use crate::episode_rows;
 use crate::error::{Fault, file};
 use crate::integers::unsigned;
 use crate::reader::{self, Reader};
 use crate::writer::Store;
 use async_trait::async_trait;
-use clawhost_core::{Digest, Holdings, Removal, Removed, Retention, RunHoldings, RunId, StoreError};
+use clawhost_core::{Digest, EpisodeId, Holdings, Removal, Removed, Retention, RunHoldings, RunId, StoreError};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, Rows, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +25,13 @@ const REFERENCES: &str =
 const BY_RUN: &str = "
     SELECT coalesce(runs.parent, runs.id), sum(episodes), sum(bytes) FROM (
         SELECT id AS run, 0 AS episodes, octet_length(config) + coalesce(octet_length(summary), 0) AS bytes FROM runs
-        UNION ALL SELECT run, count(*), sum(octet_length(document)) FROM episodes GROUP BY run
-        UNION ALL SELECT run, 0, sum(octet_length(document)) FROM verdicts GROUP BY run
+        UNION ALL SELECT id, episodes, bytes FROM runs JOIN (
+            SELECT run, count(*) AS episodes, sum(octet_length(document)) AS bytes FROM episodes GROUP BY run
+            UNION ALL SELECT run, 0, sum(octet_length(verdicts.document))
+            FROM verdicts JOIN episodes ON episodes.number = verdicts.episode GROUP BY run
+            UNION ALL SELECT run, 0, sum(octet_length(key) + coalesce(octet_length(value), 0)) FROM episode_notes GROUP BY run
+        ) AS part ON part.run = runs.number
         UNION ALL SELECT run, 0, sum(octet_length(key) + octet_length(value)) FROM notes GROUP BY run
-        UNION ALL SELECT run, 0, sum(octet_length(key) + coalesce(octet_length(value), 0)) FROM episode_notes GROUP BY run
         UNION ALL SELECT run, 0, octet_length(state) FROM checkpoints
         UNION ALL SELECT run, 0, sum(octet_length(report)) FROM iterations GROUP BY run
     ) AS part JOIN runs ON runs.id = part.run GROUP BY 1";
@@ -38,19 +42,23 @@ const BLOBS_BY_RUN: &str = "
         SELECT coalesce(runs.parent, runs.id) AS owner, blob.digest, size
         FROM large_states AS blob JOIN runs ON runs.id = run
         UNION SELECT coalesce(runs.parent, runs.id), blob.digest, size
-        FROM episode_blobs AS blob JOIN runs ON runs.id = run
+        FROM episode_blobs AS blob JOIN episodes ON episodes.number = blob.episode JOIN runs ON runs.number = episodes.run
     ) GROUP BY owner";
 
 /// Removes plugins that nothing refers to. Runs name their plugins by digest in their configuration.
 const UNUSED_PLUGINS: &str = "
-    DELETE FROM plugins WHERE digest NOT IN (SELECT environment_digest FROM episodes)
-    AND digest NOT IN (SELECT reward_digest FROM verdicts)
+    DELETE FROM plugins WHERE digest NOT IN (SELECT environment_digest FROM settings)
+    AND digest NOT IN (SELECT digest FROM rewards)
     AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(config, plugins.digest) > 0)";
 
 #[async_trait]
 impl Retention for Store {
     async fn holdings(&self) -> Result<Holdings, StoreError> {
         self.read(holdings).await
+    }
+
+    async fn rehearse(&self, removal: Removal) -> Result<Removed, StoreError> {
+        self.rehearse_removal(removal).await
     }
 
     async fn remove(&self, removal: Removal) -> Result<Removed, StoreError> {
@@ -69,7 +77,7 @@ pub(crate) fn digests(mut rows: Rows<'_>) -> rusqlite::Result<BTreeSet<Digest>> 
     Ok(all)
 }
 
-fn referred_to(connection: &Connection) -> rusqlite::Result<BTreeSet<Digest>> {
+pub(crate) fn referred_to(connection: &Connection) -> rusqlite::Result<BTreeSet<Digest>> {
     digests(connection.prepare_cached(REFERENCES)?.query([])?)
 }
 
@@ -104,37 +112,43 @@ pub(crate) fn remove(transaction: &Transaction<'_>, removal: &Removal) -> Result
         let keep_row = keep_record || keeps_phase || episodes.is_some();
         removed.runs += remove_record(transaction, run, keep_record, keep_row)?;
     }
+    for sql in episode_rows::REMOVE_UNUSED {
+        transaction.execute(sql, [])?;
+    }
     if removal.unused_plugins {
         removed.plugins = transaction.execute(UNUSED_PLUGINS, [])? as u64;
     }
     Ok(removed)
 }
 
-/// The episodes that stay and are there, by run.
-fn kept_episodes(transaction: &Transaction<'_>, removal: &Removal) -> rusqlite::Result<BTreeMap<RunId, Vec<String>>> {
-    let mut kept: BTreeMap<RunId, Vec<String>> = BTreeMap::new();
-    let mut known = transaction.prepare_cached("SELECT 1 FROM episodes WHERE run = ? AND id = ?")?;
+/// The numbers of episodes that stay and are there, by run.
+fn kept_episodes(transaction: &Transaction<'_>, removal: &Removal) -> rusqlite::Result<BTreeMap<RunId, Vec<i64>>> {
+    let mut kept: BTreeMap<RunId, Vec<i64>> = BTreeMap::new();
     for (run, id) in removal.keep_episodes.iter().filter_map(|name| name.split_once('/')) {
-        if known.exists([run, id])? {
-            kept.entry(RunId(run.to_owned())).or_default().push(id.to_owned());
+        let run = RunId(run.to_owned());
+        if let Some(number) = episode_rows::episode_number(transaction, &run, &EpisodeId(id.to_owned()))? {
+            kept.entry(run).or_default().push(number);
         }
     }
     Ok(kept)
 }
 
 /// Removes what a run or a phase holds beside its row and its reports; gives the number of episodes that are gone.
-fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<String>>) -> rusqlite::Result<u64> {
-    let kept = serde_json::json!(kept.map_or(&[][..], Vec::as_slice)).to_string();
-    for sql in [
-        "DELETE FROM verdicts WHERE run = ?1 AND episode NOT IN (SELECT value FROM json_each(?2))",
-        "DELETE FROM episode_blobs WHERE run = ?1 AND episode NOT IN (SELECT value FROM json_each(?2))",
-    ] {
-        transaction.prepare_cached(sql)?.execute([&run.0, &kept])?;
+fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<i64>>) -> rusqlite::Result<u64> {
+    let mut episodes = 0;
+    if let Some(number) = episode_rows::run_number(transaction, run)? {
+        let mut gone: BTreeSet<i64> = transaction
+            .prepare_cached("SELECT number FROM episodes WHERE run = ?")?
+            .query_map([number], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for kept in kept.into_iter().flatten() {
+            gone.remove(kept);
+        }
+        gone.iter().try_for_each(|episode| episode_rows::remove(transaction, *episode))?;
+        episodes = gone.len();
+        transaction.prepare_cached("DELETE FROM episode_notes WHERE run = ?")?.execute([number])?;
     }
-    let episodes = transaction
-        .prepare_cached("DELETE FROM episodes WHERE run = ?1 AND id NOT IN (SELECT value FROM json_each(?2))")?
-        .execute([&run.0, &kept])?;
-    for table in ["notes", "episode_notes", "large_states", "checkpoints", "open_episodes"] {
+    for table in ["notes", "large_states", "checkpoints", "open_episodes"] {
         transaction.prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?.execute([&run.0])?;
     }
     Ok(episodes as u64)

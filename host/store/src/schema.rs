@@ -1,13 +1,15 @@
 //! The schema and its migrations. Migrations only go forward; each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
+use crate::runs;
 use clawhost_core::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Those before it belong to versions that were never released.
-const OLDEST: u32 = 7;
+const OLDEST: u32 = 8;
 
 /// `MIGRATIONS[n]` leads from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -29,7 +31,11 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// indexes over every few hundred episodes.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// The tables of version `OLDEST`.
+/// Bytes of a database page. A page holds whole rows, and rows of an episode are some 500 bytes: twice SQLite's default wastes half as
+/// much of it, and is still what a disk writes at once.
+pub(crate) const PAGE_BYTES: u64 = 8192;
+
+/// The tables of version `OLDEST`, with [`runs::TABLES`].
 const TABLES: &str = "
     CREATE TABLE runs (
         -- In the order in which they began.
@@ -50,38 +56,77 @@ const TABLES: &str = "
         pruned INTEGER NOT NULL DEFAULT 0
     );
     CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
-    CREATE TABLE episodes (
-        run TEXT NOT NULL REFERENCES runs(id),
-        id TEXT NOT NULL,
-        position INTEGER NOT NULL,
-        task TEXT NOT NULL,
-        split TEXT NOT NULL,
+    -- What documents are compressed with. A number is given once: no reader takes one dictionary for another.
+    CREATE TABLE dictionaries (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        digest TEXT UNIQUE NOT NULL,
+        kind TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        -- Compressed bytes per million bytes of the documents that it was made of.
+        fit INTEGER NOT NULL,
+        content BLOB NOT NULL
+    );
+    -- What many episodes have in common.
+    CREATE TABLE settings (
+        number INTEGER PRIMARY KEY,
         environment TEXT NOT NULL,
+        -- Empty: it is live.
         environment_digest TEXT NOT NULL,
         state_id TEXT NOT NULL,
-        ending TEXT NOT NULL,
-        reward REAL,
-        turns INTEGER NOT NULL,
+        split TEXT NOT NULL,
         format INTEGER NOT NULL,
-        created_at INTEGER NOT NULL,
         -- 1: captured from an agent; 0: played.
         live INTEGER NOT NULL,
-        -- The verdicts that it waits for; NULL: none.
-        expects TEXT,
+        -- The verdicts that it waits for; empty: none.
+        expects TEXT NOT NULL,
+        UNIQUE (state_id, environment_digest, split, environment, expects, format, live)
+    );
+    CREATE TABLE endings (
+        number INTEGER PRIMARY KEY,
+        -- For lists: kind and code included.
+        label TEXT UNIQUE NOT NULL,
+        -- Of a failure; else NULL.
+        failure_kind TEXT,
+        failure_code TEXT
+    );
+    CREATE TABLE episodes (
+        number INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs(number),
+        -- Bytes of an id that a run gave; another id as text.
+        id NOT NULL,
+        position INTEGER NOT NULL,
+        group_number INTEGER NOT NULL,
+        task TEXT NOT NULL,
+        setting INTEGER NOT NULL,
+        ending INTEGER NOT NULL,
+        reward REAL,
+        turns INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
         -- Until when it waits for a verdict that is missing; NULL: nothing is missing.
         pending_until INTEGER,
         -- How often its verdicts were revised.
         revision INTEGER NOT NULL DEFAULT 0,
-        document TEXT NOT NULL
+        -- What the document is compressed with; NULL: without a dictionary.
+        dictionary INTEGER,
+        -- A BLOB is compressed, a TEXT is not.
+        document NOT NULL
     );
     CREATE UNIQUE INDEX episodes_by_id ON episodes (run, id);
+    -- Episodes with what their numbers stand for. Lists and filters read this.
+    CREATE VIEW episode_rows AS SELECT
+        e.number, r.number AS run_number, r.id AS run, r.parent AS parent,
+        CASE typeof(e.id) WHEN 'blob' THEN 'ep-' || lower(hex(e.id)) ELSE e.id END AS id,
+        e.position, e.group_number, e.task, s.split, s.environment, s.environment_digest, s.state_id,
+        n.label AS ending, n.failure_kind, n.failure_code, e.reward, e.turns, s.format, e.created_at, s.live,
+        nullif(s.expects, '') AS expects, e.pending_until, e.revision, e.dictionary, e.document
+        FROM episodes e JOIN runs r ON r.number = e.run JOIN settings s ON s.number = e.setting
+        JOIN endings n ON n.number = e.ending;
     -- Blobs that the document of an episode refers to.
     CREATE TABLE episode_blobs (
-        run TEXT NOT NULL,
-        episode TEXT NOT NULL,
+        episode INTEGER NOT NULL,
         digest TEXT NOT NULL,
         size INTEGER NOT NULL,
-        PRIMARY KEY (run, episode, digest)
+        PRIMARY KEY (episode, digest)
     ) WITHOUT ROWID;
     CREATE INDEX episode_blobs_by_digest ON episode_blobs (digest);
     -- Episodes whose end is not recorded: agents that work now, or that a gateway lost.
@@ -95,15 +140,21 @@ const TABLES: &str = "
         opened_at INTEGER NOT NULL,
         PRIMARY KEY (run, id)
     ) WITHOUT ROWID;
-    -- Verdicts are added and never changed: of one question the last one stands.
+    -- Rewards that gave verdicts.
+    CREATE TABLE rewards (
+        number INTEGER PRIMARY KEY,
+        digest TEXT UNIQUE NOT NULL
+    );
+    -- Verdicts are added and never changed: of one question the last one stands. The number is that of the episode and the position
+    -- in it: one key of the table itself, which is filled without gaps.
     CREATE TABLE verdicts (
-        run TEXT NOT NULL,
-        episode TEXT NOT NULL,
-        position INTEGER NOT NULL,
-        reward_digest TEXT NOT NULL,
-        document TEXT NOT NULL,
-        PRIMARY KEY (run, episode, position)
-    ) WITHOUT ROWID;
+        number INTEGER PRIMARY KEY,
+        episode INTEGER AS (number >> 16),
+        position INTEGER AS (number & 65535),
+        reward INTEGER NOT NULL,
+        dictionary INTEGER,
+        document NOT NULL
+    );
     -- The merged notes of runs that ended.
     CREATE TABLE notes (
         run TEXT NOT NULL REFERENCES runs(id),
@@ -113,7 +164,7 @@ const TABLES: &str = "
     ) WITHOUT ROWID;
     -- Notes of episodes until their run ends and merges them.
     CREATE TABLE episode_notes (
-        run TEXT NOT NULL,
+        run INTEGER NOT NULL,
         position INTEGER NOT NULL,
         key TEXT NOT NULL,
         value BLOB,
@@ -123,7 +174,7 @@ const TABLES: &str = "
     CREATE TABLE checkpoints (
         run TEXT PRIMARY KEY NOT NULL REFERENCES runs(id),
         iteration INTEGER NOT NULL,
-        state TEXT NOT NULL
+        state NOT NULL
     ) WITHOUT ROWID;
     -- Blobs that the last checkpoint refers to.
     CREATE TABLE large_states (
@@ -137,7 +188,7 @@ const TABLES: &str = "
     CREATE TABLE iterations (
         run TEXT NOT NULL REFERENCES runs(id),
         number INTEGER NOT NULL,
-        report TEXT NOT NULL,
+        report NOT NULL,
         PRIMARY KEY (run, number)
     ) WITHOUT ROWID;
     -- Every version of every playbook that was ever served.
@@ -145,7 +196,7 @@ const TABLES: &str = "
         name TEXT NOT NULL,
         number INTEGER NOT NULL,
         digest TEXT NOT NULL,
-        document TEXT NOT NULL,
+        document NOT NULL,
         why TEXT NOT NULL,
         run TEXT,
         created_at INTEGER NOT NULL,
@@ -153,7 +204,7 @@ const TABLES: &str = "
     ) WITHOUT ROWID;
     CREATE TABLE ledgers (
         name TEXT PRIMARY KEY NOT NULL,
-        document TEXT NOT NULL
+        document NOT NULL
     ) WITHOUT ROWID;
     -- Kept plugins; their components are blobs.
     CREATE TABLE plugins (
@@ -180,12 +231,20 @@ fn open_with(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError>
     // Before anything is written: a database of another program stays as it is.
     version(path, &connection, migrations)?;
     // WAL: readers and the writer do not wait for each other. FULL: a commit that returned survives a power cut.
+    keep_plans(&connection).map_err(fail)?;
+    connection.pragma_update(None, "page_size", PAGE_BYTES.cast_signed()).map_err(fail)?;
     write_ahead(&connection).map_err(fail)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(fail)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     migrate(path, &mut connection, migrations)?;
     Ok(connection)
+}
+
+/// Plans do not depend on the values of a statement: else SQLite prepares some statements anew for every value, which took half of the
+/// time of reading an episode.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
 }
 
 /// Switches to the write-ahead log. SQLite does not wait for another process that does the same at this moment.
@@ -209,6 +268,7 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     }
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
+    keep_plans(&connection).map_err(fail)?;
     match version(path, &connection, MIGRATIONS)? {
         None => return Err(no_tables(path)),
         Some(SCHEMA) => {}
@@ -254,13 +314,13 @@ fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Res
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
         let (step, reached) = match version(path, &transaction, migrations)? {
-            None => (TABLES, OLDEST),
+            None => (format!("{TABLES}{}", runs::TABLES), OLDEST),
             Some(from) => match migrations.get((from - OLDEST) as usize) {
-                Some(migration) => (*migration, from + 1),
+                Some(migration) => ((*migration).to_owned(), from + 1),
                 None => return Ok(()),
             },
         };
-        transaction.execute_batch(step).map_err(fail)?;
+        transaction.execute_batch(&step).map_err(fail)?;
         transaction.pragma_update(None, "user_version", reached).map_err(fail)?;
         transaction.commit().map_err(fail)?;
     }

@@ -1,13 +1,15 @@
 //! The one writer: a thread that puts everything waiting into one transaction.
 
 use crate::blobs::Blobs;
+use crate::compressor::{Compressor, SUBJECTS};
+use crate::dictionaries::{self, Loaded};
+use crate::episode_rows::EpisodeRows;
 use crate::error::{Fault, explain};
 use crate::reader::Reader;
-use crate::records::{self, EpisodeRows};
-use crate::{learning, playbooks, plugins, retention, schema};
+use crate::{learning, playbooks, plugins, records, retention, runs, schema};
 use clawhost_core::{
-    Admission, Digest, Episode, Judged, OpenEpisode, PlaybookLedger, PlaybookVersion, Removal, Removed, RunId,
-    RunRecord, RunState, StoreError,
+    Admission, Digest, Episode, Judged, LabelChange, OpenEpisode, PlaybookLedger, PlaybookVersion, Relabelled, Removal,
+    Removed, RunId, RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;
@@ -38,9 +40,6 @@ impl StoreOptions {
         }
     }
 }
-
-/// Bytes of a database page: SQLite's default, used to turn a size into pages.
-const PAGE_BYTES: u64 = 4096;
 
 /// Writes that may wait before senders do: enough to keep the thread busy, little enough to bound memory.
 const WAITING: usize = 1024;
@@ -94,6 +93,7 @@ enum Job {
     Write(Waiting),
     Judge(Vec<Judged>, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
     Remove(Removal, oneshot::Sender<Result<Removed, StoreError>>),
+    Relabel(RunId, LabelChange, oneshot::Sender<Result<Relabelled, StoreError>>),
 }
 
 /// The writer's end of a database. Dropping it waits for writes under way.
@@ -104,6 +104,7 @@ pub struct Store {
     thread: Option<std::thread::JoinHandle<()>>,
     /// A reader that no read uses at present.
     idle: Arc<Mutex<Option<Reader>>>,
+    compressor: Compressor,
     #[cfg(feature = "failpoints")]
     failpoint: crate::failpoints::Failpoint,
 }
@@ -117,15 +118,19 @@ impl Store {
         let path = folder.join(crate::FILE);
         let connection = schema::open(&path)?;
         if let Some(bytes) = options.max_bytes {
-            let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
+            let pages = i64::try_from(bytes / schema::PAGE_BYTES).unwrap_or(i64::MAX).max(1);
             connection.pragma_update(None, "max_page_count", pages).map_err(|error| explain(&path, &error))?;
         }
+        let newest = dictionaries::newest(&connection, SUBJECTS).map_err(|error| explain(&path, &error))?;
+        let compressor = Compressor::new(newest);
         #[cfg(feature = "failpoints")]
         let failpoint = crate::failpoints::Failpoint::new(options.fail_after_commit);
         let writer = Writer {
             path: path.clone(),
             connection,
             blobs: Blobs::new(folder),
+            compressor: compressor.clone(),
+            dictionaries: Loaded::default(),
             #[cfg(feature = "failpoints")]
             failpoint: failpoint.clone(),
         };
@@ -141,6 +146,7 @@ impl Store {
             sender: Some(sender),
             thread: Some(thread),
             idle: Arc::default(),
+            compressor,
             #[cfg(feature = "failpoints")]
             failpoint,
         })
@@ -149,6 +155,10 @@ impl Store {
     /// The database file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn compressor(&self) -> &Compressor {
+        &self.compressor
     }
 
     /// Commits of this store since it was opened.
@@ -172,6 +182,10 @@ impl Store {
 
     pub(crate) async fn add_verdicts(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
         self.send(|reply| Job::Judge(judged, reply)).await
+    }
+
+    pub(crate) async fn change_labels(&self, run: RunId, change: LabelChange) -> Result<Relabelled, StoreError> {
+        self.send(|reply| Job::Relabel(run, change, reply)).await
     }
 
     async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
@@ -233,6 +247,9 @@ struct Writer {
     path: PathBuf,
     connection: Connection,
     blobs: Blobs,
+    compressor: Compressor,
+    /// What stored verdicts are compressed with.
+    dictionaries: Loaded,
     #[cfg(feature = "failpoints")]
     failpoint: crate::failpoints::Failpoint,
 }
@@ -247,10 +264,21 @@ impl Writer {
                     Job::Write(waiting) => batch.push(waiting),
                     Job::Judge(judged, reply) => {
                         self.write(std::mem::take(&mut batch))?;
+                        let (compressor, loaded) = (self.compressor.clone(), std::mem::take(&mut self.dictionaries));
                         let admitted = self.transact(|transaction| {
-                            judged.iter().map(|judged| records::judge(transaction, judged)).collect()
+                            let judge = |judged| records::judge(transaction, judged, &compressor, &loaded);
+                            judged.iter().map(judge).collect()
                         })?;
+                        // What a transaction that failed has read may never be in the database.
+                        if admitted.is_ok() {
+                            self.dictionaries = loaded;
+                        }
                         drop(reply.send(admitted));
+                    }
+                    Job::Relabel(run, change, reply) => {
+                        self.write(std::mem::take(&mut batch))?;
+                        let labelled = self.transact(|transaction| runs::relabel(transaction, &run, &change))?;
+                        drop(reply.send(labelled));
                     }
                     Job::Remove(removal, reply) => {
                         self.write(std::mem::take(&mut batch))?;

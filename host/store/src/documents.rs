@@ -1,0 +1,317 @@
+//! The stored form of a document.
+//!
+//! A document is JSON text. It is stored as a BLOB: packed ([`packing`](crate::packing)), and compressed by zstd with a dictionary
+//! where there is one. A document that this does not shorten is stored as it is, as TEXT. Digests and identities are those of
+//! the text: compression changes neither.
+//!
+//! What is read is bounded before it is computed: the length that a BLOB claims, and the length that its frame claims. A
+//! checksum of the text finds every changed byte, and a dictionary that is not the one it was compressed with.
+
+use crate::dictionaries::Dictionary;
+use crate::packing::{self, Packed, read_number, write_number};
+use rusqlite::ToSql;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use zstd::zstd_safe::{self, CCtx, DCtx};
+
+/// How hard zstd tries. The levels above take twice as long and make short episodes no shorter; those below save a half of the time, and
+/// make them a fortieth longer.
+pub(crate) const LEVEL: i32 = 5;
+
+/// What every frame of zstd begins with. It says nothing here, and is left out.
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The BLOB leaves out the beginning or the end of the text, because its row has what stands there.
+const WITHOUT_HEAD: u8 = 1;
+const WITHOUT_TAIL: u8 = 2;
+
+/// Bytes that a packed text and its numbers can have beside twice the document: a number of one digit is a mark and a byte.
+const PACKED_MARGIN: usize = 64;
+
+/// What a document is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// An episode without its verdicts.
+    Episode,
+    /// A verdict.
+    Verdict,
+    /// The state of a checkpoint, without its large parts.
+    State,
+    /// The report of an iteration.
+    Report,
+    /// A version of a playbook, or a ledger.
+    Playbook,
+}
+
+impl Kind {
+    pub(crate) const WITH_DICTIONARIES: [Self; 2] = [Self::Episode, Self::Verdict];
+
+    /// Its name in a row.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Episode => "episode",
+            Self::Verdict => "verdict",
+            Self::State => "state",
+            Self::Report => "report",
+            Self::Playbook => "playbook",
+        }
+    }
+
+    /// Bytes of the longest document. Messages, signals and artefacts of an episode are at most 16 MiB by default, and twice
+    /// that as base64; tokens with their log-probs take several times their text. Others hold no conversation, but a verdict's
+    /// journal and a checkpoint's estimates can be long. None comes near a billion bytes, which SQLite allows.
+    pub(crate) fn limit(self) -> usize {
+        match self {
+            Self::Episode | Self::State => 512 << 20,
+            Self::Verdict | Self::Report | Self::Playbook => 128 << 20,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a stored document cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    /// It is, or claims to be, longer than it may be.
+    #[error("it claims more than the {limit} bytes that a document of kind {kind} may have")]
+    TooLong {
+        /// What it is.
+        kind: Kind,
+        /// The limit.
+        limit: usize,
+    },
+    /// Its bytes have no meaning.
+    #[error("its compressed bytes cannot be read")]
+    Broken,
+    /// They lead to another text.
+    #[error("its text is not the one that was written")]
+    Changed,
+    /// The database has no such dictionary.
+    #[error("its dictionary {0} is missing from the database")]
+    NoDictionary(i64),
+    /// The dictionary does not have the digest that names it.
+    #[error("its dictionary {0} does not have the digest that names it")]
+    OtherDictionary(i64),
+}
+
+/// A document is longer than its kind may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes; a document of kind {kind} has at most {limit}")]
+pub(crate) struct TooLong {
+    kind: Kind,
+    bytes: usize,
+    limit: usize,
+}
+
+/// The beginning and the end of a document, as its row has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    pub(crate) head: String,
+    pub(crate) tail: String,
+}
+
+/// A document in the form that its column has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it is.
+    Plain(String),
+    /// Packed and compressed.
+    Packed(Vec<u8>),
+}
+
+impl ToSql for Form {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Plain(text) => text.to_sql(),
+            Self::Packed(bytes) => bytes.to_sql(),
+        }
+    }
+}
+
+impl FromSql for Form {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Text(_) => String::column_result(value).map(Self::Plain),
+            ValueRef::Blob(bytes) => Ok(Self::Packed(bytes.to_owned())),
+            _ => Err(FromSqlError::InvalidType),
+        }
+    }
+}
+
+/// A document made ready for its columns.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) form: Form,
+    pub(crate) dictionary: Option<Arc<Dictionary>>,
+}
+
+impl Form {
+    /// Its bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Plain(text) => text.len(),
+            Self::Packed(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// Compresses a document.
+///
+/// # Errors
+/// It is longer than its kind may be.
+pub(crate) fn encode(
+    kind: Kind,
+    document: &str,
+    around: &Around,
+    dictionary: Option<&Arc<Dictionary>>,
+) -> Result<Stored, TooLong> {
+    let (bytes, limit) = (document.len(), kind.limit());
+    if bytes > limit {
+        return Err(TooLong { kind, bytes, limit });
+    }
+    let shorter = compress(document, around, dictionary.map(Arc::as_ref)).filter(|bytes| bytes.len() < document.len());
+    Ok(match shorter {
+        Some(bytes) => Stored { form: Form::Packed(bytes), dictionary: dictionary.cloned() },
+        None => Stored { form: Form::Plain(document.to_owned()), dictionary: None },
+    })
+}
+
+/// Compresses a document of a kind without dictionaries.
+///
+/// # Errors
+/// It is longer than its kind may be.
+pub(crate) fn encode_alone(kind: Kind, document: &str) -> Result<Form, TooLong> {
+    encode(kind, document, &Around::default(), None).map(|stored| stored.form)
+}
+
+/// The document of a stored form.
+pub(crate) fn decode(
+    kind: Kind,
+    form: &Form,
+    around: &Around,
+    dictionary: Option<&Dictionary>,
+) -> Result<String, Unreadable> {
+    match form {
+        Form::Plain(text) => Ok(text.clone()),
+        Form::Packed(bytes) => decompress(bytes, around, dictionary, kind),
+    }
+}
+
+/// The document of a kind without dictionaries.
+pub(crate) fn decode_alone(kind: Kind, form: &Form) -> Result<String, Unreadable> {
+    decode(kind, form, &Around::default(), None)
+}
+
+// A BLOB: what is left out, the checksum of the text (4 bytes), lengths of the packed document, of its text and of its atoms;
+// the atoms; the frame of text and numbers.
+
+fn compress(document: &str, around: &Around, dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
+    let (mut left_out, mut body) = (0, document);
+    if let Some(rest) = body.strip_prefix(around.head.as_str()).filter(|_| !around.head.is_empty()) {
+        (left_out, body) = (left_out | WITHOUT_HEAD, rest);
+    }
+    if let Some(rest) = body.strip_suffix(around.tail.as_str()).filter(|_| !around.tail.is_empty()) {
+        (left_out, body) = (left_out | WITHOUT_TAIL, rest);
+    }
+    let Packed { mut text, numbers, atoms } = packing::pack(body, dictionary.map_or(&[], Dictionary::known));
+    let mut bytes = Vec::with_capacity(atoms.len() + 256);
+    bytes.push(left_out);
+    bytes.extend_from_slice(&crc32c::crc32c(document.as_bytes()).to_le_bytes());
+    for length in [body.len(), text.len(), atoms.len()] {
+        write_number(&mut bytes, length as u64);
+    }
+    bytes.extend_from_slice(&atoms);
+    text.extend_from_slice(&numbers);
+    bytes.extend_from_slice(frame(&text, dictionary)?.strip_prefix(&MAGIC)?);
+    Some(bytes)
+}
+
+thread_local! {
+    /// What zstd works with. Making one takes longer than a short document.
+    static COMPRESSION: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSION: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
+}
+
+/// None: zstd has no memory.
+pub(crate) fn frame(bytes: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+    COMPRESSION.with_borrow_mut(|context| {
+        if context.is_none() {
+            *context = CCtx::try_create();
+        }
+        let context = context.as_mut()?;
+        match dictionary {
+            Some(dictionary) => context.compress_using_cdict(&mut frame, bytes, dictionary.encoder()?).ok(),
+            None => context.compress(&mut frame, bytes, LEVEL).ok(),
+        }
+    })?;
+    Some(frame)
+}
+
+fn decompress(
+    stored: &[u8],
+    around: &Around,
+    dictionary: Option<&Dictionary>,
+    kind: Kind,
+) -> Result<String, Unreadable> {
+    let (&[left_out, ref sum @ ..], mut rest) = stored.split_first_chunk::<5>().ok_or(Unreadable::Broken)?;
+    if left_out & !(WITHOUT_HEAD | WITHOUT_TAIL) != 0 {
+        return Err(Unreadable::Broken);
+    }
+    let limit = kind.limit();
+    let mut length = || {
+        let number = read_number(&mut rest).map_err(|_| Unreadable::Broken)?;
+        usize::try_from(number).ok().filter(|length| *length <= limit).ok_or(Unreadable::TooLong { kind, limit })
+    };
+    let (body_length, text_length, atoms_length) = (length()?, length()?, length()?);
+    let (atoms, rest) = rest.split_at_checked(atoms_length).ok_or(Unreadable::Broken)?;
+    let frame = [&MAGIC, rest].concat();
+    let most = body_length.saturating_mul(2).saturating_add(PACKED_MARGIN);
+    let mut text = unframe(&frame, most, dictionary)?;
+    if text_length > text.len() {
+        return Err(Unreadable::Broken);
+    }
+    let numbers = text.split_off(text_length);
+    let packed = Packed { text, numbers, atoms: atoms.to_owned() };
+    let known = dictionary.map_or(&[][..], Dictionary::known);
+    let body = packing::unpack(&packed, known, body_length).map_err(|_| Unreadable::Broken)?;
+    let head = if left_out & WITHOUT_HEAD == 0 { "" } else { &around.head };
+    let tail = if left_out & WITHOUT_TAIL == 0 { "" } else { &around.tail };
+    let document = if left_out == 0 { body } else { [head, &body, tail].concat() };
+    match crc32c::crc32c(document.as_bytes()).to_le_bytes() == *sum {
+        true => Ok(document),
+        false => Err(Unreadable::Changed),
+    }
+}
+
+/// What a frame holds: at most `most` bytes.
+fn unframe(frame: &[u8], most: usize, dictionary: Option<&Dictionary>) -> Result<Vec<u8>, Unreadable> {
+    let claimed = zstd_safe::get_frame_content_size(frame).ok().flatten().and_then(|size| usize::try_from(size).ok());
+    let claimed = claimed.filter(|claimed| *claimed <= most).ok_or(Unreadable::Broken)?;
+    let mut content = Vec::with_capacity(claimed);
+    let done = DECOMPRESSION.with_borrow_mut(|context| {
+        if context.is_none() {
+            *context = DCtx::try_create();
+        }
+        let context = context.as_mut()?;
+        match dictionary {
+            Some(dictionary) => context.decompress_using_ddict(&mut content, frame, dictionary.decoder()?).ok(),
+            None => context.decompress(&mut content, frame).ok(),
+        }
+    });
+    match done {
+        Some(size) if size == claimed => Ok(content),
+        _ => Err(Unreadable::Broken),
+    }
+}
+
+#[cfg(test)]
+#[path = "documents_tests.rs"]
+mod tests;

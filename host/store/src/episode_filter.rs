@@ -1,0 +1,77 @@
+//! Which episodes a list shows, as a condition on columns: no document is read for it.
+
+use crate::integers::signed;
+use crate::reader::sql_limit;
+use clawhost_core::{EpisodeFilter, FailureFilter, RewardFilter};
+use rusqlite::types::Value;
+
+/// A condition of SQL, with the values of its places in order. The last value is the limit, whose place follows the condition.
+pub(crate) struct Selected {
+    pub(crate) condition: String,
+    pub(crate) values: Vec<Value>,
+}
+
+/// The condition of a filter on the view `episode_rows`.
+pub(crate) fn select(filter: &EpisodeFilter) -> Selected {
+    let EpisodeFilter { run, failure, reward, task, pending_at, limit } = filter;
+    let mut all: Vec<&str> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    let text = |text: &str| Value::Text(text.to_owned());
+    if let Some(run) = run {
+        all.push("(run = ? OR parent = ?)");
+        values.extend([text(&run.0), text(&run.0)]);
+    }
+    match failure {
+        None => {}
+        Some(FailureFilter::Any) => all.push("failure_kind IS NOT NULL"),
+        Some(FailureFilter::Named(name)) => {
+            all.push("? IN (failure_kind, failure_code, failure_kind || '(' || failure_code || ')')");
+            values.push(text(name));
+        }
+    }
+    match reward {
+        None => {}
+        Some(RewardFilter::Unscored) => all.push("reward IS NULL"),
+        Some(RewardFilter::Within { least, greatest }) => {
+            all.push("reward BETWEEN ? AND ?");
+            values.extend([Value::Real(*least), Value::Real(*greatest)]);
+        }
+    }
+    if let Some(task) = task {
+        all.push("task = ?");
+        values.push(text(task));
+    }
+    if let Some(now) = pending_at {
+        all.push("pending_until > ?");
+        values.push(Value::Integer(signed(*now)));
+    }
+    values.push(Value::Integer(sql_limit(*limit)));
+    let condition = if all.is_empty() { "TRUE".to_owned() } else { all.join(" AND ") };
+    Selected { condition, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_of_a_condition_has_a_value_and_one_is_left_for_the_limit() {
+        let full = EpisodeFilter {
+            run: Some(clawhost_core::RunId("run-a".into())),
+            failure: Some(FailureFilter::Named("fu_el%".into())),
+            reward: Some(RewardFilter::Within { least: 0.0, greatest: 1.0 }),
+            task: Some("t".into()),
+            pending_at: Some(7),
+            limit: None,
+        };
+        for filter in [
+            EpisodeFilter::default(),
+            EpisodeFilter { failure: Some(FailureFilter::Any), ..EpisodeFilter::default() },
+            EpisodeFilter { reward: Some(RewardFilter::Unscored), ..EpisodeFilter::default() },
+            full.clone(),
+        ] {
+            let Selected { condition, values } = select(&filter);
+            assert_eq!(condition.matches('?').count() + 1, values.len(), "{condition}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A removal that is not committed: the same statements as a removal, so its counts are the counts of one.
+
+use crate::blobs::Blobs;
+use crate::error::Fault;
+use crate::writer::{Store, off_executor};
+use crate::{retention, schema};
+use clawhost_core::{Removal, Removed, StoreError};
+use rusqlite::TransactionBehavior;
+
+impl Store {
+    /// What a removal would remove. It has a connection of its own, so that writes of this store need not wait in its queue;
+    /// no process commits meanwhile.
+    pub(crate) async fn rehearse_removal(&self, removal: Removal) -> Result<Removed, StoreError> {
+        let path = self.path().to_owned();
+        off_executor(move || {
+            let folder = path.parent().unwrap_or(std::path::Path::new(""));
+            let all = || -> Result<Removed, Fault> {
+                let mut connection = schema::open(&path)?;
+                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let mut removed = retention::remove(&transaction, &removal)?;
+                let referred = retention::referred_to(&transaction)?;
+                let blobs = Blobs::new(folder).files()?.blobs;
+                removed.blobs = blobs.iter().filter(|(digest, _)| !referred.contains(digest)).count() as u64;
+                transaction.rollback()?;
+                Ok(removed)
+            };
+            all().map_err(|fault| fault.explain(&path))
+        })
+        .await
+    }
+}

@@ -1,0 +1,68 @@
+//! Which episodes a list shows: every filter alone, and all of them together.
+
+use crate::records::{episode, filled, opened, put, recorded_as, run};
+use clawhost_core::{
+    Ending, EpisodeFilter, EpisodeReader as _, EpisodeStore as _, ExpectedVerdict, FailureFilter, RewardFilter,
+    RewardSource, RunId,
+};
+use clawhost_store::Reader;
+use std::path::Path;
+
+/// Episodes that a filter selects, by their ids.
+fn selected(folder: &Path, filter: &EpisodeFilter) -> Vec<String> {
+    let rows = Reader::open(folder).unwrap().episodes(filter).unwrap();
+    rows.into_iter().map(|row| format!("{}/{}", row.run, row.id)).collect()
+}
+
+#[tokio::test]
+async fn episodes_are_selected_by_failure_reward_task_run_and_state_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    for name in ["run-a", "run-b"] {
+        store.begin_run(&run(name)).await.unwrap();
+        let mut all = Vec::new();
+        for (index, reward) in [Some(0.0), None, Some(0.5), None].into_iter().enumerate() {
+            let mut one = episode(name, index as u64);
+            one.reward = reward;
+            one.task.id = format!("task-{}", index % 2);
+            if index == 2 {
+                one.expects = vec![ExpectedVerdict { source: RewardSource::User, until: 1000 }];
+            }
+            all.push(recorded_as(one));
+        }
+        put(&store, all).await.unwrap();
+    }
+    let failed = episode("run-a", 1).ending;
+    let Ending::Failed(failure) = &failed else { panic!("{failed:?}") };
+    let (kind, code) = (failure.kind.to_string(), failure.code.clone());
+    let all = EpisodeFilter::default();
+    let of_a = EpisodeFilter::of(&RunId("run-a".into()));
+    let check = |filter: EpisodeFilter, expect: &[&str]| {
+        assert_eq!(selected(folder.path(), &filter), expect, "{filter:?}");
+    };
+    let named = |name: &str| Some(FailureFilter::Named(name.to_owned()));
+    check(EpisodeFilter { failure: Some(FailureFilter::Any), ..of_a.clone() }, &["run-a/ep-0001", "run-a/ep-0003"]);
+    for name in [&kind, &code, &failure.label()] {
+        check(EpisodeFilter { failure: named(name), ..of_a.clone() }, &["run-a/ep-0001", "run-a/ep-0003"]);
+    }
+    for name in ["", "%", "f", "failed", "terminated", "nonsense"] {
+        check(EpisodeFilter { failure: named(name), ..all.clone() }, &[]);
+    }
+    let within = |least, greatest| Some(RewardFilter::Within { least, greatest });
+    check(EpisodeFilter { reward: within(0.0, 0.4), ..of_a.clone() }, &["run-a/ep-0000"]);
+    check(EpisodeFilter { reward: within(0.5, 0.5), ..all.clone() }, &["run-b/ep-0002", "run-a/ep-0002"]);
+    check(EpisodeFilter { reward: Some(RewardFilter::Unscored), ..of_a.clone() }, &["run-a/ep-0001", "run-a/ep-0003"]);
+    check(EpisodeFilter { task: Some("task-0".into()), ..of_a.clone() }, &["run-a/ep-0000", "run-a/ep-0002"]);
+    check(EpisodeFilter { pending_at: Some(999), ..of_a.clone() }, &["run-a/ep-0002"]);
+    check(EpisodeFilter { pending_at: Some(1000), ..all.clone() }, &[]);
+    let narrow = EpisodeFilter { task: Some("task-0".into()), reward: within(0.1, 1.0), pending_at: Some(1), ..all };
+    check(EpisodeFilter { limit: Some(1), ..narrow }, &["run-b/ep-0002"]);
+}
+
+#[tokio::test]
+async fn a_limit_counts_what_the_filter_selects() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), "run-a", 6).await);
+    let failed = EpisodeFilter { failure: Some(FailureFilter::Any), limit: Some(2), ..EpisodeFilter::default() };
+    assert_eq!(selected(folder.path(), &failed), ["run-a/ep-0001", "run-a/ep-0003"]);
+}
