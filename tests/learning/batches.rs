@@ -7,7 +7,7 @@ use clawhost_play::{Plan, StopReason};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Rewards that go up and down, and never settle.
+/// Rewards that alternate, so that the reflection schedule sees no plateau.
 fn varying() -> Marks {
     Marks::by(|episode| {
         let iteration: u64 = episode.run.0["learn.i".len()..][..5].parse().unwrap_or(0);
@@ -24,7 +24,7 @@ fn reflections(report: &LearnReport) -> &Reflections {
     &report.harness().unwrap().reflections
 }
 
-/// Groups of training in which somebody did not get the best reward.
+/// Training groups in which a member missed the best reward.
 fn missed(world: &World) -> BTreeSet<(RunId, u64)> {
     let episodes = world.store.of_phases("-train");
     let missed = |episode: &&Episode| episode.reward.is_some_and(|reward| reward < 1.0);
@@ -45,18 +45,18 @@ async fn twenty_batches_are_all_learned_and_no_group_is_lost() {
     assert_eq!((report.learned, report.iterations.len()), (20, 20));
     assert!(report.iterations.iter().all(|iteration| iteration.learned.is_ok() && iteration.episodes == 16));
     let (missed, shown) = (missed(&world), once(world.reflectors[0].groups()));
-    assert!(shown.is_subset(&missed), "only where something was missed");
+    assert!(shown.is_subset(&missed), "only groups that missed the best reward");
     let waiting: BTreeSet<_> = missed.difference(&shown).cloned().collect();
     let asked = reflections(&report);
     assert_eq!((asked.asked, asked.waiting, asked.given_up), (shown.len() as u64, waiting.len() as u64, 0));
-    assert!(!waiting.is_empty(), "the last were not asked about");
+    assert!(!waiting.is_empty(), "the last groups are waiting");
     let asked_after: BTreeSet<RunId> = shown.into_iter().map(|(run, _)| run).collect();
-    assert_eq!(asked_after.len(), 16, "the first batch, then every fifth with those before it");
+    assert_eq!(asked_after.len(), 16, "the first batch, then every fifth together with those waiting");
     assert!(waiting.iter().all(|(run, _)| !asked_after.contains(run)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_that_wait_are_shown_after_an_interruption_all_the_same() {
+async fn waiting_groups_are_reflected_on_after_an_interruption() {
     let uninterrupted = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
     let expected = uninterrupted.learn(&twenty()).await;
     for at in [1, 40, 130, 200] {
@@ -74,34 +74,34 @@ async fn groups_that_wait_are_shown_after_an_interruption_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_reflectors_are_shown_is_what_was_recorded_in_training() {
+async fn reflectors_receive_the_recorded_training_groups() {
     let world = World::usual();
     world.learn(&small()).await;
     let stored = world.store.of_phases("-train");
     let shown = world.reflectors[0].shown.lock().unwrap();
     assert!(!shown.is_empty());
     for one in shown.iter() {
-        assert_eq!(one.group.len(), 4, "the whole group, those too that did well");
+        assert_eq!(one.group.len(), 4, "the whole group, including successes");
         for episode in &one.group {
-            assert!(stored.contains(episode), "as it is stored, the reference too: the adapter hides it");
-            assert_eq!(episode.task.split, "train", "never what decides, never what reports");
+            assert!(stored.contains(episode), "as stored, with the reference, which the adapter hides");
+            assert_eq!(episode.task.split, "train", "no validation or test tasks");
         }
-        let told = format!("{:?} {:?}", one.context, one.playbook);
-        assert!(!told.contains("canary"), "nothing else says what was wanted: {told}");
+        let input = format!("{:?} {:?}", one.context, one.playbook);
+        assert!(!input.contains("canary"), "the rest does not contain the reference: {input}");
     }
     let known: Vec<_> = shown.last().unwrap().playbook.entries.iter().map(|entry| entry.text.clone()).collect();
-    assert!(known.contains(&RED.to_owned()), "they see what is open, so that they need not propose it again");
+    assert!(known.contains(&RED.to_owned()), "they see open entries");
 }
 
-/// Whether it is shown something of this iteration.
+/// Whether it belongs to this iteration.
 fn in_phase(shown: &Shown, iteration: u64) -> bool {
     shown.group[0].run.0.ends_with(&format!("i{iteration:05}-train"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reflector_that_fails_is_counted_and_holds_nothing_up() {
+async fn a_failing_reflector_is_counted_and_does_not_block() {
     let broken = || Failure::new(FailureKind::Trap, code::UNREACHABLE, "fell over");
-    // It has answered once: what follows may be an outage, which passes.
+    // It succeeded once, so later failures may be temporary.
     let world = World::new(Proposer::by(move |one| if in_phase(one, 1) { Ok(vec![]) } else { Err(broken()) }));
     let report = world.learn(&small()).await;
     let (message, count) = reflections(&report).failed.first_key_value().unwrap();
@@ -120,20 +120,20 @@ async fn a_reflector_that_fails_is_counted_and_holds_nothing_up() {
         ..World::new(Proposer::of(&[]))
     };
     let report = world.learn(&small()).await;
-    assert_eq!(world.deployed(), [GREEN, RED], "another is heard all the same");
+    assert_eq!(world.deployed(), [GREEN, RED], "the other reflector's proposals are used");
     assert_eq!(reflections(&report).failed.values().sum::<u64>(), reflections(&report).asked);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_reflectors_never_answer_stops_and_says_why() {
+async fn a_run_stops_if_no_reflector_ever_answers() {
     let broken = Proposer::by(|_| Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "no model is granted")));
     let world = World::new(broken);
     let report = world.learn(&small()).await;
     let Some(StopReason::Reflectors { failed, why }) = &report.stopped else { panic!("{:?}", report.stopped) };
     assert!(*failed > 0 && why.contains("no model is granted"), "{failed} {why}");
     assert_eq!((report.learned, report.iterations.len()), (0, 0));
-    assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is paid for");
-    // Granted what it lacked, it is asked about the same groups.
+    assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is played");
+    // With the missing grant, it is called for the same groups.
     let mended = World { store: world.store.clone(), ..World::usual() };
     let report = mended.go_on(&small()).await.unwrap();
     assert_eq!((report.stopped, report.learned), (None, 4));
@@ -157,12 +157,12 @@ async fn a_flood_of_proposals_is_bounded_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_past_what_may_wait_are_given_up_and_counted() {
+async fn groups_beyond_the_waiting_limit_are_dropped_and_counted() {
     let play = Plan { episodes: 1200, ..small().play };
     let plan = WorldPlan { iterations: 2, reflect_every: 3, play, ..small() };
     let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
     let report = world.learn(&plan).await;
-    // All groups of the first batch are shown at once; of the second, about which no reflector is asked, so many may wait.
+    // All groups of the first batch are reflected on at once; those of the second wait up to the limit.
     assert_eq!(
         (reflections(&report).asked, reflections(&report).given_up, reflections(&report).waiting),
         (300, 44, 256)
@@ -170,7 +170,7 @@ async fn groups_past_what_may_wait_are_given_up_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_that_a_store_has_forgotten_are_given_up_and_counted() {
+async fn groups_missing_in_the_store_are_dropped_and_counted() {
     let store = Arc::new(MemoryStore::default());
     let play = async |world: &World, resumes: bool| {
         let mut ports = world.harness_ports(&twenty());
@@ -180,7 +180,7 @@ async fn groups_that_a_store_has_forgotten_are_given_up_and_counted() {
         report.unwrap()
     };
     let world = World { marks: Arc::new(varying()), ..World::new(Proposer::of(&[NEUTRAL])) };
-    // In the fourth batch: the groups of two wait.
+    // During the fourth batch, the groups of two batches wait.
     *world.environment.cancel_at.lock().unwrap() = Some((55, world.cancel.clone()));
     let stopped = play(&world, false).await;
     assert_eq!((stopped.learned, reflections(&stopped).waiting), (3, 4));

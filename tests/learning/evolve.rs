@@ -1,4 +1,4 @@
-//! Evolution over fakes: a world of four kinds of tasks, each of which wants one line in the prompt.
+//! Evolution with fakes: four kinds of tasks, each of which needs its own line in the prompt.
 
 use async_trait::async_trait;
 use clawhost_core::{
@@ -6,7 +6,7 @@ use clawhost_core::{
     ModelRequest, ModelResponse, Origin, Playbook, PluginIdentity, Proposal, Reflector, Reward, RewardDescription,
     Role, RunId, Sampling, ScoreCard, Scoring, SpecDocument, Split, Task, Usage, Verdict, code,
 };
-use clawhost_learn::evolve::Why;
+use clawhost_learn::evolve::EndReason;
 use clawhost_learn::gate::Decision;
 use clawhost_learn::playbook::Playbook as Book;
 use clawhost_learning::{
@@ -23,13 +23,13 @@ const KINDS: u64 = 4;
 const BUDGET: u64 = 200;
 const RUN: &str = "run-evolve";
 
-/// What a task wants to stand in the prompt.
+/// The line that a task needs.
 fn wanted(task: &Task) -> String {
     let number: u64 = task.id.trim_start_matches('t').parse().unwrap();
-    format!("deed {}", number % KINDS)
+    format!("action {}", number % KINDS)
 }
 
-/// Says what it was told.
+/// Answers with its system prompt.
 struct Echo;
 
 #[async_trait]
@@ -39,17 +39,17 @@ impl Llm for Echo {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        let told = request.messages.iter().find(|message| message.role == Role::System).unwrap().plain_text();
-        let message = Message::text(Role::Assistant, Origin::Policy, told);
+        let prompt = request.messages.iter().find(|message| message.role == Role::System).unwrap().plain_text();
+        let message = Message::text(Role::Assistant, Origin::Policy, prompt);
         Ok(ModelResponse::new(message, Usage::default(), "stop"))
     }
 }
 
-/// Gives 1 for an answer that holds what the task wants, else 0.
+/// Gives 1 if the answer contains the task's line, otherwise 0.
 struct Wants {
     identity: PluginIdentity,
     description: RewardDescription,
-    /// The first time it is asked about a seed, its model is down.
+    /// Whether the first call per seed fails with a model error.
     flaky: bool,
     asked: Mutex<BTreeMap<u64, u32>>,
 }
@@ -93,16 +93,16 @@ impl Reward for Wants {
     }
 }
 
-/// How a reflector answers.
+/// The behaviour of a reflector.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// The section with the first line that is missing.
+    /// Adds the first missing line to the section.
     Helpful,
-    /// The same, with a word that no call says again.
+    /// The same, with a word that is new in every call.
     NeverTheSame,
-    /// About another section.
+    /// Proposes a change of another section.
     Elsewhere,
-    /// A text that must not be stored.
+    /// Proposes a text that the check rejects.
     Secret,
     Broken,
 }
@@ -112,7 +112,7 @@ struct Scribe {
     about: About,
     manner: Manner,
     calls: AtomicU64,
-    /// Splits of the episodes that it was shown, and whether they fit the sections beside them.
+    /// Splits of its episodes, and whether they match the given sections.
     shown: Mutex<Vec<(String, bool)>>,
 }
 
@@ -147,9 +147,9 @@ impl Reflector for Scribe {
             let said = episode.turns.last().unwrap().action.plain_text();
             (episode.task.split.clone(), said.contains(old.trim()))
         }));
-        let missing = group.iter().map(|episode| wanted(&episode.task)).find(|deed| !old.contains(deed));
+        let missing = group.iter().map(|episode| wanted(&episode.task)).find(|action| !old.contains(action));
         let propose = |change| Proposal { change, evidence: vec![], expected_effect: String::new() };
-        let text = missing.map(|deed| format!("{old}\n{deed}").trim().to_owned());
+        let text = missing.map(|action| format!("{old}\n{action}").trim().to_owned());
         let rewrite = |text: String| propose(Change::RewriteSection("rules".into(), text));
         Ok(match self.manner {
             Manner::Helpful => {
@@ -164,7 +164,7 @@ impl Reflector for Scribe {
     }
 }
 
-/// A world to evolve in.
+/// A world for evolutions.
 struct World {
     store: Arc<Shelf>,
     scribe: Arc<Scribe>,
@@ -220,7 +220,7 @@ impl World {
             evolver: self.evolves.then(|| Reflecting { reflector: self.scribe.clone(), options: vec![] }),
             embedder: None,
             playbook: "book".into(),
-            beginning: Book::default(),
+            initial: Book::default(),
         };
         let stage = HarnessStage::new(self.harness.clone(), harness);
         LearnPorts { play, learning: self.store.clone(), stages: vec![Box::new(stage)], source: None }
@@ -242,7 +242,7 @@ impl World {
         self.start(LearnStart::Resumed).await
     }
 
-    /// Episodes that the evolution played.
+    /// Episodes played by the evolution.
     fn evolved(&self) -> Vec<Episode> {
         let mut episodes = self.store.of_phases(".evolve-");
         episodes.retain(|episode| !episode.run.0.contains("gate"));
@@ -266,22 +266,25 @@ async fn a_section_evolves_on_training_tasks_within_its_budget_and_passes_the_ga
     let means: Vec<f64> = evolution.progress.curve.iter().map(|point| point.mean).collect();
     assert_eq!((means[0], means.last()), (0.0, Some(&1.0)), "{means:?}");
     assert!(means.is_sorted(), "{means:?}");
-    assert_eq!(evolution.why, Some(Why::Perfect));
+    assert_eq!(evolution.why, Some(EndReason::Perfect));
     let best: BTreeSet<&str> = evolution.best["rules"].lines().collect();
-    assert_eq!(best, BTreeSet::from(["deed 0", "deed 1", "deed 2", "deed 3"]));
+    assert_eq!(best, BTreeSet::from(["action 0", "action 1", "action 2", "action 3"]));
 
     let played = world.evolved();
-    assert_eq!(played.len() as u64, evolution.progress.evaluations, "one episode each");
+    assert_eq!(played.len() as u64, evolution.progress.evaluations, "one episode per evaluation");
     assert!(evolution.progress.evaluations <= BUDGET);
-    assert!(played.iter().all(|episode| episode.task.split == "train"), "nothing else teaches");
+    assert!(played.iter().all(|episode| episode.task.split == "train"), "training tasks only");
     let seeds: BTreeSet<_> =
         played.iter().map(|episode| (episode.task.id.clone(), episode.seed(), episode.policy.seed)).collect();
     let tasks: BTreeSet<_> = played.iter().map(|episode| episode.task.id.clone()).collect();
-    assert_eq!(seeds.len(), tasks.len(), "all candidates meet a task with the same seeds");
+    assert_eq!(seeds.len(), tasks.len(), "all candidates play a task with the same seeds");
     let asked = world.scribe.shown.lock().unwrap().clone();
     assert!(!asked.is_empty());
     assert!(asked.iter().all(|(split, own)| split == "train" && *own), "the parent's own episodes, with its sections");
-    assert_eq!(evolution.reflector.ignored, evolution.progress.reflections, "what is not about a section is counted");
+    assert_eq!(
+        evolution.reflector.ignored, evolution.progress.reflections,
+        "proposals about something else are counted"
+    );
 
     let gate = evolution.gate.clone().unwrap();
     assert_eq!((gate.decision, gate.rewritten.as_slice()), (Decision::Promote, &["rules".to_owned()][..]));
@@ -291,19 +294,19 @@ async fn a_section_evolves_on_training_tasks_within_its_budget_and_passes_the_ga
     assert_eq!((&served.sections, served.digest()), (&evolution.best, report.harness().unwrap().playbook));
     assert!(versions[0].why.contains("sections rewritten: rules"), "{}", versions[0].why);
     assert_eq!(report.layer_names(), ["harness", "evolution"]);
-    assert_eq!(report.iterations[0].reward, Some(1.0), "lessons are measured in the prompt that passed");
+    assert_eq!(report.iterations[0].reward, Some(1.0), "lessons are measured in the promoted prompt");
     let lift = report.evaluation.unwrap();
     assert_eq!((lift.before.unwrap().mean, lift.after.unwrap().mean), (0.0, 1.0));
     assert_eq!(world.watching.evolved.lock().unwrap().as_slice(), &[evolution]);
 }
 
-/// Run and name of every episode that the evolution played.
+/// Run and id of every episode of the evolution.
 fn names(world: &World) -> Vec<(RunId, EpisodeId)> {
     world.evolved().into_iter().map(|episode| (episode.run, episode.id)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_evolution_that_is_killed_at_any_store_call_and_resumed_gives_the_same_result() {
+async fn an_evolution_killed_at_any_store_call_and_resumed_gives_the_same_result() {
     let whole = world(Manner::Helpful);
     let expected = whole.learn().await.unwrap();
     let calls = whole.store.calls();
@@ -311,7 +314,7 @@ async fn an_evolution_that_is_killed_at_any_store_call_and_resumed_gives_the_sam
     let mut killed = 0;
     for at in 0..calls {
         let world = World { store: Shelf::dying(at), ..world(Manner::Helpful) };
-        // As many episodes are written at once as happen to be ready: there may be fewer calls.
+        // Transactions contain the episodes that are ready, so there may be fewer calls.
         let report = match world.learn().await {
             Ok(report) => report,
             Err(_) => {
@@ -323,11 +326,11 @@ async fn an_evolution_that_is_killed_at_any_store_call_and_resumed_gives_the_sam
         assert_eq!(report, expected, "killed at call {at}");
         assert_eq!(names(&world), played, "killed at call {at}");
     }
-    assert!(killed > 60, "{killed} of {calls} calls are too few to tell");
+    assert!(killed > 60, "{killed} of {calls} calls are too few");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reflector_that_never_says_the_same_cannot_make_an_interrupted_run_pass_its_budget() {
+async fn a_nondeterministic_reflector_cannot_make_an_interrupted_run_exceed_its_budget() {
     let mut killed = 0;
     for at in (1..200).step_by(6) {
         let mut world = World { store: Shelf::dying(at), ..world(Manner::NeverTheSame) };
@@ -340,12 +343,12 @@ async fn a_reflector_that_never_says_the_same_cannot_make_an_interrupted_run_pas
         let evolution = evolution(&world.resume().await.unwrap());
         assert!(evolution.progress.evaluations <= 120);
         let played = world.evolved();
-        assert_eq!(played.len() as u64, evolution.progress.evaluations, "nothing was played in vain");
-        let told = |episode: &&Episode| {
-            episode.policy.playbook.as_ref().is_some_and(|told| told.text.contains(&evolution.best["rules"]))
+        assert_eq!(played.len() as u64, evolution.progress.evaluations, "every episode is an evaluation");
+        let shows_best = |episode: &&Episode| {
+            episode.policy.playbook.as_ref().is_some_and(|playbook| playbook.text.contains(&evolution.best["rules"]))
         };
-        let own = played.iter().filter(told).count();
-        assert!(own >= 16, "killed at call {at}: what is best was played itself, and not another of its number");
+        let own = played.iter().filter(shows_best).count();
+        assert!(own >= 16, "killed at call {at}: the best candidate itself was played");
     }
     assert!(killed > 20, "{killed}");
 }
@@ -362,16 +365,16 @@ async fn results_do_not_depend_on_how_many_are_played_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_is_no_number_and_what_may_pass_is_asked_again() {
+async fn failures_are_not_scores_and_transient_ones_are_retried() {
     let flaky = Wants { flaky: true, ..Wants::new() };
     let mut world = world_of(Manner::Helpful, three_splits(), Arc::new(flaky));
     world.plan.play.failure_budget = 1.0;
     let evolution = world.evolution().await;
     let failures = evolution.progress.failures;
     assert!(failures.transient > 0, "{failures:?}");
-    assert_eq!((failures.permanent, failures.left_out), (0, 0), "it went well the second time");
+    assert_eq!((failures.permanent, failures.left_out), (0, 0), "the retry succeeded");
     assert_eq!(evolution.progress.curve[0].mean, 0.0);
-    assert_eq!(world.evolved().len() as u64, evolution.progress.evaluations, "what failed is paid for");
+    assert_eq!(world.evolved().len() as u64, evolution.progress.evaluations, "failures count as evaluations");
 
     let failing = Counting { failing: 2, ..three_splits() };
     let mut world = world_of(Manner::Helpful, failing, Arc::new(Wants::new()));
@@ -379,14 +382,14 @@ async fn what_fails_is_no_number_and_what_may_pass_is_asked_again() {
     let evolution = world.evolution().await;
     let failures = evolution.progress.failures;
     assert!(failures.permanent > 0 && failures.transient == 0, "{failures:?}");
-    assert_eq!(failures.left_out, failures.permanent, "a trap is not asked again");
+    assert_eq!(failures.left_out, failures.permanent, "a trap is not retried");
     let played = world.evolved();
     let failed = played.iter().filter(|episode| episode.reward.is_none()).count() as u64;
     assert_eq!((played.len() as u64, failed), (evolution.progress.evaluations, failures.permanent));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_failures_stop_it_and_with_a_larger_budget_it_goes_on() {
+async fn too_many_failures_stop_it_and_a_larger_budget_resumes_it() {
     let failing = Counting { failing: 2, ..three_splits() };
     let mut world = world_of(Manner::Helpful, failing, Arc::new(Wants::new()));
     world.plan.play.failure_budget = 0.005;
@@ -400,15 +403,15 @@ async fn too_many_failures_stop_it_and_with_a_larger_budget_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_reflector_says_beside_the_point_is_counted_and_changes_nothing() {
+async fn unusable_answers_of_a_reflector_are_counted_and_change_nothing() {
     let check = async |manner: Manner, counted: fn(&EvolutionReport) -> u64| {
         let world = world(manner);
         let report = world.learn().await.unwrap();
         let evolution = evolution(&report);
-        assert_eq!((evolution.why, evolution.progress.children), (Some(Why::Fruitless), 0));
+        assert_eq!((evolution.why, evolution.progress.children), (Some(EndReason::Fruitless), 0));
         assert_eq!((counted(&evolution), evolution.best.len()), (evolution.progress.reflections, 0));
-        assert_eq!((evolution.gate, report.layer_names().len()), (None, 1), "there is nothing to judge");
-        assert_eq!(report.iterations.len(), 1, "the run goes on");
+        assert_eq!((evolution.gate, report.layer_names().len()), (None, 1), "there is no candidate");
+        assert_eq!(report.iterations.len(), 1, "the run continues");
     };
     check(Manner::Elsewhere, |report| report.reflector.ignored).await;
     check(Manner::Secret, |report| report.reflector.refused.values().sum()).await;
@@ -416,7 +419,7 @@ async fn what_a_reflector_says_beside_the_point_is_counted_and_changes_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_evolve_is_refused_before_anything_is_played() {
+async fn an_impossible_evolution_is_an_error_before_anything_is_played() {
     let check = async |change: fn(&mut World), says: &str| {
         let mut world = world(Manner::Helpful);
         change(&mut world);
@@ -424,7 +427,7 @@ async fn what_cannot_evolve_is_refused_before_anything_is_played() {
         assert!(error.contains(says), "{error}");
         assert_eq!(world.evolved().len(), 0, "{error}");
     };
-    check(|world| world.harness.evolve.as_mut().unwrap().budget = 20, "lets no child in").await;
+    check(|world| world.harness.evolve.as_mut().unwrap().budget = 20, "is too small for one child").await;
     check(|world| world.evolves = false, "no reflector rewrites sections").await;
     let of_groups = |world: &mut World| {
         world.rewards = vec![ScoringRule::new(Arc::new(Judge::of_groups()), vec![])];

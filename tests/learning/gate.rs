@@ -1,4 +1,4 @@
-//! The gate: what is no better never comes through.
+//! The gate never promotes a candidate that is not better.
 
 use super::lessons::status;
 use crate::world::*;
@@ -18,28 +18,29 @@ fn longer() -> WorldPlan {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_helps_in_training_alone_is_turned_down() {
-    // On tasks that taught nothing, waiting is always right.
+async fn a_candidate_that_helps_in_training_only_is_rejected() {
+    // On tasks of other splits, waiting is always right.
     let wanted = |split: &str, colour: &str| if split == "train" { right(colour) } else { "wait" };
     let world = World { environment: Arc::new(Lights { wanted, ..Lights::default() }), ..World::usual() };
     let report = world.learn(&longer()).await;
     let gates = gates(&report);
     assert!(gates.len() > 1 && gates.iter().all(|gate| gate.decision == Decision::Futile), "{gates:#?}");
     let numbers: Vec<u32> = gates.iter().map(|gate| gate.candidate).collect();
-    assert_eq!(numbers, (1..=gates.len() as u32).collect::<Vec<_>>(), "each makes it harder for the next");
+    assert_eq!(numbers, (1..=gates.len() as u32).collect::<Vec<_>>(), "candidates are numbered");
     assert!(gates.windows(2).all(|pair| pair[0].evidence.threshold < pair[1].evidence.threshold));
+    assert!(gates.iter().all(|gate| gate.alike < gate.evidence.pairs), "{gates:#?}");
     assert!(world.deployed().is_empty());
     assert_ne!(status(&report, RED), "deployed");
     assert_eq!(report.evaluation.unwrap().lift.unwrap().mean, 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_fails_where_it_would_lose_does_not_seem_to_win() {
-    // What helps in training breaks the lights of the gate: of those pairs nothing is left to compare.
+async fn a_candidate_that_fails_instead_of_losing_is_rejected() {
+    // The trained action fails on the gate's tasks, so those pairs cannot be compared.
     let breaks = |split: &str, action: &str| split == "val" && action == "stop";
     let world =
         World { environment: Arc::new(Lights { breaks, ..Lights::default() }), ..World::new(Proposer::of(&[RED])) };
-    // Failures of one arm are the gate's business, and do not stop the run.
+    // Failures of one arm are left to the gate and do not stop the run.
     let play = Plan { failure_budget: 0.1, ..small().play };
     let report = world.learn(&WorldPlan { play, ..longer() }).await;
     assert_eq!(report.stopped, None);
@@ -59,7 +60,7 @@ async fn a_gate_at_which_everything_fails_stops_the_run() {
     assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{:?}", report.stopped);
 }
 
-/// A world in which the gate sees nothing of what was learned, until it has played so many pairs.
+/// A world in which the gate sees no effect before this many pairs.
 fn blind(from: u64) -> Lights {
     let colour = match from {
         0 => |split: &str, position: u64| if split == "val" { "grey" } else { COLOURS[position as usize % 4] },
@@ -72,30 +73,39 @@ fn blind(from: u64) -> Lights {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_without_a_decision_is_never_deployed_and_its_evidence_goes_on() {
+async fn an_undecided_candidate_is_not_deployed_and_its_evidence_is_continued() {
     let world = World { environment: Arc::new(blind(0)), ..World::new(Proposer::of(&[RED, GREEN])) };
     let report = world.learn(&longer()).await;
     let gates = gates(&report);
     assert!(gates.len() >= 2 && gates.iter().all(|gate| gate.decision == Decision::Undecided), "{gates:#?}");
     let first = &gates[..2];
     assert!(first.iter().all(|gate| gate.candidate == 1 && gate.playbook == gates[0].playbook), "{gates:#?}");
-    assert_eq!([first[0].evidence.pairs, first[1].evidence.pairs], [64, 128], "its evidence goes on");
+    assert_eq!([first[0].evidence.pairs, first[1].evidence.pairs], [64, 128], "its evidence is continued");
     assert!(world.deployed().is_empty());
-    // After two sessions it makes room for others: what it adds makes too little of a difference.
+    let alike: Vec<u64> = gates[..2].iter().map(|gate| gate.alike).collect();
+    assert_eq!(alike, [64, 128], "in all pairs both sides acted alike");
+    let uses = &gates[1].uses;
+    assert_eq!(uses.iter().map(|one| one.lesson.as_str()).collect::<Vec<_>>(), [RED, GREEN]);
+    assert!(uses.iter().all(|one| (one.usage.episodes, one.usage.applied) == (128, Some(0))), "{uses:#?}");
+    let why = "no observation states `colour: red`; values seen for colour: grey";
+    assert_eq!(uses[0].usage.why_dead().as_deref(), Some(why));
+    // After two sessions it is abandoned.
     assert_eq!((status(&report, RED), status(&report, GREEN)), ("expired", "expired"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_undecided_candidate_comes_through_once_there_is_something_to_see() {
+async fn an_undecided_candidate_is_promoted_once_there_is_an_effect() {
     let world = World { environment: Arc::new(blind(64)), ..World::new(Proposer::of(&[RED, GREEN])) };
     let report = world.learn(&longer()).await;
     let gates = gates(&report);
     assert_eq!(gates.iter().map(|gate| gate.decision).collect::<Vec<_>>(), [Decision::Undecided, Decision::Promote]);
     assert_eq!((gates[1].candidate, gates[1].evidence.pairs, gates[1].evidence.wins), (1, 96, 16));
+    assert_eq!(gates[1].alike, 80, "sides that acted alike have equal rewards");
+    assert!(gates[1].uses.iter().all(|one| one.usage.applied == Some(8)), "{:#?}", gates[1].uses);
     assert_eq!(world.deployed(), [GREEN, RED]);
 }
 
-/// Pairs of a phase, by the task and seed that they share.
+/// Pairs of a phase, by their task and seed.
 fn pairs(episodes: &[Episode]) -> BTreeMap<(String, u64), Vec<&Episode>> {
     let mut pairs: BTreeMap<_, Vec<&Episode>> = BTreeMap::new();
     for episode in episodes {
@@ -104,13 +114,13 @@ fn pairs(episodes: &[Episode]) -> BTreeMap<(String, u64), Vec<&Episode>> {
     pairs
 }
 
-fn told(episode: &Episode) -> Digest {
+fn playbook_digest(episode: &Episode) -> Digest {
     episode.policy.playbook.as_ref().unwrap().digest
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_a_pair_differ_by_their_playbook_alone_and_no_pair_comes_twice() {
-    // Few tasks: they go round, and the seeds do not.
+async fn members_of_a_pair_differ_only_in_the_playbook_and_pairs_are_unique() {
+    // Few tasks, so that tasks repeat; seeds do not.
     let environment = Lights::new(&[("train", 40), ("val", 5), ("test", 5)]);
     let world = World { environment: Arc::new(environment), ..World::usual() };
     let report = world.learn(&WorldPlan { iterations: 8, ..small() }).await;
@@ -125,10 +135,10 @@ async fn members_of_a_pair_differ_by_their_playbook_alone_and_no_pair_comes_twic
             };
             assert_eq!(deployed.policy.seed, proposed.policy.seed);
             assert_eq!((deployed.index % 2, deployed.index + 1), (0, proposed.index));
-            assert_ne!(told(deployed), told(proposed));
+            assert_ne!(playbook_digest(deployed), playbook_digest(proposed));
             assert_ne!(deployed.state_id, proposed.state_id);
             let text = |episode: &Episode| episode.policy.playbook.clone().unwrap().text;
-            assert_eq!(text(deployed), "", "{part}: nothing was deployed at first");
+            assert_eq!(text(deployed), "", "{part}: nothing is deployed initially");
             if text(deployed) == text(proposed) {
                 assert_eq!(deployed.turns[0].action, proposed.turns[0].action);
             }
@@ -140,7 +150,7 @@ async fn members_of_a_pair_differ_by_their_playbook_alone_and_no_pair_comes_twic
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_third_reward_in_a_session_changes_the_form_of_bets_and_begins_anew() {
+async fn a_third_reward_value_within_a_session_restarts_the_evidence() {
     let marks = Marks::by(|episode| {
         let odd = episode.run.0.contains("-gate-") && episode.group() > 8;
         Some(if is_right(episode) {
@@ -155,15 +165,15 @@ async fn a_third_reward_in_a_session_changes_the_form_of_bets_and_begins_anew() 
     let plan = WorldPlan { gate: GatePlan { every: 1, pairs: 300, alpha: 0.05 }, ..small() };
     let report = world.learn(&plan).await;
     let gates = gates(&report);
-    // What was bet in the first looks was bet in another form: the candidate counts once more.
+    // The first looks used another form of bets: the candidate is counted again.
     assert_eq!((gates[0].candidate, gates[0].decision), (2, Decision::Promote), "{:#?}", gates[0]);
     assert!(gates[0].evidence.lift.unwrap() < 0.5 && gates[0].evidence.pairs < 300);
     assert_eq!(world.deployed(), [GREEN, RED]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_third_reward_between_two_sessions_changes_the_form_too() {
-    // Undecided while rewards are 0 or 1; then training gives another, and the gate sees something.
+async fn a_third_reward_value_between_sessions_restarts_the_evidence() {
+    // Undecided while rewards are 0 or 1; then training gives a third value, and the gate sees an effect.
     let marks = Marks::by(|episode| {
         let late = episode.run.0.as_str() > "learn.i00004";
         Some(if is_right(episode) {
@@ -181,12 +191,12 @@ async fn a_third_reward_between_two_sessions_changes_the_form_too() {
     let gates = gates(&report);
     assert_eq!((gates[0].candidate, gates[0].decision), (1, Decision::Undecided));
     assert_eq!((gates[1].candidate, gates[1].decision), (2, Decision::Promote), "{gates:#?}");
-    assert!(gates[1].evidence.pairs <= 64, "the old bets are void");
+    assert!(gates[1].evidence.pairs <= 64, "the old evidence is void");
     assert_eq!(world.deployed(), [GREEN, RED]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn graded_rewards_are_bet_on_by_how_much() {
+async fn graded_rewards_use_the_size_of_the_difference() {
     let marks = Marks::by(|episode| {
         let step = (episode.seed() % 5) as f64 / 20.0;
         Some(if is_right(episode) { 0.7 + step } else { 0.1 + step })

@@ -1,4 +1,4 @@
-//! Several layers in one run: a harness and weights, which learn from the same iterations in one transaction.
+//! Several layers in one run: harness and weights learn from the same iterations in one transaction.
 
 use crate::observed::observed;
 use crate::weights::{plan as weights_plan, policy, stage};
@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// One answer in so many is lucky, so that groups differ before anything is learned.
+/// One answer in this many is right by chance, so that groups have variance before anything is learned.
 const LUCK: u64 = 9;
 const PROMPT: Option<&str> = Some("always: answer wait");
 
-/// How both layers learn.
+/// Settings of both layers.
 #[derive(Clone)]
 pub(crate) struct Both {
     pub(crate) world: WorldPlan,
@@ -50,13 +50,13 @@ impl Both {
     }
 }
 
-/// Reward of every member of every group, by the seed of the group.
+/// Reward of every member of every group, by the group's seed.
 fn rewards(batch: &Batch) -> BTreeMap<u64, Vec<f64>> {
     let of = |group: &clawhost_learn::Group| group.members.iter().map(|member| member.reward).collect();
     batch.groups.iter().map(|group| (group.seed, of(group))).collect()
 }
 
-/// The same of the episodes of a phase.
+/// The same for the episodes of a phase.
 fn recorded(episodes: &[Episode]) -> BTreeMap<u64, Vec<f64>> {
     let mut rewards: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for episode in episodes {
@@ -66,7 +66,7 @@ fn recorded(episodes: &[Episode]) -> BTreeMap<u64, Vec<f64>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_harness_learns_from_what_was_played_and_weights_from_what_teaches() {
+async fn the_harness_learns_from_all_groups_and_weights_from_selected_ones() {
     let mut both = Both { luck: LUCK, ..Both::small() };
     (both.world.iterations, both.world.test_pairs, both.weights.refills) = (2, 0, 3);
     let (world, dial) = (World::usual(), Arc::new(Mutex::new(Dial::default())));
@@ -81,28 +81,31 @@ async fn the_harness_learns_from_what_was_played_and_weights_from_what_teaches()
     for (number, (harness, weights)) in (1..).zip(of_harness.iter().zip(&of_weights)) {
         let phase = |name: &str| recorded(&world.store.of_phases(&format!("i{number:05}-{name}")));
         let (played, refills) = (phase("train"), phase("refill"));
-        assert_eq!(rewards(harness), played, "all that was played, and no refill");
+        assert_eq!(rewards(harness), played, "all groups, without replacements");
         let taught = rewards(weights);
-        assert_eq!(taught.len(), played.len(), "a group for a group");
+        assert_eq!(taught.len(), played.len(), "one group per position");
         let replaced = taught.keys().filter(|seed| !played.contains_key(seed));
         assert!(replaced.clone().count() > 0);
         assert!(replaced.clone().all(|seed| refills[seed] == taught[seed] && !is_flat(&taught[seed])));
-        assert!(played.iter().all(|(seed, group)| is_flat(group) || taught[seed] == *group), "what differs stays");
+        assert!(
+            played.iter().all(|(seed, group)| is_flat(group) || taught[seed] == *group),
+            "groups with variance stay"
+        );
         let in_place = played.iter().filter(|(_, group)| is_flat(group)).count();
-        assert!(replaced.count() <= in_place, "groups without variance alone are replaced");
+        assert!(replaced.count() <= in_place, "only groups without variance are replaced");
     }
     let shown = world.reflectors[0].groups();
-    assert!(!shown.is_empty() && shown.iter().all(|(run, _)| run.0.ends_with("-train")), "reflectors see no selection");
+    assert!(!shown.is_empty() && shown.iter().all(|(run, _)| run.0.ends_with("-train")), "reflectors see all groups");
 }
 
-/// The layers of the last checkpoint: the state of the harness, and the bytes of the weights.
+/// The layers in the last checkpoint: state of the harness, bytes of the weights.
 fn layers(world: &World) -> (serde_json::Value, Vec<u8>) {
     let (_, state) = world.store.state(&World::run()).unwrap();
     (state["layers"]["harness"]["harness"].clone(), world.store.large(&World::run())["weights"].to_vec())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_one_layer_cannot_step_none_does() {
+async fn if_one_layer_cannot_step_no_layer_does() {
     let mut both = Both::small();
     (both.world.iterations, both.world.test_pairs) = (1, 0);
     let one = World::usual();
@@ -114,17 +117,17 @@ async fn where_one_layer_cannot_step_none_does() {
 
     let world = World::usual();
     let (report, dial) = both.learn(&world, Dial { breaks: Some(1), ..Dial::default() }).await;
-    assert_eq!(layers(&world), layers(&one), "both are as the first step left them");
-    assert_eq!(dial.lock().unwrap().published.load(Ordering::SeqCst), 1, "and so are the weights that answer");
+    assert_eq!(layers(&world), layers(&one), "both have the state after the first step");
+    assert_eq!(dial.lock().unwrap().published.load(Ordering::SeqCst), 1, "the published weights too");
     let learned: Vec<_> = report.iterations.iter().map(|one| one.learned.clone()).collect();
     assert_eq!(learned, [Ok(()), Err("layer weights: no step today".to_owned())]);
     assert_eq!(report.learned, 1);
     let measured: Vec<bool> = report.iterations[1].layers.iter().map(|one| one.measurements.is_empty()).collect();
-    assert_eq!(measured, [true, true], "nothing is measured of a step that was taken back");
+    assert_eq!(measured, [true, true], "a rolled-back step has no measurements");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layer_that_refuses_a_batch_is_left_out_and_the_other_steps() {
+async fn a_layer_that_cannot_use_a_batch_is_left_out() {
     let mut both = Both::small();
     (both.world.iterations, both.world.test_pairs) = (1, 0);
     let (report, dial) = both.learn(&World::usual(), Dial { refuses: Some(0), ..Dial::default() }).await;
@@ -134,8 +137,8 @@ async fn a_layer_that_refuses_a_batch_is_left_out_and_the_other_steps() {
     assert_eq!(report.harness().unwrap().entries.len(), 4, "the proposals came in");
 }
 
-/// Lights that are answered rightly after five steps of the weights: of eight the first five, and those that want waiting. The
-/// harness learns about green ones, which are the second and the sixth.
+/// After five steps the weights answer the first five of eight lights correctly, and those that require waiting. The harness
+/// learns about green lights, which are the second and the sixth.
 async fn evaluated() -> (World, LearnReport, Arc<Mutex<Dial>>) {
     let mut both = Both::small();
     both.world.iterations = 5;
@@ -174,7 +177,7 @@ async fn all_arms_play_the_same_tasks_with_the_same_seeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weights_act_as_before_for_their_arms_alone_and_as_now_after_the_evaluation() {
+async fn earlier_weights_act_only_in_their_arms() {
     let (world, _, dial) = evaluated().await;
     let versions = |phase: &str| -> BTreeSet<String> {
         world.store.of_phases(phase).into_iter().map(|episode| episode.policy.model.version).collect()
@@ -183,12 +186,12 @@ async fn weights_act_as_before_for_their_arms_alone_and_as_now_after_the_evaluat
     assert_eq!(versions(".test-weights-after"), BTreeSet::from(["5".to_owned()]));
     let dial = dial.lock().unwrap();
     assert_eq!((dial.value, dial.published.load(Ordering::SeqCst)), (5, 5));
-    assert_eq!(dial.kept, [(CheckpointKind::Last, 5)], "what is kept are the weights of now");
+    assert_eq!(dial.kept, [(CheckpointKind::Last, 5)], "the current weights are kept");
     assert_eq!(dial.bytes()[..], world.store.large(&World::run())["weights"][..]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_while_weights_act_as_before_they_are_those_of_now() {
+async fn a_stop_while_earlier_weights_act_restores_the_current_ones() {
     let mut both = Both::small();
     both.world.iterations = 2;
     let whole = World::usual();
@@ -211,7 +214,7 @@ async fn stopped_while_weights_act_as_before_they_are_those_of_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weights_that_the_store_has_lost_are_named_and_never_made_up() {
+async fn missing_weights_in_the_store_are_an_error() {
     let mut both = Both::small();
     both.world.iterations = 1;
     let world = World::usual();
@@ -222,7 +225,7 @@ async fn weights_that_the_store_has_lost_are_named_and_never_made_up() {
     assert!(matches!(&error, LearningError::Checkpoint { .. }) && error.to_string().contains("weights"), "{error}");
 }
 
-/// Everything that a run with both layers gives.
+/// The results of a run with both layers.
 #[derive(PartialEq)]
 struct Outcome {
     report: LearnReport,
@@ -231,7 +234,7 @@ struct Outcome {
     versions: Vec<PlaybookVersion>,
     episodes: Vec<Episode>,
     summary: serde_json::Value,
-    /// The weights, and those that answer.
+    /// The weights, and the published ones.
     weights: (u64, u64),
 }
 
@@ -257,7 +260,7 @@ impl Outcome {
     }
 }
 
-/// Short, and yet with demonstrations, refills, validation, a gate that passes a candidate, and an evaluation of all arms.
+/// A short run with demonstrations, replacements, validation, a promoted candidate, and an evaluation of all arms.
 fn tiny() -> Both {
     let warm_start = WarmStart {
         demonstrations: 4,
@@ -273,7 +276,7 @@ fn tiny() -> Both {
         WeightsPlan { refills: 1, evaluate_every: 2, evaluate_episodes: 8, ..weights_plan(Some(warm_start)).weights };
     let world = WorldPlan {
         iterations: 3,
-        // All at once: the fewer transactions, the fewer moments to be killed at.
+        // All concurrently: fewer transactions mean fewer kill points.
         play: Plan { episodes: 64, concurrency: 64, ..small().play },
         gate: GatePlan { every: 1, pairs: 64, alpha: 0.2 },
         reflect_every: 1,
@@ -282,7 +285,7 @@ fn tiny() -> Both {
     Both { world, weights, luck: LUCK }
 }
 
-/// Some episodes fail, so that what is removed counts too.
+/// Some episodes fail, so that removed episodes occur too.
 fn fresh(store: Arc<Shelf>) -> World {
     let fails = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(29);
     let environment = Lights { fails: Box::new(fails), ..Lights::default() };
@@ -290,7 +293,7 @@ fn fresh(store: Arc<Shelf>) -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_of_two_layers_that_is_killed_at_any_store_call_and_resumed_gives_the_same_result() {
+async fn a_run_of_two_layers_killed_at_any_store_call_and_resumed_gives_the_same_result() {
     let both = tiny();
     let whole = fresh(Arc::default());
     let (report, dial) = both.learn(&whole, Dial::default()).await;
@@ -306,12 +309,12 @@ async fn a_run_of_two_layers_that_is_killed_at_any_store_call_and_resumed_gives_
         let result = first.begin(both.world.run(), both.ports(&first, &dial)).await;
         store.revive(None);
         match result {
-            // As many episodes are written at once as happen to be ready: there may be fewer calls.
+            // Transactions contain the episodes that are ready, so there may be fewer calls.
             Ok(_) => continue,
             Err(error) => assert!(error.to_string().contains("killed"), "{at}: {error}"),
         }
         killed += 1;
-        // Another process: its weights are initialised again.
+        // Another process initialises its weights again.
         let (later, dial) = (fresh(store), Arc::default());
         let report = later.resume(both.world.run(), both.ports(&later, &dial)).await.unwrap();
         Outcome::of(&later, report, &dial).assert_same(&expected, &format!("killed at call {at}"));

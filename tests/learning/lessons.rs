@@ -1,9 +1,9 @@
-//! What the loop learns, and from what.
+//! What the learning loop deploys, and from which episodes it learns.
 
 use crate::world::*;
-use clawhost_core::SpecDocument;
+use clawhost_core::{LearningStore as _, SpecDocument};
 use clawhost_learn::gate::Decision;
-use clawhost_learning::{LearnReport, LearnStart, Outcome, learn};
+use clawhost_learning::{LearnReport, LearnStart, Ledger, Outcome, learn};
 use clawhost_play::{Plan, StopReason};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) fn status<'a>(report: &'a LearnReport, lesson: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_helps_is_deployed_through_the_gate_and_nothing_else() {
+async fn only_helpful_lessons_are_deployed() {
     let world = World::usual();
     let report = world.learn(&small()).await;
     assert_eq!(report.outcome, Outcome::Improved, "{report:#?}");
@@ -32,7 +32,7 @@ async fn what_helps_is_deployed_through_the_gate_and_nothing_else() {
     let passed: Vec<_> = report.iterations.iter().filter_map(|one| one.gate()).collect();
     assert_eq!(passed.iter().map(|gate| gate.decision).collect::<Vec<_>>(), [Decision::Promote]);
     assert_eq!(passed[0].playbook, report.harness().unwrap().playbook);
-    assert_eq!(world.deployed(), [GREEN, RED], "what is served is what passed");
+    assert_eq!(world.deployed(), [GREEN, RED], "the promoted entries are served");
     let versions = world.store.versions("lights");
     assert_eq!(versions.len(), 1);
     assert_eq!((versions[0].digest, versions[0].run.clone()), (report.harness().unwrap().playbook, Some(World::run())));
@@ -41,19 +41,38 @@ async fn what_helps_is_deployed_through_the_gate_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_proposals_nothing_changes_and_the_report_says_so() {
+async fn every_lesson_is_reported_with_the_episodes_it_could_apply_in() {
+    let world = World::new(Proposer::of(&[RED, "when colour is rde: answer stop", "Be kind."]));
+    let report = world.learn(&small()).await;
+    let rows = &report.harness().unwrap().entries;
+    let usage = |lesson: &str| rows.iter().find(|row| row.lesson == lesson).unwrap().usage.clone().unwrap();
+    let (red, dead, prose) = (usage(RED), usage("when colour is rde: answer stop"), usage("Be kind."));
+    assert!(red.episodes > 0 && red.applicable == Some(red.episodes / 4), "a quarter of the lights is red: {red:?}");
+    assert!(red.applied < red.applicable, "half of the members are not shown it: {red:?}");
+    assert_eq!((dead.applicable, dead.shown), (Some(0), 0));
+    let why = "no observation states `colour: rde`; values seen for colour: green, grey, red, white";
+    assert_eq!(dead.why_dead().as_deref(), Some(why));
+    assert_eq!((prose.applicable, prose.why_dead()), (None, None));
+    assert!(prose.shown > 0);
+    let ledger = world.store.ledger("lights").await.unwrap().unwrap();
+    let ledger: Ledger = serde_json::from_value(ledger.document).unwrap();
+    assert_eq!(&ledger.entries, rows, "`playbook show` reports the same");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_proposals_nothing_changes() {
     let world = World::new(Proposer::of(&[]));
     let report = world.learn(&small()).await;
     assert_eq!(report.outcome, Outcome::NoSignificantChange);
     assert_eq!(report.evaluation.as_ref().unwrap().lift.unwrap().mean, 0.0);
-    assert_eq!(report.learned, 4, "batches are learned from all the same");
+    assert_eq!(report.learned, 4, "layers still step");
     assert!(report.harness().unwrap().entries.is_empty() && report.iterations.iter().all(|one| one.gate().is_none()));
     assert!(world.store.versions("lights").is_empty());
     assert!(report.harness().unwrap().reflections.asked > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_next_run_begins_with_what_was_deployed_and_what_was_turned_down() {
+async fn a_later_run_starts_with_deployed_and_closed_entries() {
     let world = World::usual();
     let first = world.learn(&small()).await;
     let again = World { store: world.store.clone(), ..World::usual() };
@@ -83,17 +102,17 @@ async fn equal_plans_give_equal_reports_whatever_the_concurrency() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_task_is_enough_to_learn_from() {
+async fn a_single_task_suffices_for_learning() {
     let environment = Lights::new(&[("train", 1), ("val", 1), ("test", 1)]);
     let world = World { environment: Arc::new(environment), ..World::usual() };
     let report = world.learn(&small()).await;
-    // One task tells nothing about others, however often it is played.
+    // One task has no variance between tasks, however often it is played.
     assert_eq!((report.outcome, status(&report, RED)), (Outcome::NotMeasured, "deployed"));
-    assert_eq!(world.deployed(), [RED], "of the others nothing was seen");
+    assert_eq!(world.deployed(), [RED], "the other tasks did not occur");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_all_rewards_are_equal_nothing_is_admitted() {
+async fn equal_rewards_admit_nothing() {
     for value in [0.0, 0.5, 1.0] {
         let world = World { marks: Arc::new(Marks::by(move |_| Some(value))), ..World::usual() };
         let report = world.learn(&WorldPlan { iterations: 6, ..small() }).await;
@@ -106,24 +125,24 @@ async fn where_all_rewards_are_equal_nothing_is_admitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_is_scored_at_first_the_run_stops_and_says_why() {
+async fn a_run_stops_if_the_first_iteration_is_unscored() {
     let world = World { marks: Arc::new(Marks::by(|_| None)), ..World::usual() };
     let report = world.learn(&small()).await;
     let why = "marks has nothing to say: no opinion".to_owned();
     assert_eq!(report.stopped, Some(StopReason::Unscored { why }));
     assert_eq!((report.outcome, report.evaluation, report.iterations.len()), (Outcome::NotMeasured, None, 0));
-    assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is paid for");
+    assert_eq!(*world.watching.phases.lock().unwrap(), ["i00001-train"], "nothing else is played");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_later_iteration_in_which_nothing_is_scored_teaches_nothing_and_the_run_goes_on() {
+async fn a_run_continues_after_an_unscored_later_iteration() {
     let unscored = |phase: &str| ["i00002-train", "test"].iter().any(|name| phase.ends_with(name));
     let marks = Marks::by(move |one| (!unscored(&one.run.0)).then(|| f64::from(u8::from(is_right(one)))));
     let world = World { marks: Arc::new(marks), ..World::usual() };
     let report = world.learn(&small()).await;
     let second = &report.iterations[1];
     assert_eq!((second.reward, second.episodes, second.removed), (None, 0, 64));
-    assert_eq!(second.learned, Ok(()), "a batch of nothing is learned from too");
+    assert_eq!(second.learned, Ok(()), "an empty batch is a step too");
     let evaluation = report.evaluation.as_ref().unwrap();
     assert_eq!((report.outcome, evaluation.pairs, evaluation.missing.all()), (Outcome::NotMeasured, 0, 32));
     assert_eq!((evaluation.before, evaluation.lift), (None, None), "never 0");
@@ -132,10 +151,10 @@ async fn a_later_iteration_in_which_nothing_is_scored_teaches_nothing_and_the_ru
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_or_is_not_scored_is_removed_and_counted_and_never_a_zero() {
+async fn failed_and_unscored_episodes_are_removed_and_counted() {
     let fails = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(7);
     let environment = Lights { fails: Box::new(fails), ..Lights::default() };
-    // Not scored by chance, whatever was answered.
+    // Unscored at random, independent of the answer.
     let marks = Marks::by(|episode| {
         let scored = !episode.policy.seed.is_multiple_of(5);
         scored.then(|| f64::from(u8::from(is_right(episode))))

@@ -1,10 +1,10 @@
-//! The learning loop over fakes: what must be true of every environment, reward, reflector, layer and store.
+//! The learning loop with fakes: properties that hold for every environment, reward, reflector, layer and store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 mod batches;
@@ -22,7 +22,7 @@ mod third_layer;
 mod training;
 mod weights;
 
-/// Lights, and lessons about them.
+/// The traffic-light environment and its lessons.
 mod world {
     pub(crate) use clawhost_testkit::lights::{COLOURS, FALSE, GREEN, NEUTRAL, RED};
     pub(crate) use clawhost_testkit::{

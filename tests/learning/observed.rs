@@ -1,4 +1,4 @@
-//! A stage that passes everything on to another one, and notes the batches that this one learns from.
+//! A stage that delegates to another one and records its batches.
 
 use async_trait::async_trait;
 use clawhost_core::PlaybookLedger;
@@ -19,7 +19,7 @@ struct Observed {
     batches: Batches,
 }
 
-/// The same stage, and the batches that it will learn from.
+/// The wrapped stage, and the batches it will learn from.
 pub(crate) fn observed(inner: Box<dyn LearningStage>) -> (Box<dyn LearningStage>, Batches) {
     let batches = Batches::default();
     (Box::new(Observed { inner, batches: batches.clone() }), batches)

@@ -1,4 +1,4 @@
-//! Learning from a pool: the decided episodes of a recorded run, without playing any for training.
+//! Learning from a pool: the decided episodes of a recorded run, without playing training episodes.
 
 use crate::weights::{plan as weights_plan, policy, stage};
 use crate::world::*;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 const PROMPT: Option<&str> = Some("always: answer wait");
-/// Groups of an iteration.
+/// Groups per iteration.
 const GROUPS: u64 = 4;
 
 fn recorded() -> RunId {
@@ -17,13 +17,13 @@ fn recorded() -> RunId {
 }
 
 fn fresh(store: Arc<Shelf>) -> World {
-    // What it proposes depends on the whole group, members without a reward too.
+    // Its proposals depend on the whole group, including members without a reward.
     let reflector = Proposer::by(|shown| {
         let (size, task) = (shown.group.len(), &shown.group[0].task.id);
         Ok(vec![lesson(&format!("when task is {task}: answer {size}"))])
     });
     let fails = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(7);
-    // Some are not scored, whatever was answered; all of the third group.
+    // Some members are unscored, and all of the third group.
     let marks = Marks::by(|episode| {
         let decided = !episode.policy.seed.is_multiple_of(5) && episode.group() != 2;
         decided.then(|| f64::from(u8::from(is_right(episode))))
@@ -32,7 +32,7 @@ fn fresh(store: Arc<Shelf>) -> World {
     World { environment: Arc::new(environment), marks: Arc::new(marks), store, ..World::new(reflector) }
 }
 
-/// A world in which a run of 16 groups was recorded, and nothing was learned.
+/// A world with a recorded run of 16 groups.
 async fn with_a_recorded_run() -> World {
     let world = fresh(Arc::default());
     let mut ports = world.play_ports();
@@ -43,7 +43,7 @@ async fn with_a_recorded_run() -> World {
     world
 }
 
-/// Groups of the recorded run that hold a decided episode: position, and members with a reward.
+/// Groups of the recorded run with a decided episode: position, and number of scored members.
 fn decided(world: &World) -> Vec<(u64, u64)> {
     let mut groups: Vec<(u64, u64)> = Vec::new();
     for episode in world.store.of_phases("recorded").iter().filter(|episode| episode.reward.is_some()) {
@@ -59,7 +59,7 @@ fn plan(iterations: u64) -> LearnPlan {
     LearnPlan { iterations, test_pairs: 0, ..small().run() }
 }
 
-/// Reflectors are asked about every second batch, so that groups wait.
+/// Reflectors are called every second batch, so that groups wait.
 fn ports(world: &World, dial: &Arc<Mutex<Dial>>) -> LearnPorts {
     let harness = HarnessPlan { reflect_every: 2, ..small().harness() };
     let stages = vec![Box::new(world.harness(harness)) as _, stage(&weights_plan(None).weights, dial)];
@@ -76,17 +76,20 @@ async fn learn(world: &World, iterations: u64) -> (LearnReport, Arc<Mutex<Dial>>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_loop_learns_from_the_decided_episodes_without_playing_for_training() {
+async fn a_pool_run_plays_no_training_episodes() {
     let world = with_a_recorded_run().await;
     let groups = decided(&world);
     assert!(groups.len() == 13 && groups.iter().any(|(_, members)| *members < 4), "{groups:?}");
     let (report, dial) = learn(&world, 2).await;
     let phases = world.watching.phases.lock().unwrap().clone();
     assert!(!phases.iter().any(|phase| phase.ends_with("-train")), "{phases:?}");
-    assert!(world.environment.begun.lock().unwrap().iter().all(|(task, _)| task.starts_with("val-")), "the gate alone");
+    assert!(
+        world.environment.begun.lock().unwrap().iter().all(|(task, _)| task.starts_with("val-")),
+        "only the gate plays"
+    );
     for (number, one) in report.iterations.iter().enumerate() {
         let of = &groups[number * GROUPS as usize..][..GROUPS as usize];
-        assert_eq!(one.episodes, of.iter().map(|(_, members)| members).sum::<u64>(), "what has no reward is left out");
+        assert_eq!(one.episodes, of.iter().map(|(_, members)| members).sum::<u64>(), "unscored members are left out");
         assert_eq!(one.removed, of.iter().map(|(_, members)| 4 - members).sum::<u64>(), "and counted");
         assert_eq!(dial.lock().unwrap().taught[number].groups.len() as u64, GROUPS);
     }
@@ -97,14 +100,14 @@ async fn the_loop_learns_from_the_decided_episodes_without_playing_for_training(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_exhausted_ends_the_run_early() {
+async fn an_exhausted_pool_ends_the_run() {
     let world = with_a_recorded_run().await;
     let groups = decided(&world);
     let (report, dial) = learn(&world, 100).await;
     assert_eq!(
         (report.iterations.len(), report.learned, report.stopped.clone()),
         (4, 4, None),
-        "13 groups are three times four, and one"
+        "13 groups are three batches of four and one of one"
     );
     let last: u64 = groups[12..].iter().map(|(_, members)| members).sum();
     assert_eq!((report.iterations[3].episodes, dial.lock().unwrap().value), (last, 4));
@@ -113,21 +116,21 @@ async fn a_pool_that_is_exhausted_ends_the_run_early() {
         (over, &state["exhausted"], &state["source"]["taken"]),
         (4, &serde_json::json!(true), &serde_json::json!(13))
     );
-    // It stays at its end.
+    // Resuming does not restart the pool.
     let later = fresh(world.store.clone());
     let again = later.resume(plan(100), ports(&later, &Arc::default())).await.unwrap();
     assert_eq!((again, later.watching.played.lock().unwrap().len()), (report, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_goes_on_from_its_position_after_an_interruption() {
+async fn a_pool_continues_from_its_position_after_an_interruption() {
     let world = with_a_recorded_run().await;
     let (expected, dial) = learn(&world, 3).await;
-    assert!(expected.harness().unwrap().reflections.asked > 3, "what waited is asked about: {expected:#?}");
+    assert!(expected.harness().unwrap().reflections.asked > 3, "waiting groups are reflected on: {expected:#?}");
     let stored = |world: &World| (world.store.state(&World::run()), world.store.large(&World::run()));
     let (kept, value, calls) = (stored(&world), dial.lock().unwrap().value, world.store.calls());
     let mut killed = 0;
-    // The calls before the first are those of the recorded run.
+    // The first calls belong to the recorded run.
     let begins = calls - { with_a_recorded_run().await.store.calls() };
     for at in 0..begins {
         let first = with_a_recorded_run().await;
@@ -147,7 +150,7 @@ async fn a_pool_goes_on_from_its_position_after_an_interruption() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_of_which_nothing_is_decided_teaches_nothing() {
+async fn a_pool_without_decided_episodes_stops_the_run() {
     let mut world = fresh(Arc::default());
     world.marks = Arc::new(Marks::by(|_| None));
     let mut ports_of_run = world.play_ports();

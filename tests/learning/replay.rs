@@ -1,4 +1,4 @@
-//! What was told from a playbook is part of the record, and replays.
+//! A playbook's text is part of the record, and replays.
 
 use crate::world::*;
 use clawhost_core::{Digest, Episode};
@@ -10,7 +10,8 @@ async fn replay(world: &World, episode: &Episode) -> ReplayOutcome {
     replay_episode(world.environment.as_ref(), episode, 1 << 20, &Still).await
 }
 
-/// The first words come from the operator, from the environment, from neither, and from neither by the operator's wish.
+/// The first system prompt comes from the operator, from the environment, from neither, and from neither with an explicitly
+/// empty prompt.
 fn worlds() -> Vec<World> {
     let environment = |hint: Option<&str>| Arc::new(Lights { hint: hint.map(str::to_owned), ..Lights::default() });
     let with = |prompt: Option<&str>, hint| World {
@@ -27,13 +28,14 @@ fn worlds() -> Vec<World> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_episode_replays_with_its_playbook_behind_every_kind_of_system_prompt() {
+async fn episodes_replay_with_a_playbook_after_every_kind_of_system_prompt() {
     for world in worlds() {
         world.learn(&small()).await;
         assert!(!world.deployed().is_empty());
         let episodes = world.store.all();
-        let told = episodes.iter().filter(|one| one.policy.playbook.as_ref().is_some_and(|told| !told.text.is_empty()));
-        assert!(told.count() > 50);
+        let guided =
+            episodes.iter().filter(|one| one.policy.playbook.as_ref().is_some_and(|book| !book.text.is_empty()));
+        assert!(guided.count() > 50);
         for episode in &episodes {
             let outcome = replay(&world, episode).await;
             assert_eq!(outcome, ReplayOutcome::Exact, "{:?} {}", world.prompt, episode.run);
@@ -42,7 +44,7 @@ async fn an_episode_replays_with_its_playbook_behind_every_kind_of_system_prompt
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_whose_playbook_was_tampered_with_differs() {
+async fn a_tampered_playbook_in_a_record_is_detected() {
     type Tampers = fn(&mut Episode);
     let tampers: [Tampers; 6] = [
         |episode| episode.policy.playbook.as_mut().unwrap().text.push_str("\n- when colour is red: answer sleep"),
@@ -50,7 +52,7 @@ async fn a_record_whose_playbook_was_tampered_with_differs() {
         |episode| episode.policy.playbook.as_mut().unwrap().digest = Digest::of(b"another"),
         |episode| episode.policy.playbook = None,
         |episode| episode.policy.system_prompt.as_mut().unwrap().push('!'),
-        // Both of them, alike.
+        // Both fields consistently.
         |episode| {
             let text = &mut episode.policy.playbook.as_mut().unwrap().text;
             let changed = text.replace("answer", "reply");
@@ -62,7 +64,7 @@ async fn a_record_whose_playbook_was_tampered_with_differs() {
     for world in worlds() {
         world.learn(&small()).await;
         let mut episodes = world.store.of_phases(".test");
-        episodes.retain(|episode| episode.policy.playbook.as_ref().is_some_and(|told| !told.text.is_empty()));
+        episodes.retain(|episode| episode.policy.playbook.as_ref().is_some_and(|book| !book.text.is_empty()));
         assert!(!episodes.is_empty());
         for (number, tamper) in tampers.iter().enumerate() {
             let mut episode = episodes[0].clone();
@@ -74,7 +76,7 @@ async fn a_record_whose_playbook_was_tampered_with_differs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_episode_that_never_began_replays_too() {
+async fn an_episode_that_failed_to_start_replays() {
     for mut world in worlds() {
         let refuses = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(5);
         let hint = world.environment.hint.clone();

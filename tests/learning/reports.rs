@@ -1,4 +1,4 @@
-//! Reports: names of metrics, and what is stored of them.
+//! Reports: names of metrics, and stored reports.
 
 use crate::layers::Both;
 use crate::world::*;
@@ -29,7 +29,7 @@ async fn every_metric_has_a_name_with_its_layer_or_its_split() {
     expected.extend(TRAIN.iter().map(|name| format!("train.{name}")));
     let weights = ["weights.loss", "weights.version"].map(str::to_owned);
     assert_eq!(names(&report.iterations[0]), [&expected[..], &weights].concat());
-    // The second iteration also looks at the validation tasks.
+    // The second iteration also validates.
     let validated = [&expected[..], &["val.reward".to_owned()], &weights].concat();
     assert_eq!(names(&report.iterations[1]), validated);
     let metrics = report.iterations[1].metrics();
@@ -39,7 +39,7 @@ async fn every_metric_has_a_name_with_its_layer_or_its_split() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_report_of_an_iteration_reads_back_as_it_was_stored() {
+async fn iteration_reports_round_trip_through_the_store() {
     let (world, report) = learned(Dial { refuses: Some(1), ..Dial::default() }).await;
     let stored = world.store.reports(&World::run());
     let read: Vec<IterationReport> = stored.iter().cloned().map(|one| serde_json::from_value(one).unwrap()).collect();
@@ -48,21 +48,21 @@ async fn the_report_of_an_iteration_reads_back_as_it_was_stored() {
     assert!(read.iter().any(|one| one.removed > 0), "with episodes that failed");
     assert_eq!(read[1].weights().unwrap().0.events, ["layer weights: no gradient today"]);
     for (stored, read) in stored.iter().zip(&read) {
-        assert_eq!(serde_json::json!(read), *stored, "nothing is lost on the way");
+        assert_eq!(serde_json::json!(read), *stored, "nothing is lost");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_of_a_run_is_a_function_of_what_was_stored() {
+async fn the_published_report_is_a_function_of_the_stored_one() {
     let (world, report) = learned(Dial::default()).await;
     let published = report.published();
     let text = published.to_string();
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), published, "every number is one");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), published, "all numbers are finite");
     assert_eq!(published["layers"], serde_json::json!(["harness", "weights"]));
     assert_eq!(published["entries"], serde_json::json!(report.harness().unwrap().entries));
     assert_eq!(published["best"], serde_json::json!(report.weights().unwrap().best));
     assert_eq!(published["evaluation"]["arms"].as_array().unwrap().len(), 3);
-    assert!(published.get("usage").is_none() && published.get("name").is_none(), "neither costs nor names");
+    assert!(published.get("usage").is_none() && published.get("name").is_none(), "without usage and name");
     for (one, stored) in published["iterations"].as_array().unwrap().iter().zip(world.store.reports(&World::run())) {
         let stored: IterationReport = serde_json::from_value(stored).unwrap();
         assert_eq!(*one, stored.published());
@@ -73,7 +73,7 @@ async fn what_is_published_of_a_run_is_a_function_of_what_was_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_measurement_that_is_no_number_is_an_event_and_leaves_the_report_readable() {
+async fn a_non_finite_measurement_becomes_an_event() {
     let (world, report) = learned(Dial { loss: Some(f64::NAN), ..Dial::default() }).await;
     let (weights, _) = report.iterations[0].weights().unwrap();
     assert_eq!(weights.events, ["loss is NaN"]);

@@ -1,4 +1,4 @@
-//! A run that was interrupted and resumed gives the result of an uninterrupted one.
+//! An interrupted and resumed run gives the result of an uninterrupted one.
 
 use crate::world::*;
 use clawhost_core::{Episode, Hint, LearningStore as _, PlaybookVersion, RunId};
@@ -7,11 +7,11 @@ use clawhost_learning::{GatePlan, LearnReport, LearningError};
 use clawhost_play::{Cancel, Plan, StopReason};
 use std::sync::Arc;
 
-/// Small, and yet with groups that wait, sessions of two looks, a candidate that is let through, and one that stays open.
+/// A small run with waiting groups, gate sessions of two looks, a promoted candidate, and an undecided one.
 fn tiny() -> WorldPlan {
     WorldPlan {
         iterations: 5,
-        // All at once: the fewer transactions, the fewer moments to be killed at.
+        // All concurrently: fewer transactions mean fewer kill points.
         play: Plan { episodes: 48, concurrency: 64, ..small().play },
         reflect_every: 2,
         gate: GatePlan { every: 2, pairs: 36, alpha: 0.05 },
@@ -19,7 +19,7 @@ fn tiny() -> WorldPlan {
     }
 }
 
-/// The gate sees nothing of what was learned for some time; some episodes fail; the reward moves.
+/// The gate sees no effect for some time; some episodes fail; the reward varies.
 fn fresh(store: Arc<Shelf>) -> World {
     let colour = |split: &str, position: u64| match (split, position) {
         ("val", ..36) => "grey",
@@ -30,7 +30,7 @@ fn fresh(store: Arc<Shelf>) -> World {
     World { environment: Arc::new(environment), store, ..World::usual() }
 }
 
-/// Everything that a run gives.
+/// The results of a run.
 type Outcome = (LearnReport, Option<(u64, serde_json::Value)>, Vec<PlaybookVersion>, Vec<Episode>, serde_json::Value);
 
 fn outcome(world: &World, report: LearnReport) -> Outcome {
@@ -51,22 +51,25 @@ async fn uninterrupted() -> (Outcome, u64) {
     let report = world.learn(&tiny()).await;
     assert_eq!(world.deployed(), [GREEN, RED], "{report:#?}");
     let sessions: Vec<u64> = report.iterations.iter().filter_map(|one| Some(one.gate()?.evidence.pairs)).collect();
-    assert!(sessions.len() > 1 && sessions[0] > 30 && sessions[1] > sessions[0], "one goes on: {sessions:?}");
+    assert!(
+        sessions.len() > 1 && sessions[0] > 30 && sessions[1] > sessions[0],
+        "one session is continued: {sessions:?}"
+    );
     let calls = world.store.calls();
     (outcome(&world, report), calls)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_killed_at_any_store_call_and_resumed_gives_the_same_result() {
+async fn a_run_killed_at_any_store_call_and_resumed_gives_the_same_result() {
     let (expected, calls) = uninterrupted().await;
     let mut killed = 0;
-    // Killed before a call is killed behind the one before it: what is on disk is the same.
+    // Killed before a call equals killed after the previous one: the stored state is the same.
     for at in 0..calls {
         let store = Shelf::dying(at);
         let first = fresh(store.clone()).try_learn(&tiny()).await;
         store.revive(None);
         match first {
-            // As many are written at once as happen to be ready: there may be fewer calls.
+            // Transactions contain the episodes that are ready, so there may be fewer calls.
             Ok(_) => continue,
             Err(error) => assert!(error.to_string().contains("killed"), "{at}: {error}"),
         }
@@ -79,7 +82,7 @@ async fn a_run_that_is_killed_at_any_store_call_and_resumed_gives_the_same_resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_killed_again_and_again_gives_the_same_result() {
+async fn a_run_killed_repeatedly_gives_the_same_result() {
     let (expected, _) = uninterrupted().await;
     for patience in [22, 31] {
         let store = Shelf::dying(patience);
@@ -89,7 +92,7 @@ async fn a_run_that_is_killed_again_and_again_gives_the_same_result() {
         let mut lives = 1;
         while report.is_err() {
             lives += 1;
-            assert!(lives < 40, "it gets nowhere");
+            assert!(lives < 40, "it makes no progress");
             store.revive(Some(store.calls() + patience));
             let later = fresh(store.clone());
             report = later.go_on(&plan).await;
@@ -100,7 +103,7 @@ async fn a_run_that_is_killed_again_and_again_gives_the_same_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_stopped_at_any_moment_reports_where_it_stands_and_goes_on() {
+async fn a_run_stopped_at_any_episode_reports_its_last_checkpoint_and_can_be_resumed() {
     let (expected, _) = uninterrupted().await;
     let begun = expected.3.len();
     for at in (1..begun).step_by(23) {
@@ -114,7 +117,7 @@ async fn a_run_that_is_stopped_at_any_moment_reports_where_it_stands_and_goes_on
     }
 }
 
-/// The report of a run that was stopped is about the iterations that came to their end, and nothing else.
+/// The report of a stopped run covers exactly the complete iterations.
 fn assert_stands(world: &World, report: &LearnReport, at: usize) {
     assert_eq!(report.stopped, Some(StopReason::Cancelled), "{at}");
     assert_eq!(report.evaluation, None, "{at}");
@@ -140,7 +143,7 @@ fn assert_stands(world: &World, report: &LearnReport, at: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_while_reflectors_think_it_asks_them_again() {
+async fn a_run_stopped_during_reflection_calls_reflectors_again() {
     let (expected, _) = uninterrupted().await;
     let cancel = Cancel::default();
     let stops = cancel.clone();
@@ -152,14 +155,14 @@ async fn stopped_while_reflectors_think_it_asks_them_again() {
     let report = world.learn(&tiny()).await;
     assert_stands(&world, &report, 0);
     let harness = report.harness().unwrap();
-    assert_eq!((harness.reflections.asked, harness.entries.len()), (0, 0), "nothing of it counts yet");
+    assert_eq!((harness.reflections.asked, harness.entries.len()), (0, 0), "nothing of it is recorded yet");
     let later = fresh(world.store.clone());
     let report = later.go_on(&tiny()).await.unwrap();
     assert_same(&outcome(&later, report), &expected, "stopped in reflection");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_before_it_began_it_begins_later() {
+async fn a_run_stopped_before_its_start_can_be_resumed() {
     let (expected, _) = uninterrupted().await;
     let world = fresh(Arc::default());
     world.cancel.request();
@@ -172,7 +175,7 @@ async fn stopped_before_it_began_it_begins_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_over_gives_its_report_again_and_plays_nothing() {
+async fn resuming_a_complete_run_returns_its_report_and_plays_nothing() {
     let world = fresh(Arc::default());
     let report = world.learn(&tiny()).await;
     let expected = outcome(&world, report);
@@ -184,7 +187,7 @@ async fn a_run_that_is_over_gives_its_report_again_and_plays_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_budget_stops_the_run_and_a_larger_one_goes_on() {
+async fn a_failure_budget_stops_the_run_and_a_larger_one_resumes_it() {
     let (expected, _) = uninterrupted().await;
     let strict = |budget| WorldPlan { play: Plan { failure_budget: budget, ..tiny().play }, ..tiny() };
     let world = fresh(Arc::default());
@@ -199,7 +202,7 @@ async fn a_failure_budget_stops_the_run_and_a_larger_one_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named_and_never_left_out() {
+async fn unreadable_state_is_an_error() {
     let check = async |damage: fn(&Shelf, &RunId)| {
         let world = fresh(Arc::default());
         *world.environment.cancel_at.lock().unwrap() = Some((60, world.cancel.clone()));
@@ -214,7 +217,7 @@ async fn what_cannot_be_read_is_named_and_never_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_playbook_that_was_changed_meanwhile_is_not_overwritten() {
+async fn a_playbook_changed_during_the_interruption_is_not_overwritten() {
     let world = fresh(Arc::default());
     *world.environment.cancel_at.lock().unwrap() = Some((40, world.cancel.clone()));
     assert_eq!(world.learn(&tiny()).await.stopped, Some(StopReason::Cancelled));
@@ -233,6 +236,6 @@ async fn a_playbook_that_was_changed_meanwhile_is_not_overwritten() {
     let error = later.go_on(&tiny()).await.unwrap_err();
     assert!(error.to_string().contains("playbook lights changed since learn was interrupted"), "{error}");
     assert_eq!((error.code(), error.hints()), ("playbook-changed", vec![Hint::NewRun]));
-    assert_eq!(later.store.summary(&World::run()).unwrap()["stopped"], "cancelled", "the run stands as it was");
+    assert_eq!(later.store.summary(&World::run()).unwrap()["stopped"], "cancelled", "the run is unchanged");
     assert!(later.environment.begun.lock().unwrap().is_empty(), "nothing was played");
 }

@@ -1,4 +1,4 @@
-//! What teaches, what decides and what reports are kept apart.
+//! Training, validation and test tasks are disjoint.
 
 use crate::world::*;
 use clawhost_core::Digest;
@@ -12,7 +12,7 @@ fn of(splits: &[(&str, u64)], wanted: Option<&str>) -> Result<Splits, LearningEr
 }
 
 #[test]
-fn every_purpose_has_tasks_of_its_own() {
+fn every_purpose_has_its_own_tasks() {
     let whole = |split: &str| HeldOut { split: split.into(), half: None };
     let half = |split: &str, half| HeldOut { split: split.into(), half: Some(half) };
     let check = |splits: &[(&str, u64)], wanted, train: &str, val, test| {
@@ -30,25 +30,25 @@ fn every_purpose_has_tasks_of_its_own() {
 }
 
 #[test]
-fn nothing_is_learned_from_the_test_split_or_without_another() {
+fn training_on_a_reserved_split_or_without_held_out_tasks_is_an_error() {
     let refused = |splits: &[(&str, u64)], wanted| of(splits, wanted).unwrap_err();
     let three = [("train", 9), ("val", 9), ("test", 9)];
     assert!(matches!(refused(&three, Some("test")), LearningError::HeldOutSplit { .. }));
     assert!(matches!(refused(&[("test", 9), ("val", 9)], None), LearningError::HeldOutSplit { .. }));
-    assert!(matches!(refused(&three, Some("val")), LearningError::HeldOutSplit { .. }), "it decides");
+    assert!(matches!(refused(&three, Some("val")), LearningError::HeldOutSplit { .. }), "it is for validation");
     assert!(matches!(refused(&three, Some("more")), LearningError::Play(PlayError::UnknownSplit { .. })));
     for alone in [&[("train", 9)][..], &[("train", 9), ("val", 0)], &[("other", 9)], &[]] {
         assert!(matches!(refused(alone, None), LearningError::NothingHeldOut { .. }), "{alone:?}");
     }
 }
 
-/// Whether a task of a split that is halved reports.
+/// Whether a task of a halved split is in the test half.
 fn is_tested(id: &str) -> bool {
     Digest::of(id.as_bytes()).prefix_u64() & 1 == 1
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_iteration_plays_further_tasks_with_further_seeds() {
+async fn every_iteration_plays_new_tasks_with_new_seeds() {
     let world = World::usual();
     world.learn(&small()).await;
     let episodes = world.store.of_phases("-train");
@@ -59,34 +59,34 @@ async fn every_iteration_plays_further_tasks_with_further_seeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_refused_before_anything_is_played() {
+async fn invalid_splits_are_an_error_before_anything_is_played() {
     let check = async |splits: &[(&str, u64)], split: Option<&str>, expect: &str| {
         let world = World { environment: Arc::new(Lights::new(splits)), ..World::usual() };
         let play = clawhost_play::Plan { split: split.map(str::to_owned), ..small().play };
         let error = world.try_learn(&WorldPlan { play, ..small() }).await.unwrap_err();
         assert!(error.to_string().contains(expect), "{error}");
         assert!(world.environment.begun.lock().unwrap().is_empty(), "{splits:?}: something was played");
-        assert!(world.store.runs().is_empty(), "nor is anything begun");
+        assert!(world.store.runs().is_empty(), "no run is recorded");
     };
-    check(&[("train", 9), ("val", 9), ("test", 9)], Some("test"), "nothing is learned from it").await;
-    check(&[("train", 9)], None, "no tasks beside `train`").await;
+    check(&[("train", 9), ("val", 9), ("test", 9)], Some("test"), "is reserved for validation or test").await;
+    check(&[("train", 9)], None, "no tasks outside of `train`").await;
     check(&[("train", 0), ("val", 9), ("test", 9)], None, "no tasks in split `train`").await;
-    // One task cannot be halved: one half of it is empty, whichever that is.
+    // One task cannot be halved: one half is empty.
     let mut empty = BTreeSet::new();
     for split in ["test", "dev", "more", "other", "val"] {
         empty.insert(is_tested(&format!("{split}-0")));
         check(&[("train", 9), (split, 1)], None, &format!("no tasks in split `half of {split}`")).await;
     }
-    assert_eq!(empty.len(), 2, "the half that decides, and the one that reports");
+    assert_eq!(empty.len(), 2, "the validation half and the test half");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn test_tasks_are_played_at_the_end_and_each_split_serves_its_purpose() {
+async fn test_tasks_are_played_last_and_each_phase_uses_its_split() {
     let world = World::usual();
     world.learn(&small()).await;
     let begun: Vec<String> = world.environment.begun.lock().unwrap().iter().map(|(task, _)| task.clone()).collect();
     let first = begun.iter().position(|task| task.starts_with("test-")).unwrap();
-    assert!(begun[first..].iter().all(|task| task.starts_with("test-")), "it is the last thing that is played");
+    assert!(begun[first..].iter().all(|task| task.starts_with("test-")), "the test is played last");
     assert_eq!(begun.len() - first, 64, "32 pairs");
     for episode in world.store.all() {
         let purpose = match episode.run.0.as_str() {
@@ -102,10 +102,10 @@ async fn test_tasks_are_played_at_the_end_and_each_split_serves_its_purpose() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn halves_of_one_split_are_disjoint_by_hash_and_cover_it() {
+async fn halves_of_a_split_are_disjoint_and_cover_it() {
     let environment = Arc::new(Lights::new(&[("train", 40), ("test", 40)]));
     let world = World { environment: environment.clone(), ..World::usual() };
-    // Everything is undecided, so that the gate plays on.
+    // All candidates stay undecided, so that the gate keeps playing.
     let marks = Marks::by(|episode| {
         Some(if episode.task.split == "train" { f64::from(u8::from(is_right(episode))) } else { 0.0 })
     });
@@ -119,7 +119,7 @@ async fn halves_of_one_split_are_disjoint_by_hash_and_cover_it() {
     let ids = |played: &[(String, u64)]| -> BTreeSet<String> { played.iter().map(|(id, _)| id.clone()).collect() };
     assert!(ids(&val).iter().all(|id| !is_tested(id)) && ids(&test).iter().all(|id| is_tested(id)));
     assert_eq!(ids(&val).len() + ids(&test).len(), 40, "together they are the split");
-    // What is generated from the seed alone is another thing in either half.
+    // Content that environments generate from the seed alone must differ between the halves too.
     let seeds = |played: &[(String, u64)]| -> BTreeSet<u64> { played.iter().map(|(_, seed)| *seed).collect() };
-    assert!(seeds(&val).is_disjoint(&seeds(&test)), "no seed decides and reports");
+    assert!(seeds(&val).is_disjoint(&seeds(&test)), "no seed is used for validation and test");
 }

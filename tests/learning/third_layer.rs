@@ -1,4 +1,4 @@
-//! A layer of which the loop has never heard takes part in everything: the transaction, checkpoints, resuming, evaluation.
+//! A layer that the loop does not know takes part in everything: transaction, checkpoints, resuming, evaluation.
 
 use crate::layers::Both;
 use crate::weights::{policy, stage};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Counts the groups of its batches. Its policy answers green lights rightly as soon as it has counted any.
+/// Counts the groups of its batches. Its policy answers green lights correctly once the count is positive.
 #[derive(Default)]
 struct Habit {
     strength: u64,
@@ -62,7 +62,7 @@ impl Layer for Habit {
     }
 }
 
-/// Answers green lights rightly, where it has the habit; else it asks another model.
+/// Answers green lights correctly if it has the habit; otherwise calls another model.
 struct WithHabit {
     inner: Arc<dyn Llm>,
     has_it: bool,
@@ -115,7 +115,7 @@ impl LearningStage for HabitStage {
         TaskNeeds::default()
     }
 
-    /// States differ by the model, not by what it reads.
+    /// States differ in the model, not in the guidance.
     fn is_exclusive(&self) -> bool {
         true
     }
@@ -168,7 +168,7 @@ fn plan() -> WorldPlan {
     WorldPlan { iterations: 5, ..small() }
 }
 
-/// A harness that learns about red lights, and the habit.
+/// A harness that learns about red lights, and the habit layer.
 fn ports(world: &World, habit: HabitStage) -> LearnPorts {
     world.ports(vec![Box::new(world.harness(plan().harness())), Box::new(habit)])
 }
@@ -199,7 +199,7 @@ async fn a_third_layer_is_reported_checkpointed_and_evaluated_like_the_others() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_third_layer_that_cannot_step_takes_back_the_others() {
+async fn a_third_layer_that_cannot_step_rolls_back_the_others() {
     let world = fresh(Arc::default());
     let mut habit = HabitStage::new(Arc::new(Follower));
     habit.layer.breaks = Some(0);
@@ -216,7 +216,7 @@ async fn a_third_layer_that_cannot_step_takes_back_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_with_a_third_layer_that_is_killed_at_any_store_call_and_resumed_gives_the_same_result() {
+async fn a_run_with_a_third_layer_killed_at_any_store_call_and_resumed_gives_the_same_result() {
     let plan = LearnPlan { iterations: 2, test_pairs: 4, ..plan().run() };
     let stored = |world: &World| {
         let (store, run) = (&world.store, World::run());
@@ -244,7 +244,7 @@ async fn a_run_with_a_third_layer_that_is_killed_at_any_store_call_and_resumed_g
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_checkpoint_without_the_third_layer_is_named() {
+async fn a_checkpoint_without_the_third_layer_is_an_error() {
     let world = fresh(Arc::default());
     let plan = LearnPlan { iterations: 1, test_pairs: 0, ..plan().run() };
     world.try_learn(&WorldPlan { iterations: 1, test_pairs: 0, ..small() }).await.unwrap();
@@ -254,7 +254,7 @@ async fn a_checkpoint_without_the_third_layer_is_named() {
     assert!(error.to_string().contains("it holds no layer habit"), "{error}");
 }
 
-/// Phases of the evaluation of three layers, two of which can act in one state at a time.
+/// Phases of the evaluation of three layers, two of which are exclusive.
 const PHASES: [&str; 4] = [
     ".test-weights-before-habit-before",
     ".test-weights-after-habit-before",
@@ -280,7 +280,7 @@ async fn three_layers_are_compared_on_the_same_tasks_with_the_same_seeds() {
     let report = world.begin(plan, ports).await.unwrap();
     let evaluation = report.evaluation.unwrap();
     let arms: Vec<_> = evaluation.arms.iter().map(|arm| (arm.layers.join(" "), arm.lift.unwrap().mean)).collect();
-    // After one step the weights know the first of eight lights, which is red; the habit knows the two green ones.
+    // After one step the weights know the first of eight lights, which is red; the habit layer knows the two green ones.
     let expected = [("harness", 0.0), ("weights", 0.125), ("habit", 0.25), ("harness weights habit", 0.375)];
     assert_eq!(arms, expected.map(|(layers, lift)| (layers.to_owned(), lift)));
 

@@ -1,4 +1,4 @@
-//! Where training computes, and what comes of a bug in it.
+//! The thread of training, and panics in it.
 
 use crate::layers::Both;
 use crate::weights::plan as weights_plan;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// [`Dial`] asserts the name of the thread in every call.
 #[tokio::test(flavor = "multi_thread")]
-async fn weights_compute_on_the_training_thread_and_on_no_other() {
+async fn weights_run_on_the_training_thread_only() {
     let warm_start = WarmStart {
         demonstrations: 4,
         options: vec![],
@@ -23,7 +23,7 @@ async fn weights_compute_on_the_training_thread_and_on_no_other() {
     (both.world.iterations, both.world.test_pairs) = (2, 4);
     (both.weights.evaluate_every, both.weights.evaluate_episodes, both.weights.refills) = (1, 8, 1);
     let (report, dial) = both.learn(&World::usual(), Dial { breaks: Some(1), ..Dial::default() }).await;
-    assert_eq!((report.stopped, report.learned), (None, 1), "the second step is taken back");
+    assert_eq!((report.stopped, report.learned), (None, 1), "the second step is rolled back");
     let calls = dial.lock().unwrap().calls.lock().unwrap().clone();
     let expected = [
         "clear_pending",
@@ -37,11 +37,11 @@ async fn weights_compute_on_the_training_thread_and_on_no_other() {
         "snapshot",
         "supervise",
     ];
-    assert_eq!(calls, BTreeSet::from(expected), "every call was made, each of them there");
+    assert_eq!(calls, BTreeSet::from(expected), "every method was called on the thread");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_in_a_layer_ends_the_run_with_its_words_and_nothing_of_the_iteration_is_recorded() {
+async fn a_panic_in_a_layer_ends_the_run_and_records_nothing_of_the_iteration() {
     let world = World::usual();
     let store = world.store.clone();
     let mut both = Both::small();
@@ -52,6 +52,6 @@ async fn a_panic_in_a_layer_ends_the_run_with_its_words_and_nothing_of_the_itera
     let words = panic.downcast_ref::<String>().unwrap();
     assert!(words.contains("a bug in the step"), "{words}");
     let (over, _) = store.state(&World::run()).unwrap();
-    assert_eq!((over, store.reports(&World::run()).len()), (1, 1), "the iteration before it stands");
+    assert_eq!((over, store.reports(&World::run()).len()), (1, 1), "the previous iteration is recorded");
     assert_eq!(store.summary(&World::run()), None, "the run is not finished");
 }

@@ -1,4 +1,4 @@
-//! A run in which weights learn: demonstrations, rewards, a test before and after, and all of it again after a stop.
+//! A run in which weights learn: demonstrations, rewards, test before and after, and the same after interruptions.
 
 use crate::world::*;
 use clawhost_core::{Episode, RewardSource, Sampling};
@@ -12,7 +12,7 @@ use clawhost_play::{ChatPolicy, ScoringRule, StopReason};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// How weights learn in a small world.
+/// Settings of a small run.
 #[derive(Clone)]
 pub(crate) struct Plans {
     pub(crate) run: LearnPlan,
@@ -44,7 +44,7 @@ fn warm() -> WarmStart {
     }
 }
 
-/// The stage of weights that are shared with the test.
+/// The stage of weights that the test can inspect.
 pub(crate) fn stage(plan: &WeightsPlan, dial: &Arc<Mutex<Dial>>) -> Box<dyn LearningStage> {
     let published = dial.lock().unwrap().published.clone();
     let weights: SharedWeights = dial.clone();
@@ -52,14 +52,14 @@ pub(crate) fn stage(plan: &WeightsPlan, dial: &Arc<Mutex<Dial>>) -> Box<dyn Lear
     Box::new(WeightsStage::new(plan.clone(), WeightsPorts { weights, demonstrator }))
 }
 
-/// The policy that these weights answer with.
+/// The policy of these weights.
 pub(crate) fn policy(dial: &Arc<Mutex<Dial>>, luck: u64, prompt: Option<&str>) -> ChatPolicy {
     let published = dial.lock().unwrap().published.clone();
     let model = Dialled { published, demonstrates: false, luck };
     ChatPolicy::new(Arc::new(model), prompt.map(str::to_owned), Sampling::default())
 }
 
-/// What a process has: ports of its own, and weights as they are initialised.
+/// The ports and initial weights of a process.
 fn ports(world: &World, plans: &Plans) -> (LearnPorts, Arc<Mutex<Dial>>) {
     lucky_ports(world, plans, 0)
 }
@@ -86,7 +86,7 @@ fn warmed(report: &LearnReport) -> WarmStartReport {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_after() {
+async fn a_warm_start_ends_at_its_target_and_the_test_is_played_before_and_after() {
     let world = World::new(Proposer::of(&[]));
     let (report, dial) = learn(&world, &plan(Some(warm()))).await;
     let warmed = warmed(&report);
@@ -94,7 +94,7 @@ async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_
     assert_eq!((warmed.looks, warmed.reached, warmed.finished), (vec![(2, Some(0.25)), (4, Some(0.5))], true, true));
     assert_eq!(dial.lock().unwrap().shown, [4; 4]);
     let rewards: Vec<f64> = report.iterations.iter().map(|one| one.reward.unwrap()).collect();
-    assert_eq!(rewards, [0.5, 0.625, 0.75], "each iteration is played with the weights of the step before");
+    assert_eq!(rewards, [0.5, 0.625, 0.75], "each iteration uses the weights of the previous step");
     let evaluation = report.evaluation.clone().unwrap();
     assert_eq!((evaluation.before.unwrap().mean, evaluation.after.unwrap().mean), (0.5, 0.875));
     assert_eq!((evaluation.pairs, report.outcome), (32, Outcome::Improved));
@@ -103,7 +103,7 @@ async fn weights_imitate_until_rewards_can_teach_them_and_are_tested_before_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_demonstrations_rewards_teach_from_the_first_step_and_too_few_steps_are_reported() {
+async fn rewards_apply_from_the_first_step_without_demonstrations_and_a_missed_target_is_reported() {
     let (report, dial) = learn(&World::new(Proposer::of(&[])), &plan(None)).await;
     assert_eq!((&report.weights().unwrap().warm_start, dial.lock().unwrap().value), (&None, 3));
     let short = WarmStart { target: 0.9, steps: 4, ..warm() };
@@ -112,7 +112,7 @@ async fn without_demonstrations_rewards_teach_from_the_first_step_and_too_few_st
     assert_eq!((warmed.steps, warmed.reached, warmed.finished, dial.lock().unwrap().value), (4, false, true, 7));
 }
 
-/// The weights that answer, and those that were written down, are those of the last checkpoint.
+/// The published and the written weights are those of the last checkpoint.
 fn assert_stands_at_the_checkpoint(world: &World, dial: &Arc<Mutex<Dial>>) {
     let known = world.store.large(&World::run())["weights"].clone();
     let dial = dial.lock().unwrap();
@@ -125,12 +125,12 @@ fn assert_stands_at_the_checkpoint(world: &World, dial: &Arc<Mutex<Dial>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_of_an_iteration_that_was_stopped_after_it_is_taken_back() {
+async fn a_stop_after_a_step_rolls_it_back() {
     let mut plan = plan(None);
     plan.run.test_pairs = 0;
     (plan.weights.evaluate_every, plan.weights.evaluate_episodes) = (1, 16);
     let world = World::new(Proposer::of(&[]));
-    // The second iteration and its step are over, its look at the validation tasks is not.
+    // The second iteration's step is done, its validation is not.
     *world.environment.cancel_at.lock().unwrap() = Some((64 + 16 + 64 + 4, world.cancel.clone()));
     let (stopped, dial) = learn(&world, &plan).await;
     assert_eq!((stopped.stopped, stopped.iterations.len()), (Some(StopReason::Cancelled), 1));
@@ -139,7 +139,7 @@ async fn a_step_of_an_iteration_that_was_stopped_after_it_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn demonstrations_stop_where_their_steps_do_and_where_no_reward_judges_what_is_sampled() {
+async fn a_warm_start_ends_at_its_step_limit_or_if_nothing_is_scored() {
     let few = WarmStart { target: 0.9, steps: 3, ..warm() };
     let (report, _) = learn(&World::new(Proposer::of(&[])), &plan(Some(few))).await;
     let warmed = warmed(&report);
@@ -151,10 +151,11 @@ async fn demonstrations_stop_where_their_steps_do_and_where_no_reward_judges_wha
     assert_eq!(dial.lock().unwrap().shown.len(), 2, "no further step is taken");
 }
 
-/// Some rewards judge only episodes with some act, as a call of a tool: at first there is none, and demonstrations show how.
+/// Some rewards apply only to episodes with a certain action, such as a tool call: at first there is none, and
+/// demonstrations show how.
 #[tokio::test(flavor = "multi_thread")]
-async fn demonstrations_go_on_where_only_they_are_judged_yet() {
-    // The first two lights are never judged, and the others where they are answered rightly: of eight, two steps teach two.
+async fn a_warm_start_continues_while_only_demonstrations_are_scored() {
+    // The first two lights are never scored, the others if answered correctly: of eight, two steps teach two.
     let judged = |episode: &Episode| {
         let asked = episode.turns.first().unwrap().observation.last().unwrap().plain_text();
         let (light, _) = asked.split_once("\ncolour: ").unwrap();
@@ -168,11 +169,11 @@ async fn demonstrations_go_on_where_only_they_are_judged_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weights_that_are_stopped_anywhere_and_resumed_give_the_same_result() {
+async fn weights_stopped_at_any_phase_and_resumed_give_the_same_result() {
     let plan = plan(Some(warm()));
     let (expected, dial) = learn(&World::new(Proposer::of(&[])), &plan).await;
     let expected_value = dial.lock().unwrap().value;
-    // In the demonstrations, in a look, in the test before, in each of the iterations, in the test after.
+    // During the demonstrations, a measurement, the test before, each of the iterations, and the test after.
     for at in [3, 50, 140, 190, 230, 290, 360, 410] {
         let world = World::new(Proposer::of(&[]));
         *world.environment.cancel_at.lock().unwrap() = Some((at, world.cancel.clone()));
@@ -187,7 +188,7 @@ async fn weights_that_are_stopped_anywhere_and_resumed_give_the_same_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_without_variance_are_replaced_by_others_and_reported_as_they_came() {
+async fn groups_without_variance_are_replaced_for_learning_but_not_in_reports() {
     let mut plan = plan(None);
     (plan.run.iterations, plan.run.test_pairs, plan.weights.refills) = (1, 0, 3);
     let (report, dial) = learn_with_luck(&World::new(Proposer::of(&[])), &plan, 9).await;
@@ -201,12 +202,12 @@ async fn groups_without_variance_are_replaced_by_others_and_reported_as_they_cam
         dial.taught.last().unwrap().groups.iter().map(rewards).collect()
     };
     let flat = taught.iter().filter(|group| group.iter().all(|reward| *reward == group[0])).count();
-    assert_eq!(taught.len() as u64, groups, "others take their places");
+    assert_eq!(taught.len() as u64, groups, "one group per position");
     assert!((flat as f64) < share * groups as f64, "{flat}");
     let mean = taught.iter().flatten().sum::<f64>() / taught.iter().flatten().count() as f64;
-    assert!(first.reward.unwrap() < mean, "what is reported was not chosen");
+    assert!(first.reward.unwrap() < mean, "the reported reward is without selection");
     assert_eq!(first.episodes, plan.run.play.episodes);
-    // Everything of it again, without the replacements.
+    // The same without replacements.
     plan.weights.refills = 0;
     let (plain, _) = learn_with_luck(&World::new(Proposer::of(&[])), &plan, 9).await;
     assert_eq!(
@@ -216,7 +217,7 @@ async fn groups_without_variance_are_replaced_by_others_and_reported_as_they_cam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_best_weights_are_kept_by_the_validation_tasks_and_the_last_at_the_end() {
+async fn the_best_weights_by_validation_and_the_last_are_kept() {
     let mut plan = plan(None);
     (plan.run.iterations, plan.run.test_pairs) = (11, 0);
     (plan.weights.evaluate_every, plan.weights.evaluate_episodes) = (2, 16);
@@ -225,7 +226,7 @@ async fn the_best_weights_are_kept_by_the_validation_tasks_and_the_last_at_the_e
         report.iterations.iter().filter_map(|one| Some((one.iteration, *one.metrics().get("val.reward")?))).collect();
     assert_eq!(looks, [(2, 0.25), (4, 0.5), (6, 0.75), (8, 1.0), (10, 1.0)]);
     let best = report.weights().unwrap().best.clone().unwrap();
-    assert_eq!((best.iteration, best.reward), (8, 1.0), "the first of equals");
+    assert_eq!((best.iteration, best.reward), (8, 1.0), "ties go to the earlier");
     let kept = [
         (CheckpointKind::Best, 2),
         (CheckpointKind::Best, 4),
@@ -236,48 +237,51 @@ async fn the_best_weights_are_kept_by_the_validation_tasks_and_the_last_at_the_e
     assert_eq!(dial.lock().unwrap().kept, kept);
 }
 
-/// Why the rewards of an iteration carry no signal.
+/// The reported lack of signal of an iteration.
 fn signal(report: &LearnReport, place: usize) -> Option<String> {
     report.iterations[place].weights().unwrap().1.signal.clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rewards_without_a_signal_are_reported_with_what_helps() {
+async fn missing_learning_signal_is_reported_with_the_remedy() {
     let world = World::new(Proposer::of(&[]));
     let mut plan = plan(None);
     (plan.run.iterations, plan.run.test_pairs) = (6, 0);
     let report = learn(&world, &plan).await.0;
-    let told: Vec<bool> = (0..6).map(|place| signal(&report, place).is_some()).collect();
-    assert_eq!(told, [false, false, false, false, true, true]);
+    let reported: Vec<bool> = (0..6).map(|place| signal(&report, place).is_some()).collect();
+    assert_eq!(reported, [false, false, false, false, true, true]);
     let text = signal(&report, 4).unwrap();
-    assert!(text.contains("rewards differ in 0.000 of the groups over 5 iterations; make groups larger"), "{text}");
+    assert!(
+        text.contains("rewards differ in 0.000 of the groups of the last 5 iterations; use larger groups"),
+        "{text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_possible_is_what_the_deciding_rewards_can_say() {
+async fn the_possible_range_is_that_of_the_deciding_rewards() {
     let world = World { marks: Arc::new(Marks::by(|_| Some(0.0))), ..World::new(Proposer::of(&[])) };
     let mut plan = plan(None);
     (plan.run.iterations, plan.run.test_pairs) = (5, 0);
     let (mut ports, _) = ports(&world, &plan);
-    // Asked where the first is not applicable, which never happens.
+    // Applies only if the first does not, which never happens.
     let mut other = Marks::by(|_| Some(0.0));
     other.description.minimum = -1.0;
     let rule = ScoringRule { source: RewardSource::Judge, ..ScoringRule::new(Arc::new(other), vec![]) };
     ports.play.rewards.push(rule);
     let report = world.begin(plan.run, ports).await.unwrap();
     let text = signal(&report, 4).unwrap();
-    assert!(text.contains("rewards came to 0.000 of what is possible, hardly anything succeeds"), "{text}");
+    assert!(text.contains("is 0.000 of the possible range, so almost all episodes fail"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_that_teach_nothing_are_passed_over() {
+async fn tasks_without_variance_are_skipped() {
     let world = World::new(Proposer::of(&[]));
-    // There are 400 tasks; two times around everything is known.
+    // There are 400 tasks; after two rounds all are known.
     let mut plan = plan(None);
     (plan.run.iterations, plan.run.test_pairs) = (60, 0);
     plan.weights.difficulty = Some(Difficulty::default());
     let report = learn(&world, &plan).await.0;
     let passed: Vec<f64> = report.iterations.iter().map(|one| one.metrics()["train.tasks_passed_over"]).collect();
-    assert_eq!(passed[24], 0.0, "once around: one group alone says little");
+    assert_eq!(passed[24], 0.0, "after one round: one group per task is not enough");
     assert!(passed[49] > 300.0, "{passed:?}");
 }

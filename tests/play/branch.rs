@@ -1,4 +1,4 @@
-//! Branching and replay over ports alone: environments written natively, one of which does not repeat itself.
+//! Branching and replay with native environments, one of which is not deterministic.
 
 use super::*;
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ async fn run(environment: Arc<dyn Environment>, plan: Plan) -> (RunReport, Arc<M
     (report, store)
 }
 
-/// After the second instance all others are over after one turn.
+/// All instances after the second end after one turn.
 struct Fickle {
     steady: Counting,
     hasty: Counting,
@@ -48,7 +48,7 @@ impl Environment for Fickle {
     }
 
     async fn restore(&self, _: StartParams, _: &Snapshot) -> Result<Box<dyn LiveEpisode>, Failure> {
-        panic!("nobody offered snapshots")
+        panic!("snapshots are not supported")
     }
 }
 
@@ -63,7 +63,7 @@ async fn a_group_shares_its_trunk_whatever_the_concurrency() {
             assert_eq!((branch.at, branch.way, branch.pays), (2, BranchWay::Replay, episode.index % 4 == 0));
             assert_eq!(episode.turns.len(), 3);
         }
-        // Eight shared turns and sixteen of their own were paid for.
+        // The eight shared turns and sixteen own ones were paid for.
         assert_eq!(report.usage.prompt_tokens, 3 * (8 + 16));
         reports.push(report);
     }
@@ -71,7 +71,7 @@ async fn a_group_shares_its_trunk_whatever_the_concurrency() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trunk_that_is_over_early_branches_before_its_last_turn() {
+async fn a_trunk_that_ends_early_branches_before_its_last_turn() {
     for (turns, at) in [(3, 2), (1, 0)] {
         let environment = Counting { turns, ..Counting::default() };
         let (_, store) = run(Arc::new(environment), Plan { group: 2, branch_at: Some(6), ..plan(4) }).await;
@@ -83,16 +83,16 @@ async fn a_trunk_that_is_over_early_branches_before_its_last_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_that_does_not_come_to_the_same_fails_by_name() {
+async fn a_fork_that_differs_fails_with_the_plugins_name() {
     let hasty = Counting { turns: 1, ..Counting::default() };
     let environment = Fickle { steady: Counting::default(), hasty };
     let plan = Plan { group: 4, branch_at: Some(2), concurrency: 1, failure_budget: 1.0, ..plan(4) };
     let (report, store) = run(Arc::new(environment), plan).await;
-    assert_eq!(report.failed, 3, "the trunk and the first member came to the same");
+    assert_eq!(report.failed, 3, "the first member equals the trunk");
     let failed = store.episodes().into_iter().find(|episode| !episode.ending.is_complete()).unwrap();
     let clawhost_core::Ending::Failed(failure) = &failed.ending else { panic!("{:?}", failed.ending) };
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Host, code::REPLAY));
-    assert!(failure.message.contains("counting does not repeat itself"), "{failure}");
+    assert!(failure.message.contains("counting is not deterministic"), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +103,7 @@ async fn episodes_of_a_native_environment_replay_too() {
             let replay = async |environment: Counting| replay_episode(&environment, &episode, 1 << 20, &Still).await;
             assert_eq!(replay(Counting::default()).await, ReplayOutcome::Exact);
             let ReplayOutcome::Differs(difference) = replay(Counting { turns: 4, ..Counting::default() }).await else {
-                panic!("an environment with more turns is another one")
+                panic!("an environment with more turns must differ")
             };
             assert_eq!((difference.turn, difference.what.as_str()), (None, "ending"), "{difference:?}");
             let shorter = replay(Counting { turns: 2, ..Counting::default() }).await;
@@ -113,7 +113,7 @@ async fn episodes_of_a_native_environment_replay_too() {
     }
 }
 
-/// Has no room for an instance, or none after so many steps.
+/// Has no memory for an instance.
 struct Crowded(Counting);
 
 #[async_trait]
@@ -136,10 +136,10 @@ impl Environment for Crowded {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_that_this_host_cuts_short_says_nothing_about_the_record() {
+async fn a_replay_that_fails_for_host_reasons_says_nothing_about_the_record() {
     let (_, store) = run(Arc::new(Counting::default()), plan(1)).await;
     let whole = store.episodes().remove(0);
-    // As it would be if its operator had stopped it after the second turn.
+    // As if its operator had stopped it after the second turn.
     let mut stopped = (*whole).clone();
     stopped.closing = stopped.turns.pop().unwrap().observation;
     let cancelled = Failure::new(FailureKind::Cancelled, code::CANCELLED, "stopped by the operator");

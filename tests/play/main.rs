@@ -1,11 +1,11 @@
-//! Runs over fakes: what must be true of every policy, reward and store.
+//! Runs with fakes: properties that hold for every policy, reward and store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 mod branch;
@@ -21,13 +21,13 @@ use clawhost_play::{
 use clawhost_testkit::{Counting, Free, Judge, Memory, Parrot, Silent, Still, plan};
 use std::sync::Arc;
 
-/// Plays a new run of these ports.
+/// Plays a new run with these ports.
 async fn play_ports(plan: Plan, ports: Ports, cancel: &Cancel) -> Result<RunReport, PlayError> {
     let request = RunRequest::new(RunId("run-test".into()), plan, ports);
     play_run(request, cancel, &Silent).await.map(|played| played.report)
 }
 
-/// Ports with a parrot as the model.
+/// Ports with a model that repeats its input.
 fn ports(environment: Counting, rewards: Vec<Judge>, store: Arc<Memory>) -> Ports {
     Ports {
         environment: Arc::new(environment),
@@ -83,7 +83,7 @@ async fn a_run_plays_scores_and_records_every_episode_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reference_reaches_the_judge_and_nobody_else() {
+async fn a_reference_reaches_only_rewards() {
     let played = play(plan(4), Counting::default(), vec![Judge::giving(1.0)]).await;
     played.report.unwrap();
     for episode in played.store.episodes() {
@@ -91,8 +91,8 @@ async fn a_reference_reaches_the_judge_and_nobody_else() {
     }
     let asked = played.model.asked();
     assert!(!asked.is_empty());
-    assert!(!asked.iter().any(|request| request.contains("canary-4711")), "the policy never sees it");
-    // `Counting::start` panics if it is given one.
+    assert!(!asked.iter().any(|request| request.contains("canary-4711")), "the policy does not see it");
+    // `Counting::start` panics if it gets one.
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,9 +108,9 @@ async fn results_do_not_depend_on_concurrency() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_a_group_share_task_and_seed_and_differ_in_the_policys_seed() {
+async fn members_of_a_group_share_task_and_seed_but_not_the_policy_seed() {
     let played = play(Plan { group: 4, ..plan(10) }, Counting::default(), vec![]).await;
-    assert_eq!(played.report.unwrap().episodes.len(), 10, "the last group is short");
+    assert_eq!(played.report.unwrap().episodes.len(), 10, "the last group is incomplete");
     let mut episodes = played.store.episodes();
     episodes.sort_by_key(|episode| episode.index);
     for pair in episodes.windows(2) {
@@ -122,18 +122,18 @@ async fn members_of_a_group_share_task_and_seed_and_differ_in_the_policys_seed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_counted_and_never_becomes_a_number() {
+async fn failures_are_counted_and_never_scored() {
     let budget = Plan { failure_budget: 1.0, ..plan(40) };
     let environment = Counting { failing: 9, ..Counting::default() };
     let played = play(budget, environment, vec![Judge::giving(0.5)]).await;
     let report = played.report.unwrap();
     assert!(report.failed > 20, "{}", report.failed);
     assert_eq!(report.scored + report.failed, 40);
-    assert_eq!(report.reward_mean, Some(0.5), "the mean is over those that were scored");
+    assert_eq!(report.reward_mean, Some(0.5), "the mean is over scored episodes");
     assert_eq!(report.stopped, None);
     for episode in played.store.episodes() {
         assert_eq!(episode.reward.is_some(), episode.ending.is_complete());
-        assert!(episode.ending.is_complete() || episode.verdicts.is_empty(), "nobody judged it");
+        assert!(episode.ending.is_complete() || episode.verdicts.is_empty(), "failed episodes are not scored");
     }
 }
 
@@ -145,13 +145,13 @@ async fn too_many_failures_stop_the_run() {
     let Some(StopReason::FailureBudget { failed, allowed: 100 }) = report.stopped else {
         panic!("{:?}", report.stopped)
     };
-    assert_eq!((failed, report.failed), (101, 101), "the one too many is the last");
+    assert_eq!((failed, report.failed), (101, 101), "the report ends with the failure that exceeds the budget");
     assert!(report.episodes.len() < 1000, "{}", report.episodes.len());
-    assert!(played.store.episodes().len() >= report.episodes.len(), "what was played is recorded");
+    assert!(played.store.episodes().len() >= report.episodes.len(), "all played episodes are recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_run_stops_does_not_depend_on_concurrency() {
+async fn the_stop_does_not_depend_on_concurrency() {
     let mut reports = Vec::new();
     for concurrency in [1, 5, 64] {
         let environment = Counting { failing: 3, ..Counting::default() };
@@ -165,14 +165,14 @@ async fn where_a_run_stops_does_not_depend_on_concurrency() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_that_a_failing_step_was_given_is_kept() {
+async fn the_answer_before_a_failing_step_is_recorded() {
     let environment = Counting { failing: 10, ..Counting::default() };
     let played = play(plan(1), environment, vec![]).await;
     let report = played.report.unwrap();
     let episode = &played.store.episodes()[0];
     let untaken = episode.untaken.as_ref().unwrap();
     assert!(untaken.action.plain_text().starts_with("seed "), "{untaken:?}");
-    assert_eq!(report.usage.prompt_tokens, 3, "and its cost is counted");
+    assert_eq!(report.usage.prompt_tokens, 3, "its cost is counted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,13 +183,13 @@ async fn a_reward_that_fails_leaves_episodes_unscored_and_counts_as_failure() {
     assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })), "{:?}", report.stopped);
     for episode in played.store.episodes().iter().filter(|episode| episode.ending.is_complete()) {
         assert_eq!(episode.reward, None);
-        assert!(matches!(episode.verdicts[0].verdict, Verdict::Scored(_)), "what was said is kept");
+        assert!(matches!(episode.verdicts[0].verdict, Verdict::Scored(_)), "other verdicts are recorded");
         assert!(matches!(episode.verdicts[1].verdict, Verdict::Failed(_)));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_records_what_was_played() {
+async fn a_stop_records_the_played_episodes() {
     let cancel = Cancel::default();
     let environment = Counting { cancel_at: Some((5, cancel.clone())), ..Counting::default() };
     let store = Arc::new(Memory::default());
@@ -197,7 +197,7 @@ async fn stopping_records_what_was_played() {
     let report = played.report.unwrap();
     assert_eq!(report.stopped, Some(StopReason::Cancelled));
     assert!(report.episodes.len() < 1000);
-    assert_eq!(report.failed, 0, "being stopped is nobody's failure");
+    assert_eq!(report.failed, 0, "a stop does not count as failures");
     let stored = played.store.episodes();
     assert_eq!(stored.len(), report.episodes.len());
     let cancelled = |ending: &clawhost_core::Ending| matches!(ending, clawhost_core::Ending::Failed(failure) if failure.kind == FailureKind::Cancelled);
@@ -215,7 +215,7 @@ async fn a_store_that_fails_ends_the_run_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endless_environment_is_cut_short() {
+async fn an_endless_environment_is_truncated() {
     let environment = Counting { turns: u32::MAX, ..Counting::default() };
     let report = play(Plan { max_turns: 5, ..plan(2) }, environment, vec![Judge::giving(0.0)]).await.report.unwrap();
     assert_eq!(report.endings["truncated"], 2);
@@ -223,7 +223,7 @@ async fn an_endless_environment_is_cut_short() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_episode_that_grows_without_end_fails_instead_of_filling_the_host() {
+async fn an_episode_beyond_the_size_limit_fails() {
     let environment = Counting { turns: u32::MAX, ..Counting::default() };
     let plan = Plan { episode_bytes: 2000, max_turns: 10_000, failure_budget: 1.0, ..plan(1) };
     let report = play(plan, environment, vec![]).await.report.unwrap();
@@ -231,7 +231,7 @@ async fn an_episode_that_grows_without_end_fails_instead_of_filling_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_run_out_go_round_or_are_missing() {
+async fn tasks_repeat_if_there_are_too_few_and_missing_ones_are_errors() {
     let few = Counting { tasks: 3, ..Counting::default() };
     let played = play(plan(7), few, vec![]).await;
     played.report.unwrap();
@@ -239,7 +239,7 @@ async fn tasks_run_out_go_round_or_are_missing() {
     episodes.sort_by_key(|episode| episode.index);
     let tasks: Vec<_> = episodes.iter().map(|episode| episode.task.id.as_str()).collect();
     assert_eq!(tasks, ["t0", "t1", "t2", "t0", "t1", "t2", "t0"]);
-    assert_ne!(episodes[0].seed(), episodes[3].seed(), "the second time round is another game");
+    assert_ne!(episodes[0].seed(), episodes[3].seed(), "a repeated task has another seed");
 
     let none = Counting { tasks: 0, ..Counting::default() };
     let error = play(plan(7), none, vec![]).await.report.unwrap_err();
@@ -266,7 +266,7 @@ async fn every_episode_is_recorded_with_the_notes_of_its_own_instance() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_named_by_everything_that_was_sent() {
+async fn a_request_digest_covers_everything_that_was_sent() {
     let played = play(plan(2), Counting::default(), vec![]).await;
     played.report.unwrap();
     let mut digests: Vec<_> =
@@ -274,10 +274,10 @@ async fn a_request_is_named_by_everything_that_was_sent() {
     let all = digests.len();
     digests.sort();
     digests.dedup();
-    assert_eq!(digests.len(), all, "no two requests were alike");
+    assert_eq!(digests.len(), all, "all requests differ");
 }
 
-/// A clock that jumps back and forth while a run is played.
+/// A clock that jumps back and forth during a run.
 struct Jumping(std::sync::atomic::AtomicU64);
 
 impl clawhost_core::Clock for Jumping {
@@ -287,13 +287,13 @@ impl clawhost_core::Clock for Jumping {
     }
 
     fn monotonic_us(&self) -> u64 {
-        // Broken hardware: even this one goes back.
+        // Simulates broken hardware: even the monotonic clock goes back.
         self.now_ms()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_jumps_changes_no_result() {
+async fn a_jumping_clock_changes_no_result() {
     let run = async |clock: Arc<dyn clawhost_core::Clock>| {
         let store = Arc::new(Memory::default());
         let ports = Ports { clock, ..ports(Counting::default(), vec![Judge::giving(0.5)], store.clone()) };
@@ -302,13 +302,13 @@ async fn a_clock_that_jumps_changes_no_result() {
     assert_eq!(run(Arc::new(Still)).await, run(Arc::new(Jumping(Default::default()))).await);
 }
 
-/// Plays some of a plan, and then the rest of it.
+/// Plays a part of a plan, then the rest.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_played_and_what_is_there_is_not() {
+async fn a_resumed_run_plays_only_missing_groups() {
     let whole = play(Plan { group: 4, ..plan(40) }, Counting::default(), vec![Judge::giving(1.0)]).await;
     let expected = whole.report.unwrap();
     let episodes = whole.store.episodes();
-    // A group in full, one that lacks a member, and one that was stopped.
+    // A complete group, one with a missing member, and one with a cancelled member.
     let mut earlier: Vec<EpisodeSummary> = episodes[..12].iter().map(|episode| EpisodeSummary::of(episode)).collect();
     earlier[9].cancelled = true;
     earlier.remove(5);
@@ -321,8 +321,8 @@ async fn what_is_missing_is_played_and_what_is_there_is_not() {
     let plan = Plan { group: 4, ..plan(40) };
     let request = RunRequest { recorded: Some(earlier), ..RunRequest::new(RunId("run-test".into()), plan, ports) };
     let PlayedRun { report, episodes } = play_run(request, &Cancel::default(), &Silent).await.unwrap();
-    assert!(episodes.is_empty(), "they were not asked for");
+    assert!(episodes.is_empty(), "they were not requested");
     assert_eq!(report, expected);
-    assert_eq!(environment.begun.load(std::sync::atomic::Ordering::Relaxed), 36, "the first group alone was whole");
+    assert_eq!(environment.begun.load(std::sync::atomic::Ordering::Relaxed), 36, "only the first group was complete");
     assert_eq!(store.episodes().len(), 40, "none twice");
 }

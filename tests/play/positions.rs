@@ -1,4 +1,4 @@
-//! Which tasks and seeds a run plays.
+//! Tasks and seeds of a run.
 
 use super::*;
 use clawhost_core::Episode;
@@ -13,7 +13,7 @@ async fn played(plan: Plan) -> Vec<Arc<Episode>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_plays_exactly_the_positions_that_it_is_given() {
+async fn a_run_plays_exactly_the_given_positions() {
     let about = |episode: &Arc<Episode>| (episode.task.id.clone(), episode.seed(), episode.policy.seed);
     for (group, paired) in [(1, true), (1, false), (2, false)] {
         let every = played(Plan { group, paired, ..plan(20 * u64::from(group)) }).await;
@@ -25,6 +25,6 @@ async fn a_run_plays_exactly_the_positions_that_it_is_given() {
         });
         assert_eq!(chosen.iter().map(about).collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{group} {paired}");
         let ids: BTreeSet<_> = every.iter().chain(&chosen).map(|episode| episode.id.clone()).collect();
-        assert_eq!(ids.len(), every.len() + chosen.len(), "episodes of different plans have different names");
+        assert_eq!(ids.len(), every.len() + chosen.len(), "episodes of different plans have different ids");
     }
 }

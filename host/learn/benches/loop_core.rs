@@ -1,6 +1,6 @@
-//! How many episodes a second the harness layer learns from, on one thread: `cargo bench -p clawhost-learn --bench loop_core`.
+//! Episodes per second of the harness layer on one thread: `cargo bench -p clawhost-learn --bench loop_core`.
 //!
-//! Groups of four, 16 entries on trial, 100 deployed ones that are held out now and then, and a full window of groups.
+//! Groups of four, 16 entries on trial, 100 deployed ones under maintenance, and a full window of groups.
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 const MEMBERS: u32 = 4;
 const DEPLOYED: usize = 100;
-/// More than are tried while the window fills, so that 16 are on trial all the time.
+/// More entries than are tried while the window fills, so that 16 are on trial all the time.
 const PROPOSED: usize = 250;
-/// Groups before anything is measured: the window is full.
+/// Groups before measuring starts: the window is full.
 const WARM_GROUPS: u64 = 1_216;
 const RUNS: usize = 51;
 
@@ -28,7 +28,7 @@ fn batch(groups: Vec<Group>, proposals: Vec<(String, Proposal)>) -> Batch {
     Batch { number: 0, state_id: StateId(Digest::of(b"")), groups, proposals, removed: Removed::default() }
 }
 
-/// Groups as the loop plays them, with rewards of 0 and 1 that no entry changes.
+/// Groups as the learning loop plays them, with rewards of 0 and 1 that no entry affects.
 fn groups(harness: &Harness, first: u64, count: u64) -> Vec<Group> {
     let showing = harness.training(7);
     let group = |number: u64| {
@@ -69,7 +69,7 @@ fn warm() -> Result<Harness, LearnError> {
     Ok(harness)
 }
 
-/// Median of many runs, each on a layer of its own.
+/// Median of many runs, each on a fresh layer.
 fn measure<T>(
     name: &str,
     episodes: usize,

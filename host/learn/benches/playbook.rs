@@ -1,4 +1,4 @@
-//! How long the playbook takes where an episode waits for it: `cargo bench -p clawhost-learn --bench playbook`.
+//! Time of the playbook operations: `cargo bench -p clawhost-learn --bench playbook`.
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Of what an episode waits for, and of what is done once per playbook.
+/// Runs of operations per episode, and of operations per playbook.
 const RUNS: usize = 501;
 const FEW_RUNS: usize = 21;
 
@@ -79,7 +79,7 @@ fn entries(count: usize, lesson: impl Fn(usize) -> Lesson) -> Vec<Entry> {
     (0..count).map(|n| Entry::new(lesson(n), "bench")).collect()
 }
 
-/// An observation of about 200 words with 20 facts, two of them open.
+/// An observation of about 200 words with 20 facts, two of them unknown.
 fn observation() -> String {
     let facts: Vec<String> = (0..20)
         .map(|n| if n < 2 { format!("fact{n}: not asked yet") } else { format!("fact{n}: value{}", n % 12) })

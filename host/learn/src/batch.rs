@@ -1,70 +1,71 @@
-//! What every layer is handed: the scored groups of one iteration, and what reflectors proposed about them.
+//! The input of every layer: the scored groups of one iteration and the reflectors' proposals about them.
 
 use crate::policy::Generated;
 use crate::{EntryId, LearnError};
 use clawhost_core::{EpisodeId, Proposal, StateId};
 use std::sync::Arc;
 
-/// Most entries whose showing is drawn in one group: one bit each.
+/// Largest number of entries drawn in one group: one bit of [`Member::shown`] each.
 pub const DRAWN_ENTRIES: usize = 64;
 
 /// One scored episode of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// The episode.
+    /// The episode's id.
     pub episode: EpisodeId,
-    /// The effective reward, -1 to 1.
+    /// Effective reward, -1 to 1.
     pub reward: f64,
-    /// Which of the group's drawn entries it was shown: bit n stands for the n-th.
+    /// The drawn entries that this episode was shown: bit n stands for `Group::drawn[n]`.
     pub shown: u64,
-    /// What a local model wrote in it, token by token; none: the model is somebody else's.
+    /// The tokens that a local model sampled in the episode. `None` if another model played it.
     pub generated: Option<Arc<Generated>>,
 }
 
-/// Episodes with equal task and environment seed. Those that failed or were not scored are not in it: a failure is no number.
+/// Episodes with equal task and environment seed. Failed and unscored episodes are not members: they have no reward.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// The task.
+    /// Task id.
     pub task: String,
-    /// The environment's seed.
+    /// Seed of the environment.
     pub seed: u64,
-    /// Entries for which a draw decided who sees them: relevant to the task, fitting the budget, and settled before the draw.
+    /// Entries that were shown to members at random: those relevant to the task that fit the token budget, chosen before the
+    /// draw.
     pub drawn: Vec<EntryId>,
-    /// The probability with which a member was shown a drawn entry.
+    /// Probability that a member was shown a drawn entry, 0 to 1.
     pub propensity: f64,
-    /// At least one.
+    /// At least one member.
     pub members: Vec<Member>,
 }
 
-/// Episodes that reach no estimate, by why.
+/// Episodes that were left out of the groups, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// They failed.
+    /// Failed episodes.
     pub failed: u64,
-    /// No reward had anything to say.
+    /// Episodes without an effective reward.
     pub unscored: u64,
 }
 
-/// What is learned from at once.
+/// The experience of one iteration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// Batches before it in this run.
+    /// Number of batches before this one in the run.
     pub number: u64,
-    /// The configuration that played it.
+    /// Identity of the configuration that played the batch.
     pub state_id: StateId,
-    /// Its groups.
+    /// The groups.
     pub groups: Vec<Group>,
-    /// Suggestions, with the reflector's name.
+    /// Proposals, each with the name of its reflector.
     pub proposals: Vec<(String, Proposal)>,
-    /// What is missing from the groups.
+    /// Episodes that are not in the groups.
     pub removed: Removed,
 }
 
 impl Batch {
-    /// Refuses what no layer could learn from rightly.
+    /// Checks what every layer relies on.
     ///
     /// # Errors
-    /// A reward that is no number between -1 and 1, a group without members or with too many drawn entries.
+    /// A group without members or with too many drawn entries, a propensity outside 0 to 1, or a reward outside -1 to 1.
     pub fn check(&self) -> Result<(), LearnError> {
         for group in &self.groups {
             let refuse = |what: String| Err(LearnError::Batch { task: group.task.clone(), what });
@@ -84,12 +85,12 @@ impl Batch {
         Ok(())
     }
 
-    /// Episodes in it.
+    /// Number of episodes.
     pub fn episodes(&self) -> usize {
         self.groups.iter().map(|group| group.members.len()).sum()
     }
 
-    /// Mean reward over its episodes; none without any.
+    /// Mean reward over the episodes; `None` if there are none.
     pub fn mean(&self) -> Option<f64> {
         let count = self.episodes();
         let sum: f64 = self.groups.iter().flat_map(|group| &group.members).map(|member| member.reward).sum();

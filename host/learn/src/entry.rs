@@ -5,7 +5,7 @@ use clawhost_core::Evidence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// An entry is known by what it says: equal lessons, equal ids.
+/// Content address of a lesson: equal lessons have equal ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EntryId(pub String);
@@ -16,28 +16,28 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// Where an entry is in its life: proposed, on trial, admitted, deployed; or out, with the reason.
+/// Stage of an entry: queued, on trial, admitted, deployed; or out, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Proposed, checked, and waiting for a place on trial.
+    /// Proposed and checked; waiting for a trial.
     Queued,
     /// Shown to half of the members of training groups.
     OnTrial,
-    /// Credit says that it helps; it waits for the gate.
+    /// Credit found that it helps; waiting for the gate.
     Admitted,
-    /// In the playbook that is served.
+    /// Part of the served playbook.
     Deployed,
-    /// Credit says that it harms.
+    /// Credit found that it harms.
     Harmful,
-    /// Tried for long, and nothing was found.
+    /// The trial ended without a finding.
     Expired,
-    /// Another entry has taken its place.
+    /// Replaced by another entry.
     Superseded(EntryId),
 }
 
 impl Status {
-    /// Its word.
+    /// Name in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -50,7 +50,7 @@ impl Status {
         }
     }
 
-    /// Whether it may still be shown to anybody.
+    /// Whether the entry may still be shown to a model.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Queued | Self::OnTrial | Self::Admitted | Self::Deployed)
     }
@@ -59,28 +59,28 @@ impl Status {
 /// A lesson with its history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Of its lesson.
+    /// Id of the lesson.
     pub id: EntryId,
-    /// What it says.
+    /// The content.
     pub lesson: Lesson,
-    /// For retrieval.
+    /// Tags for retrieval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Episodes that suggested it; the first few.
+    /// Episodes that the proposals cited; the first few only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Evidence>,
-    /// How often it was proposed.
+    /// Number of proposals.
     pub support: u64,
-    /// The reflector that proposed it first, or `import`, or `operator`.
+    /// The first reflector to propose it, or `import`, or `operator`.
     pub created_by: String,
-    /// Batches that had been learned from when it was first proposed.
+    /// Number of batches learned from when it was first proposed.
     pub born: u64,
-    /// Where it is in its life.
+    /// Current stage.
     pub status: Status,
 }
 
 impl Entry {
-    /// A new one, queued.
+    /// A new entry with status [`Status::Queued`].
     pub fn new(lesson: Lesson, created_by: impl Into<String>) -> Self {
         Self {
             id: lesson.id(),

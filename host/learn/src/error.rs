@@ -1,9 +1,9 @@
-//! Why something was not learned.
+//! The errors of learning.
 
-/// Why something was not learned. Variants say what to do.
+/// Why learning failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LearnError {
-    /// A batch that no layer could learn from rightly.
+    /// A batch is invalid for every layer.
     #[error("task {task}: {what}; the batch is refused, nothing was learned from it")]
     Batch {
         /// The task of the group.
@@ -11,84 +11,84 @@ pub enum LearnError {
         /// What is wrong.
         what: String,
     },
-    /// A layer could not make use of a batch, or could not step.
+    /// A layer could not use a batch, or could not step.
     #[error("layer {layer}: {why}")]
     Layer {
         /// The layer's name.
         layer: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// A layer did not take back its own snapshot: its state is unknown, so the run stops.
+    /// A layer could not be restored from its own snapshot: its state is unknown, and the run stops.
     #[error(
         "layer {layer} could not be restored ({why}); its state is unknown, so the run stops, and can be resumed from its last checkpoint"
     )]
     Restore {
         /// The layer's name.
         layer: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// What the gate cannot compare by.
+    /// The gate has no basis for a comparison.
     #[error("gate: {0}")]
     Gate(String),
-    /// An evolution that cannot begin, an answer to what was not asked, or bytes that are no evolution.
+    /// An evolution cannot start, got a result for a request it did not make, or its serialised state is invalid.
     #[error("evolution: {0}")]
     Evolution(String),
-    /// A document that is no playbook, or one of another version.
+    /// A document is not a playbook, or is one of an unsupported version.
     #[error("{0}")]
     Document(String),
-    /// Columns of a sequence that do not fit together.
+    /// Columns of a sequence differ in length.
     #[error("sequence {sequence}: {what}; nothing was computed")]
     Sequence {
-        /// Its name, or its number in the step.
+        /// Name of the sequence, or its index in the step.
         sequence: String,
-        /// What differs from what.
+        /// What differs.
         what: String,
     },
-    /// A log-prob that is none.
+    /// A value that is not a log-prob.
     #[error(
         "sequence {sequence}, token {position}: the {column} log-prob is {value}; log-probs are finite and at most 0: look for an overflow or a wrong sign where it was computed"
     )]
     LogProb {
-        /// Its name, or its number in the step.
+        /// Name of the sequence, or its index in the step.
         sequence: String,
-        /// From 0.
+        /// Token index, from 0.
         position: usize,
-        /// Which of its log-probs.
+        /// Which of the sequence's log-prob columns.
         column: &'static str,
-        /// What stands there.
+        /// The invalid value.
         value: f64,
     },
-    /// Rollout and trainer give the same tokens different log-probs.
+    /// Rollout and trainer assign different log-probs to the same tokens.
     #[error(
         "rollout and trainer disagree: {found}, largest in sequence {sequence} at token {position} ({rollout} against {trainer}); {allowed} is allowed: compare positions, temperature, masks and weights of both"
     )]
     Mismatch {
-        /// The difference that is too large.
+        /// The statistic that is too large, with its value.
         found: String,
-        /// Where it is largest.
+        /// Sequence with the largest difference.
         sequence: String,
-        /// From 0.
+        /// Token index in that sequence, from 0.
         position: usize,
-        /// The log-prob when it was sampled.
+        /// Log-prob at sampling time, nats.
         rollout: f64,
-        /// The log-prob that the trainer computes.
+        /// Log-prob computed by the trainer, nats.
         trainer: f64,
-        /// The largest difference allowed.
+        /// The largest allowed value.
         allowed: String,
     },
-    /// A name that no objective has.
+    /// No objective has this name.
     #[error("no objective is called `{name}`{hint}; there are {known}")]
     UnknownObjective {
-        /// What was written.
+        /// The name as written.
         name: String,
-        /// The nearest name, if one is near.
+        /// The most similar name as a hint; empty if there is none.
         hint: String,
         /// All names.
         known: String,
     },
-    /// Settings of an objective that make no sense, or data that it cannot be computed from.
+    /// Settings of an objective are invalid, or data is missing that it needs.
     #[error("objective: {0}")]
     Objective(String),
 }

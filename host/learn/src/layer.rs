@@ -1,98 +1,97 @@
-//! What a layer is.
+//! The interface of a layer: something that learns from batches.
 
 use crate::policy::Generated;
 use crate::{Batch, LearnError, Measurements};
 use clawhost_core::Digest;
 use std::sync::Arc;
 
-/// What a forward pass found.
+/// The result of a forward pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Forward {
-    /// What was measured.
+    /// Metrics of the pass.
     pub metrics: Measurements,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// Whether anything changed.
+    /// Number of updates; 0 if the step changed nothing.
     pub updates: u64,
-    /// What was measured.
+    /// Metrics of the step.
     pub metrics: Measurements,
-    /// What happened, in words.
+    /// Notable events, as text for the report.
     pub events: Vec<String>,
 }
 
-/// Something that learns. A batch is accumulated first ([`Layer::forward_backward`], which changes nothing that acts), then
-/// applied ([`Layer::optim_step`]); between the two it can be dropped.
+/// Something that learns, in two phases: [`Layer::forward_backward`] accumulates updates and changes nothing that acts;
+/// [`Layer::optim_step`] applies them. Accumulated updates can be discarded in between ([`Layer::clear_pending`]).
 pub trait Layer: Send {
-    /// Its name in reports.
+    /// The layer's name in reports.
     fn name(&self) -> &str;
 
-    /// Accumulates what a batch teaches. [`Layer::digest`] stays as it was.
+    /// Accumulates the updates of a batch. [`Layer::digest`] must not change.
     ///
     /// # Errors
-    /// It cannot; the layer is cleared and left out of the step.
+    /// The layer cannot use the batch. The transaction clears the layer and leaves it out of the step.
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError>;
 
-    /// Applies what was accumulated. Without anything it does nothing.
+    /// Applies the accumulated updates. Does nothing if there are none.
     ///
     /// # Errors
-    /// It cannot; every layer is restored.
+    /// The step failed. The transaction restores every layer.
     fn optim_step(&mut self) -> Result<Step, LearnError>;
 
-    /// Everything that [`Layer::restore`] brings back, without what is accumulated.
+    /// The state that [`Layer::restore`] restores, serialised. Accumulated updates are not part of it.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// The state cannot be serialised.
     fn snapshot(&self) -> Result<Vec<u8>, LearnError>;
 
-    /// Becomes what a snapshot holds, and forgets what is accumulated.
+    /// Replaces the state by that of a snapshot and discards accumulated updates.
     ///
     /// # Errors
-    /// These bytes are no snapshot of this layer.
+    /// The bytes are not a snapshot of this layer.
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError>;
 
-    /// Forgets what is accumulated.
+    /// Discards accumulated updates.
     fn clear_pending(&mut self);
 
-    /// Names everything that [`Layer::restore`] brings back.
+    /// Digest of the state that [`Layer::restore`] restores.
     fn digest(&self) -> Digest;
 }
 
-/// The layer that holds a model's weights: it also learns from demonstrations, before it learns from rewards.
+/// The layer that holds a model's weights. It can also learn from demonstrations, before it learns from rewards.
 pub trait Weights: Layer {
-    /// Takes one step towards what was demonstrated, at this rate; what answers stays as it is until [`Weights::publish`].
-    /// Gives the mean loss per token, in nats, from before the step.
+    /// Takes one supervised step on these demonstrations with learning rate `rate`. The model that answers requests does not
+    /// change before [`Weights::publish`]. Returns the mean loss per token before the step, in nats.
     ///
     /// # Errors
-    /// The demonstrations cannot be learned from; the weights are as before.
+    /// The demonstrations cannot be used; the weights are unchanged.
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError>;
 
-    /// Demonstrations are over: what a step remembers of those before it, their momentum, is no reward's and is forgotten.
+    /// Ends the supervised phase: resets the optimizer's momentum, so that it does not enter the steps on rewards.
     fn end_supervision(&mut self);
 
-    /// Lets the present weights answer from the next request on.
+    /// Makes the current weights answer, from the next request on.
     ///
     /// # Errors
-    /// They cannot be read from where they are.
+    /// The weights cannot be copied from their device.
     fn publish(&mut self) -> Result<(), LearnError>;
 
-    /// Writes the present weights down as a model that others can open, in the place of those that were kept so before. Nothing,
-    /// where nobody asked for that.
+    /// Writes the current weights as a model folder, replacing the previous one of the same kind. The default does nothing.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The weights cannot be written.
     fn keep(&mut self, _: CheckpointKind) -> Result<(), LearnError> {
         Ok(())
     }
 }
 
-/// Which weights are kept.
+/// Which weights a model folder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// Those that did best on the validation tasks so far.
+    /// The weights with the best validation reward so far.
     Best,
-    /// Those of now.
+    /// The latest weights.
     Last,
 }

@@ -1,46 +1,46 @@
-//! Lessons: what an entry of a playbook says.
+//! Lessons: the content of playbook entries.
 //!
-//! A lesson is a text, or a *skill* with a condition (`when`), what to do, and what to avoid. A text of the form
-//! `when X: Y` or `always: Y` is read as a skill. Conditions of the form `NAME is VALUE and ...` are understood by retrieval
-//! ([`clawhost_core::conditions`]); other conditions are prose for models.
+//! A lesson is a text or a *skill*: a condition (`when`), an action, and what to avoid. A text of the form `when X: Y` or
+//! `always: Y` is parsed as a skill. Retrieval evaluates conditions of the form `NAME is VALUE and ...`
+//! ([`clawhost_core::conditions`]). Other conditions are free text, which only models interpret.
 
 use crate::EntryId;
 use clawhost_core::{Condition, Digest, conditions};
 use serde::{Deserialize, Serialize};
 
-/// What to do under some condition.
+/// A conditional instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skill {
-    /// For people; may be empty. Not shown to models.
+    /// A label for people; may be empty. Models do not see it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The condition; empty: always.
+    /// The condition; empty means always.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub when: String,
-    /// What to do.
+    /// The action to take.
     #[serde(rename = "do")]
     pub action: String,
-    /// What not to do; may be empty.
+    /// What to avoid; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub avoid: String,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lesson {
     /// Free text.
     Text(String),
-    /// A condition and what to do.
+    /// A conditional instruction.
     Skill(Skill),
 }
 
-/// Characters that make up a token, about: models count differently, and the budget must not depend on one.
+/// Approximate number of characters per token. It is a constant because the budget must not depend on a model's tokenizer.
 const CHARACTERS_PER_TOKEN: usize = 4;
 
 impl Lesson {
-    /// Reads a text; one of the form `when X: Y` or `always: Y` is a skill.
+    /// Parses a text; `when X: Y` and `always: Y` become skills.
     pub fn read(text: &str) -> Self {
         let text = text.trim();
         let text = text.strip_prefix("- ").unwrap_or(text).trim_start();
@@ -58,15 +58,15 @@ impl Lesson {
         }
     }
 
-    /// Its content address: what it tells a model, without the name.
+    /// Content address: a digest of [`Lesson::prompt`] in lower case. A skill's name is not part of it.
     pub fn id(&self) -> EntryId {
         let mut hex = Digest::of(self.prompt().to_lowercase().as_bytes()).hex();
         hex.truncate(12);
         EntryId(format!("e-{hex}"))
     }
 
-    /// As a model reads it: a line, or a few. Every line but the first is indented, so that it stays inside its entry.
-    /// [`Lesson::read`] takes a single line back to the lesson that it came from.
+    /// The text that a model sees. Every line but the first is indented, so that it stays inside its entry. [`Lesson::read`]
+    /// inverts this for a lesson of one line.
     pub fn prompt(&self) -> String {
         let text = match self {
             Self::Text(text) => text.trim().to_owned(),
@@ -88,13 +88,12 @@ impl Lesson {
         prompt
     }
 
-    /// In one line, for people.
+    /// On one line, for people.
     pub fn line(&self) -> String {
         self.prompt().trim_start_matches("- ").split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Its conditions, where they are written so that a program can tell whether they hold. Empty: it always applies.
-    /// None: prose.
+    /// The conditions, if a program can evaluate them. Empty: the lesson always applies. `None`: the condition is free text.
     pub fn conditions(&self) -> Option<Vec<Condition>> {
         match self {
             Self::Skill(skill) if skill.when.is_empty() => Some(Vec::new()),
@@ -103,13 +102,13 @@ impl Lesson {
         }
     }
 
-    /// What it costs in a prompt, about.
+    /// Estimated tokens in a prompt.
     pub fn tokens(&self) -> u64 {
         estimated_tokens(&self.prompt())
     }
 }
 
-/// What a text and a line end behind it cost in a prompt, about.
+/// Estimated tokens of a text with a line end.
 pub fn estimated_tokens(text: &str) -> u64 {
     (text.chars().count() + 1).div_ceil(CHARACTERS_PER_TOKEN) as u64
 }
@@ -122,11 +121,11 @@ mod tests {
         let lesson = Lesson::read(text);
         assert_eq!(lesson.prompt(), prompt, "{text}");
         assert_eq!(lesson.conditions().map(|all| all.len()), conditions, "{text}");
-        assert_eq!(Lesson::read(&lesson.prompt()), lesson, "it reads back as it is shown");
+        assert_eq!(Lesson::read(&lesson.prompt()), lesson, "the prompt parses to the same lesson");
     }
 
     #[test]
-    fn a_text_with_a_condition_is_a_skill() {
+    fn text_with_a_condition_parses_as_a_skill() {
         check("when tier is gold: call refund {\"a\": 1}", "- when tier is gold: call refund {\"a\": 1}", Some(1));
         check("When tier is gold and age is days: wait", "- when tier is gold and age is days: wait", Some(2));
         check("always: be kind", "- always: be kind", Some(0));
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_lesson_stays_inside_its_entry() {
+    fn continuation_lines_are_indented() {
         let check = |lesson: Lesson, prompt: &str| assert_eq!(lesson.prompt(), prompt);
         check(Lesson::Text("one\ntwo\n \n- three\n".into()), "- one\n  two\n\n  - three");
         let skill = Skill { when: "asked".into(), action: "a\nb".into(), avoid: "c\nd".into(), ..Skill::default() };
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_for_people_and_change_no_id() {
+    fn the_name_of_a_skill_does_not_change_its_id() {
         let plain = Lesson::read("when a is b: c");
         let Lesson::Skill(skill) = plain.clone() else { panic!("{plain:?}") };
         let named = Lesson::Skill(Skill { name: "n".into(), ..skill.clone() });

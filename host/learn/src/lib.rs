@@ -1,13 +1,16 @@
-//! Learning from episodes (floor 1): layers and their transaction, the playbook, credit, and the gate.
+//! Learning from episodes (floor 1): layers and their transaction, playbooks, credit, the gate, policy losses.
 //!
-//! The loop hands one [`Batch`] of scored groups to every [`Layer`] and applies all updates or none ([`learn`]). The harness
-//! layer keeps a [`playbook`] of lessons. What a lesson is worth is *measured*: inside a group of episodes with equal
-//! task and seed half of the members see it, and [`credit`] compares them. What credit admits goes into a candidate, and
-//! the [`gate`] lets a candidate through when it does better than what is deployed, on tasks that taught nothing.
-//! Weights learn too: [`policy`] is the arithmetic of their losses, on log-probs that a model computed.
+//! The learning loop gives one [`Batch`] of scored groups to every [`Layer`] and applies all updates or none ([`learn`]).
 //!
-//! Invariants: pure arithmetic on plain numbers. No clock, no file, no thread, no tensor. Equal inputs, equal bytes. A failed or
-//! unscored episode is no number and never reaches an estimate.
+//! - The harness layer ([`harness`]) maintains a [`playbook`] of lessons. The effect of a lesson is *measured*: within a
+//!   group of episodes with equal task and seed, half of the members are shown the lesson, and [`credit`] compares the two
+//!   halves. Admitted lessons form a candidate playbook. The [`gate`] deploys a candidate if it beats the deployed playbook
+//!   on tasks of another split than the training tasks.
+//! - The weights layer uses [`policy`]: advantages and losses, computed from log-probs that a model provides.
+//! - [`evolve`] optimises sections of a prompt by reflection.
+//!
+//! Invariants: pure arithmetic on plain numbers, without clock, file, thread or tensor. Equal inputs give equal bytes. A
+//! failed or unscored episode has no reward and never enters an estimate.
 
 mod batch;
 pub mod credit;
@@ -18,6 +21,7 @@ pub mod gate;
 pub mod harness;
 mod layer;
 mod lesson;
+pub mod lesson_use;
 mod metric;
 mod normal;
 pub mod playbook;
@@ -32,6 +36,7 @@ pub use entry::{Entry, EntryId, Status};
 pub use error::LearnError;
 pub use layer::{CheckpointKind, Forward, Layer, Step, Weights};
 pub use lesson::{Lesson, Skill, estimated_tokens};
+pub use lesson_use::{ConditionUse, LessonUse};
 pub use metric::{Measurements, Metric};
 pub use reflection_schedule::ReflectionSchedule;
 pub use transaction::{Applied, LayerOutcome, learn, learn_each};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        /// What is measured. Names in reports and files are those of [`Metric::name`].
+        /// A measured quantity. Reports and files use [`Metric::name`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Metric {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)+
@@ -15,7 +15,7 @@ macro_rules! metrics {
             /// All metrics.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Its name in reports and files.
+            /// Name in reports and files.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -32,77 +32,77 @@ metrics! {
     Groups = "groups",
     /// Proposals in the batch.
     Proposals = "proposals",
-    /// Entries that wait for a trial.
+    /// Entries waiting for a trial.
     Queued = "queued",
     /// Entries on trial.
     OnTrial = "on_trial",
     /// Entries that credit admitted.
     Admitted = "admitted",
-    /// Entries that are served.
+    /// Deployed entries.
     Deployed = "deployed",
-    /// Entries that were found harmful.
+    /// Entries found harmful.
     Harmful = "harmful",
-    /// Entries that expired without evidence.
+    /// Entries whose trial ended without a finding.
     Expired = "expired",
-    /// Loss of the step, per token as the objective aggregates it.
+    /// Loss of the step, per token, aggregated as the objective says.
     Loss = "loss",
-    /// Tokens that the step was taken on.
+    /// Trained tokens in the step.
     Tokens = "tokens",
-    /// Part of the loss that follows rewards.
+    /// Reward term of the loss.
     RewardLoss = "reward_loss",
-    /// Part of the loss that follows a teacher.
+    /// Distillation term of the loss.
     DistillationLoss = "distillation_loss",
-    /// Part of the loss that holds the policy near the reference.
+    /// KL term of the loss, which keeps the policy near the reference.
     KlLoss = "kl_loss",
     /// Share of tokens whose ratio was clipped.
     ClipFraction = "clip_fraction",
-    /// Mean of new to old probability.
+    /// Mean importance ratio (new to old probability).
     RatioMean = "ratio_mean",
-    /// The largest of them.
+    /// Largest importance ratio.
     RatioMax = "ratio_max",
-    /// Policy to reference, nats.
+    /// KL divergence of the policy from the reference, nats.
     Kl = "kl",
-    /// Old to new policy, nats.
+    /// Approximate KL divergence of the old from the new policy, nats.
     ApproxKl = "approx_kl",
     /// Entropy of the policy, nats per token.
     Entropy = "entropy",
-    /// Share of tokens whose importance weight reached its cap.
+    /// Share of tokens whose truncated-importance-sampling weight reached its cap.
     TisTruncatedShare = "tis_truncated_share",
-    /// Mean importance weight after truncation.
+    /// Mean importance-sampling weight after truncation.
     TisWeightMean = "tis_weight_mean",
-    /// Mean difference between log-probs of rollout and trainer, nats.
+    /// Mean absolute difference of log-probs between rollout and trainer, nats.
     LogprobMismatchMean = "logprob_mismatch_mean",
-    /// The largest of them.
+    /// Largest such difference, nats.
     LogprobMismatchMax = "logprob_mismatch_max",
-    /// Mean advantage that a teacher adds to a token.
+    /// Mean advantage per token from distillation.
     DistillationAdvantageMean = "distillation_advantage_mean",
-    /// Mean advantage that rewards add to a token.
+    /// Mean advantage per token from rewards.
     RewardAdvantageMean = "reward_advantage_mean",
-    /// Share of pairs whose chosen reply is preferred.
+    /// Share of preference pairs whose chosen reply has the larger implicit reward.
     PreferenceAccuracy = "preference_accuracy",
-    /// By how much.
+    /// Mean difference of implicit rewards between chosen and rejected reply.
     PreferenceMargin = "preference_margin",
-    /// Trajectories that failed.
+    /// Failed trajectories.
     Failed = "failed",
     /// Groups with fewer than two scored members.
     GroupsTooSmall = "groups_too_small",
     /// Truncated trajectories that were left out.
     TruncatedLeftOut = "truncated_left_out",
-    /// Share of comparable groups whose rewards do not differ.
+    /// Share of groups of at least two scored members whose rewards are all equal.
     ZeroVarianceShare = "zero_variance_share",
     /// Mean reward of the trajectories.
     RewardMean = "reward_mean",
-    /// Their standard deviation.
+    /// Standard deviation of the rewards.
     RewardStd = "reward_std",
-    /// Mean number of trained tokens.
+    /// Mean number of trained tokens per trajectory.
     LengthMean = "length_mean",
-    /// Share of trajectories that were cut off.
+    /// Share of truncated trajectories.
     TruncationShare = "truncation_share",
-    /// Trajectories left out: sampled from an unknown distribution.
+    /// Trajectories left out because their sampling distribution is unknown.
     DroppedUnknownDistribution = "dropped_unknown_distribution",
-    /// Trajectories left out: of weights that are too old.
+    /// Trajectories left out because their weights are too old.
     DroppedOldWeights = "dropped_old_weights",
-    /// Trajectories left out: of a playbook that is too old.
+    /// Trajectories left out because their playbook is too old.
     DroppedOldPlaybook = "dropped_old_playbook",
     /// Norm of the gradient before clipping.
     GradientNorm = "gradient_norm",
@@ -123,22 +123,22 @@ impl Measurements {
         self.0.get(&metric).copied()
     }
 
-    /// Notes a value.
+    /// Sets a value.
     pub fn set(&mut self, metric: Metric, value: f64) {
         self.0.insert(metric, value);
     }
 
-    /// Takes in others; of equal metrics the later value stays.
+    /// Merges others in; they replace values of the same metric.
     pub fn merge(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// All of them, in order.
+    /// All values, in the order of [`Metric`].
     pub fn iter(&self) -> impl Iterator<Item = (Metric, f64)> {
         self.0.iter().map(|(metric, value)| (*metric, *value))
     }
 
-    /// All of them by name, for files and reports.
+    /// All values by name, for files and reports.
     pub fn by_name(&self) -> BTreeMap<&'static str, f64> {
         self.iter().map(|(metric, value)| (metric.name(), value)).collect()
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_metrics_the_later_value_stays() {
+    fn merge_replaces_values_of_the_same_metric() {
         let mut one = Measurements::from([(Metric::Loss, 1.0), (Metric::Tokens, 2.0)]);
         one.merge(Measurements::from([(Metric::Loss, 3.0)]));
         assert_eq!(one.by_name(), BTreeMap::from([("loss", 3.0), ("tokens", 2.0)]));

@@ -1,21 +1,20 @@
-//! The normal distribution, and evidence from estimates that are about normal.
+//! The normal distribution, and anytime-valid evidence from asymptotically normal estimates.
 //!
-//! Who looks after every batch, and stops when the picture pleases, finds something in noise sooner or later. What
-//! stands here stays right however often one looks, and whenever one stops: it weighs the estimate under every effect
-//! that a normal prior of width [`TAU`] holds possible against its probability under no effect (Robbins 1970), and
-//! needs nothing of the rewards but enough of them for their mean to be about normal (asymptotic confidence sequences:
-//! Waudby-Smith et al. 2021).
+//! Checking an estimate after every batch and stopping at the first good one finds effects in pure noise. The intervals and
+//! e-values here stay valid however often one looks and whenever one stops. They mix the likelihood of the estimate over a
+//! normal prior of width [`TAU`] on the effect and divide by the likelihood under no effect (Robbins 1970). They only assume
+//! that the mean of the rewards is approximately normal (asymptotic confidence sequences: Waudby-Smith et al. 2021).
 
-/// Width of the mixture: effects of this size, 0.1 of reward, are found with the least evidence.
+/// Width of the mixture. Effects of this size (0.1 of reward) need the least evidence.
 const TAU: f64 = 0.1;
 
-/// An interval misses, at any of all the times one looks, with at most this probability.
+/// Largest probability that an interval misses the true value at any of all looks.
 const ALPHA: f64 = 0.05;
 
-/// Largest exponent an e-value is given: beyond it there would be an infinity, which no document can hold.
+/// Largest exponent of an e-value. A larger one would give infinity, which JSON cannot represent.
 pub(crate) const LARGEST_EXPONENT: f64 = 700.0;
 
-/// The interval of an estimate with this standard error (over 0) that may be looked at after every batch:
+/// The confidence sequence of an estimate with this standard error (greater than 0):
 /// `|x - estimate| <= se sqrt((1 + se^2/tau^2) ln((1 + tau^2/se^2) / alpha^2))`.
 pub(crate) fn interval(estimate: f64, standard_error: f64) -> (f64, f64) {
     let ratio = (standard_error / TAU).powi(2);
@@ -23,10 +22,10 @@ pub(crate) fn interval(estimate: f64, standard_error: f64) -> (f64, f64) {
     (estimate - half, estimate + half)
 }
 
-/// The one-sided e-value that the truth is above 0: at least 0, and at most 1 on average when it is not. Never infinite.
+/// The one-sided e-value for an effect above 0: at least 0, and at most 1 in expectation if there is none. Always finite.
 ///
-/// It is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`, where `r = tau^2/(se^2 + tau^2)` and `z = estimate/se`. Negative z
-/// go without the exponential, which errs on the side of caution.
+/// It is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`, where `r = tau^2/(se^2 + tau^2)` and `z = estimate/se`. For negative z
+/// the exponential is left out, which makes the value smaller (conservative).
 pub(crate) fn one_sided_e_value(estimate: f64, standard_error: f64) -> f64 {
     let (noise, prior) = (standard_error.powi(2), TAU.powi(2));
     let r = prior / (noise + prior);
@@ -35,10 +34,10 @@ pub(crate) fn one_sided_e_value(estimate: f64, standard_error: f64) -> f64 {
     (noise / (noise + prior)).sqrt() * exponent.exp() * 2.0 * cumulative(r.sqrt() * z)
 }
 
-/// Probability that a standard normal number is below `x`, to 14 digits (rational approximation of Hart 1968 as given
+/// The standard normal distribution function at `x`, to 14 digits (rational approximation of Hart 1968 as given
 /// by West, "Better approximations to cumulative normal functions", 2005).
 pub(crate) fn cumulative(x: f64) -> f64 {
-    /// Highest power first.
+    /// Coefficients, highest power first.
     const ABOVE: [f64; 7] = [
         3.526_249_659_989_11e-2,
         0.700_383_064_443_688,
@@ -58,7 +57,7 @@ pub(crate) fn cumulative(x: f64) -> f64 {
         793.826_512_519_948,
         440.413_735_824_752,
     ];
-    /// From here on a continued fraction is better.
+    /// From here on a continued fraction is more accurate.
     const FAR: f64 = 7.071_067_811_865_47;
     let size = x.abs();
     let polynomial = |factors: &[f64]| factors.iter().fold(0.0, |sum, factor| sum * size + factor);
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distribution_agrees_with_tables() {
+    fn the_distribution_function_agrees_with_tables() {
         let check = |x: f64, expect: f64| {
             let got = cumulative(x);
             assert!((got - expect).abs() <= 1e-13 * expect.max(1e-3), "{x}: {got} instead of {expect}");
@@ -87,11 +86,11 @@ mod tests {
         check(-1.0, 0.158_655_253_931_457_05);
         check(1.959_963_984_540_054, 0.975);
         check(-3.0, 0.001_349_898_031_630_094_6);
-        assert!((cumulative(-8.0) / 6.220_960_574_271_785e-16 - 1.0).abs() < 1e-6, "far out relative precision counts");
+        assert!((cumulative(-8.0) / 6.220_960_574_271_785e-16 - 1.0).abs() < 1e-6, "the tail needs relative precision");
         assert_eq!((cumulative(40.0), cumulative(-40.0)), (1.0, 0.0));
     }
 
-    /// The mean over many draws of an estimate without effect, by adding up under the normal density.
+    /// The mean e-value over the sampling distribution of an estimate, by numerical integration.
     fn mean_e_value(effect: f64, standard_error: f64) -> f64 {
         const STEP: f64 = 0.001;
         (-8_000..8_000)
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_effect_an_e_value_is_at_most_one_on_average() {
+    fn without_an_effect_the_mean_e_value_is_at_most_one() {
         for standard_error in [0.3, 0.1, 0.03, 0.01] {
             let mean = mean_e_value(0.0, standard_error);
             assert!(mean <= 1.0 + 1e-6, "{mean} at {standard_error}");
@@ -114,21 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn e_values_are_as_computed_by_hand() {
+    fn e_values_equal_hand_computed_ones() {
         let check = |estimate: f64, standard_error: f64, expect: f64| {
             let got = one_sided_e_value(estimate, standard_error);
             assert!((got - expect).abs() <= 1e-9 * expect, "{estimate} ± {standard_error}: {got}");
         };
         // r = 1/2: sqrt(1/2) exp(1) 2 Phi(sqrt 2).
         check(0.2, 0.1, 0.5_f64.sqrt() * 1.0_f64.exp() * 2.0 * 0.921_350_396_474_857_4);
-        // On the other side, without the exponential.
+        // Negative estimate: without the exponential.
         check(-0.2, 0.1, 0.5_f64.sqrt() * 2.0 * 0.078_649_603_525_142_6);
         check(0.0, 0.1, 0.5_f64.sqrt());
         assert!(one_sided_e_value(1.0, 1e-4).is_finite(), "never infinite");
     }
 
     #[test]
-    fn an_interval_is_as_computed_by_hand_and_wider_than_one_for_a_single_look() {
+    fn intervals_equal_hand_computed_ones_and_are_wider_than_fixed_sample_ones() {
         let (low, high) = interval(0.3, 0.1);
         // 0.1 sqrt(2 ln(2 / 0.0025)).
         let half = 0.1 * (2.0 * 800.0_f64.ln()).sqrt();

@@ -1,4 +1,4 @@
-//! Chance for simulations in tests: a seed decides everything.
+//! Seeded random numbers for simulations in tests.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) struct Random(pub(crate) u64);
@@ -11,12 +11,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// In 0 to 1, without 1.
+    /// Uniform in [0, 1).
     pub(crate) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `count`.
+    /// Uniform in 0..`count`.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         (self.uniform() * count as f64) as usize
     }

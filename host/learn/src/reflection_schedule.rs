@@ -1,15 +1,15 @@
-//! How often reflectors are asked. It counts batches, never time: equal runs ask alike. A batch about which nobody is asked
-//! is learned from all the same; its groups wait for the next time.
+//! When reflectors are called. The schedule counts batches, never time, so equal runs call reflectors equally. Groups of a
+//! batch without a call wait for the next call; layers learn from the batch in any case.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Batches that are looked back on.
+/// Number of recent mean rewards that are compared.
 const WINDOW: usize = 5;
-/// A mean reward that moved by less than this over the window has come to rest.
+/// The reward is on a plateau if the recent means differ by less than this.
 const AT_REST: f64 = 0.02;
 
-/// Decides after which batches reflectors are asked.
+/// Decides after which batches reflectors are called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReflectionSchedule {
     every: u64,
@@ -19,13 +19,13 @@ pub struct ReflectionSchedule {
 }
 
 impl ReflectionSchedule {
-    /// Asks at least after every `every`-th batch.
+    /// A schedule that calls reflectors at least after every `every`-th batch.
     pub fn new(every: u64) -> Self {
         Self { every: every.max(1), since: 0, asked: 0, recent: VecDeque::new() }
     }
 
-    /// Takes note of a batch (its mean reward, if anything was scored), and says whether to ask now: after the first batch,
-    /// after every n-th, and while the reward is at rest.
+    /// Notes a batch with its mean reward (`None` if nothing was scored) and returns whether to call reflectors now: after
+    /// the first batch, after every n-th, and while the reward is on a plateau.
     pub fn ask(&mut self, mean: Option<f64>) -> bool {
         if let Some(mean) = mean {
             self.recent.push_back(mean);
@@ -57,13 +57,13 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_batches_and_goes_on_however_the_reward_moves() {
+    fn it_asks_first_then_every_nth_batch_and_on_a_plateau() {
         let rising: Vec<f64> = (0..20).map(|batch| f64::from(batch) / 20.0).collect();
         check(3, &rising, "x..x..x..x..x..x..x.");
         check(1, &rising, "xxxxxxxxxxxxxxxxxxxx");
         check(6, &[0.5; 12], "x...xxxxxxxx");
         let mut unscored = ReflectionSchedule::new(2);
         let asked: Vec<bool> = (0..5).map(|_| unscored.ask(None)).collect();
-        assert_eq!(asked, [true, false, true, false, true], "batches without a score count too");
+        assert_eq!(asked, [true, false, true, false, true], "unscored batches count too");
     }
 }

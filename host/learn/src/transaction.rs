@@ -1,33 +1,33 @@
-//! The transaction: a batch goes to every layer, and all that could make use of it step, or none.
+//! The transaction of a batch: every layer that can use the batch steps, or no layer does.
 //!
-//! 1. Every layer is snapshotted. If one cannot be, the batch goes to nobody.
-//! 2. Every layer gets the batch. One that fails is cleared and left out. One that changes before its step breaks its word:
-//!    it is restored and left out too.
-//! 3. The others step in order. The first that fails ends it: all of them are restored byte for byte, those that had not
-//!    stepped too.
-//! 4. If a layer does not take back its own snapshot its state is unknown: the run stops.
+//! 1. Every layer is snapshotted. If one snapshot fails, no layer receives the batch.
+//! 2. Every layer receives the batch. A layer that fails is cleared and left out. A layer whose digest changes before its
+//!    step violates the contract of [`Layer`]: it is restored and left out.
+//! 3. The remaining layers step in order. If one fails, all of them are restored byte for byte, including those that had not
+//!    stepped yet.
+//! 4. If a layer cannot be restored from its own snapshot, its state is unknown and the run stops.
 //!
-//! Whatever comes of it, nothing accumulated is left in any layer.
+//! In every case no layer is left with accumulated updates.
 
 use crate::{Batch, Forward, Layer, LearnError, Step};
 
-/// What came of a batch in one layer.
+/// The outcome of a batch for one layer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LayerOutcome {
-    /// It stepped.
+    /// The layer stepped.
     Stepped(Forward, Step),
-    /// It could not make use of the batch, and was left out.
+    /// The layer could not use the batch and was left out.
     LeftOut(LearnError),
-    /// It is as it was before, because a layer could not be snapshotted or could not step.
+    /// The layer is unchanged, because some layer could not be snapshotted or could not step.
     RolledBack,
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
     /// One outcome per layer, in order.
     pub outcomes: Vec<LayerOutcome>,
-    /// Why everything was taken back, if it was.
+    /// Why the batch was rolled back, if it was.
     pub rolled_back: Option<LearnError>,
 }
 
@@ -37,23 +37,23 @@ impl Applied {
         self.outcomes.iter().any(|outcome| matches!(outcome, LayerOutcome::Stepped(..)))
     }
 
-    /// Whether any layer is another than before.
+    /// Whether the state of any layer changed.
     pub fn moved(&self) -> bool {
         self.outcomes.iter().any(|outcome| matches!(outcome, LayerOutcome::Stepped(_, step) if step.updates > 0))
     }
 }
 
-/// A layer with what it was before the batch, and what it made of it.
+/// A layer during the transaction: its snapshot from before the batch and the result of its forward pass.
 struct Turn<'a> {
     layer: &'a mut dyn Layer,
     before: Vec<u8>,
     forward: Result<Forward, LearnError>,
 }
 
-/// Hands one batch to every layer and applies all updates or none.
+/// Gives one batch to every layer and applies all updates or none.
 ///
 /// # Errors
-/// As [`learn_each`].
+/// See [`learn_each`].
 pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, LearnError> {
     let mut with_batch: Vec<(&mut dyn Layer, &Batch)> = Vec::with_capacity(layers.len());
     for layer in layers {
@@ -62,12 +62,12 @@ pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, Le
     learn_each(&mut with_batch)
 }
 
-/// Hands every layer its batch and applies all updates or none. Batches may differ: the harness learns from what was played,
-/// weights from what teaches them.
+/// Gives every layer its batch and applies all updates or none. Batches may differ: the harness learns from everything that
+/// was played, the weights from a selection.
 ///
 /// # Errors
-/// A batch is refused whole ([`LearnError::Batch`]), or a layer could not be restored ([`LearnError::Restore`]): its state is
-/// unknown, and nothing may be learned or recorded after that.
+/// [`LearnError::Batch`]: a batch is invalid; nothing was learned. [`LearnError::Restore`]: a layer could not be restored.
+/// Its state is unknown; nothing may be learned or recorded after that.
 pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, LearnError> {
     layers.iter().try_for_each(|(_, batch)| batch.check())?;
     let snapshots: Result<Vec<Vec<u8>>, LearnError> = layers.iter().map(|(layer, _)| layer.snapshot()).collect();
@@ -79,14 +79,15 @@ pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, Le
         }
     };
     let mut turns = Vec::with_capacity(layers.len());
-    // All that must be restored are, so that as few layers as possible are left in an unknown state; the first failure is told.
+    // Every layer is restored even after a failure, so that as few layers as possible are in an unknown state. The first
+    // failure is reported.
     let mut broken = None;
     for ((layer, batch), before) in layers.iter_mut().zip(snapshots) {
         let digest = layer.digest();
         let mut forward = layer.forward_backward(batch);
         if layer.digest() != digest {
             broken = broken.or(take_back(&mut **layer, &before).err());
-            let (layer, why) = (layer.name().to_owned(), "it changed before its step".to_owned());
+            let (layer, why) = (layer.name().to_owned(), "its state changed before its step".to_owned());
             forward = forward.and(Err(LearnError::Layer { layer, why }));
         }
         if forward.is_err() {
@@ -121,19 +122,19 @@ pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, Le
     }
 }
 
-/// Steps the layers that could make use of the batch, until one cannot.
+/// Steps the layers that could use the batch, until one fails.
 fn step(turns: &mut [Turn<'_>]) -> Result<Vec<Option<Step>>, LearnError> {
     let step = |turn: &mut Turn<'_>| turn.forward.is_ok().then(|| turn.layer.optim_step()).transpose();
     turns.iter_mut().map(step).collect()
 }
 
-/// Brings a layer back to what it was, and makes sure of it.
+/// Restores a layer and verifies the result.
 fn take_back(layer: &mut dyn Layer, before: &[u8]) -> Result<(), LearnError> {
     layer.clear_pending();
     let restored = layer.restore(before).and_then(|()| layer.snapshot());
     let why = match restored {
         Ok(again) if again == before => return Ok(()),
-        Ok(_) => "it came back different".to_owned(),
+        Ok(_) => "the restored state differs from the snapshot".to_owned(),
         Err(error) => error.to_string(),
     };
     Err(LearnError::Restore { layer: layer.name().to_owned(), why })

@@ -1,4 +1,4 @@
-//! The transaction under faults: all layers that can make use of a batch step, or none does.
+//! The transaction under faults: all layers that can use a batch step, or no layer does.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -7,17 +7,17 @@ use clawhost_learn::{Applied, Batch, Forward, Group, Layer, LayerOutcome, LearnE
 use proptest::prelude::*;
 use std::cell::Cell;
 
-/// What a layer does wrong.
+/// Faults of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     Forward,
-    /// It acts on the batch before its step.
+    /// Its state changes before its step.
     ForwardChanges,
     Snapshot,
     Step,
     Restore,
     RestoreDifferent,
-    /// Its snapshot cannot be written down once it was restored.
+    /// Its snapshot fails after a restore.
     SnapshotAfterRestore,
 }
 
@@ -79,7 +79,7 @@ impl Layer for Counting {
     fn optim_step(&mut self) -> Result<Step, LearnError> {
         self.calls.push("step");
         if self.has(Fault::Step) {
-            // Half of it is done.
+            // Half of the update is done.
             self.learned.push(77);
             return Err(self.fails("step"));
         }
@@ -134,14 +134,14 @@ fn run(layers: &mut [Counting], batch: &Batch) -> Result<Applied, LearnError> {
     learn(&mut all, batch)
 }
 
-/// What must come of these faults, layer by layer.
+/// The expected outcome, layer by layer.
 #[derive(Debug, PartialEq)]
 enum Expect {
-    /// All of these step; the others are left out.
+    /// These layers step; the others are left out.
     Step(Vec<bool>),
-    /// Nobody steps, and everything is as it was. Those are left out all the same.
+    /// No layer steps, and all are restored. These are left out anyway.
     Nobody(Vec<bool>),
-    /// These are in an unknown state, and all others as they were; the first is told.
+    /// These are in an unknown state, all others are restored. The first is reported.
     Stop(Vec<usize>),
 }
 
@@ -173,14 +173,14 @@ fn expect(count: usize, faults: &[(usize, Fault)]) -> Expect {
 fn check(count: usize, faults: &[(usize, Fault)]) {
     let new = || (0..count).map(|number| Counting::new(number, faults)).collect::<Vec<_>>();
     let (mut layers, before) = (new(), new());
-    let told = run(&mut layers, &batch(&[0.0, 1.0]));
+    let result = run(&mut layers, &batch(&[0.0, 1.0]));
     let same = |layer: usize| layers[layer].learned == before[layer].learned;
     for layer in &layers {
         assert_eq!(layer.pending, [0; 0], "{faults:?}: something pending survives in {}", layer.name);
     }
     match expect(count, faults) {
         Expect::Step(steps) => {
-            let applied = told.unwrap();
+            let applied = result.unwrap();
             assert_eq!(applied.rolled_back, None, "{faults:?}");
             assert_eq!(applied.learned(), steps.contains(&true));
             for (layer, steps) in steps.into_iter().enumerate() {
@@ -193,7 +193,7 @@ fn check(count: usize, faults: &[(usize, Fault)]) {
             }
         }
         Expect::Nobody(rolled_back) => {
-            let applied = told.unwrap();
+            let applied = result.unwrap();
             assert!(applied.rolled_back.is_some() && !applied.learned(), "{faults:?}");
             for (layer, rolled_back) in rolled_back.into_iter().enumerate() {
                 assert!(same(layer), "{faults:?}: nobody may step");
@@ -202,8 +202,8 @@ fn check(count: usize, faults: &[(usize, Fault)]) {
             }
         }
         Expect::Stop(gone) => {
-            let Err(LearnError::Restore { layer, .. }) = told else { panic!("{faults:?}: {told:?}") };
-            assert_eq!(layer, layers[gone[0]].name, "the first is told");
+            let Err(LearnError::Restore { layer, .. }) = result else { panic!("{faults:?}: {result:?}") };
+            assert_eq!(layer, layers[gone[0]].name, "the first is reported");
             for layer in (0..count).filter(|layer| !gone.contains(layer)) {
                 assert!(same(layer), "{faults:?}: as many as possible are as they were");
             }
@@ -235,7 +235,7 @@ proptest! {
 }
 
 #[test]
-fn a_failing_step_restores_the_layers_behind_it_too() {
+fn a_failing_step_restores_later_layers_too() {
     let mut layers: Vec<Counting> = (0..3).map(|number| Counting::new(number, &[(1, Fault::Step)])).collect();
     let applied = run(&mut layers, &batch(&[1.0])).unwrap();
     assert_eq!(applied.rolled_back, Some(layers[1].fails("step")));
@@ -245,20 +245,20 @@ fn a_failing_step_restores_the_layers_behind_it_too() {
 }
 
 #[test]
-fn a_layer_that_fails_to_make_use_of_a_batch_is_told_with_its_reason() {
+fn a_layer_that_is_left_out_is_reported_with_the_reason() {
     let mut layers: Vec<Counting> =
         (0..3).map(|number| Counting::new(number, &[(0, Fault::Forward), (2, Fault::ForwardChanges)])).collect();
     let applied = run(&mut layers, &batch(&[1.0])).unwrap();
     assert_eq!(applied.outcomes[0], LayerOutcome::LeftOut(layers[0].fails("forward")));
-    assert_eq!(applied.outcomes[2], LayerOutcome::LeftOut(layers[2].fails("it changed before its step")));
-    assert_eq!(layers[0].calls, ["forward", "clear"], "what did not change is not restored");
+    assert_eq!(applied.outcomes[2], LayerOutcome::LeftOut(layers[2].fails("its state changed before its step")));
+    assert_eq!(layers[0].calls, ["forward", "clear"], "an unchanged layer is not restored");
 }
 
 #[test]
-fn a_batch_that_teaches_wrongly_is_refused_whole_and_nothing_is_touched() {
+fn an_invalid_batch_is_rejected_as_a_whole() {
     let check = |change: &dyn Fn(&mut Batch), expect: &str| {
         let mut batch = batch(&[0.0, 1.0]);
-        // The odd group is the last: those before it must not be learned from either.
+        // The invalid group is the last: the groups before it must not be learned from either.
         batch.groups.insert(0, batch.groups[0].clone());
         change(&mut batch);
         let mut layers = [Counting::new(0, &[]), Counting::new(1, &[])];
@@ -281,7 +281,7 @@ fn a_batch_that_teaches_wrongly_is_refused_whole_and_nothing_is_touched() {
 }
 
 #[test]
-fn without_layers_or_groups_there_is_nothing_to_learn_and_nothing_fails() {
+fn without_layers_or_groups_nothing_fails() {
     assert_eq!(learn(&mut [], &batch(&[1.0])), Ok(Applied { outcomes: Vec::new(), rolled_back: None }));
     let nothing = Batch { groups: Vec::new(), ..batch(&[1.0]) };
     assert_eq!((nothing.episodes(), nothing.mean()), (0, None));

@@ -1,4 +1,5 @@
-//! From recorded episodes to a batch: groups, rewards, draws. What failed or was not scored is removed and counted.
+//! Converts recorded episodes into a batch: groups, rewards, randomised entries. Failed and unscored episodes are removed
+//! and counted.
 
 use crate::experience::Groups;
 use clawhost_core::{Ending, Episode, Proposal, StateId, Verdict, escaped};
@@ -7,12 +8,12 @@ use clawhost_learn::{Batch, EntryId, Group, Measurements, Member, Metric, Remove
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Characters of a reason that are told.
+/// Most characters of a reason in a report.
 const REASON: usize = 500;
-/// From this share on, being cut off is a likely reason why nothing was learned.
+/// From this share of truncated episodes on, truncation is reported as a likely cause.
 const MANY_CUT_OFF: f64 = 0.5;
 
-/// The scored members of one group; none: nothing is left.
+/// The scored members of one group; `None` if there are none.
 fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
     let scored: Vec<(&Arc<Episode>, f64)> = episodes
         .iter()
@@ -30,22 +31,22 @@ fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
         .collect();
     let (first, _) = scored.first()?;
     let playbook = |episode: &Episode| episode.policy.playbook.clone();
-    // What was drawn for follows from the task, so it is the same for every member; where an environment showed one of them
-    // something else, an entry counts only if it was drawn for in all.
+    // The draw depends on the task's text and is usually equal for all members. If an environment showed members different
+    // texts, an entry counts only if it was drawn for all of them.
     let drawn_in = |episode: &Episode, entry: &str| {
-        episode.policy.playbook.as_ref().is_some_and(|told| told.drawn.iter().any(|drawn| drawn.entry == entry))
+        episode.policy.playbook.as_ref().is_some_and(|playbook| playbook.drawn.iter().any(|drawn| drawn.entry == entry))
     };
     let drawn: Vec<String> = playbook(first)
-        .map(|told| told.drawn.into_iter().map(|drawn| drawn.entry).collect::<Vec<_>>())
+        .map(|playbook| playbook.drawn.into_iter().map(|drawn| drawn.entry).collect::<Vec<_>>())
         .unwrap_or_default()
         .into_iter()
         .filter(|entry| scored.iter().all(|(episode, _)| drawn_in(episode, entry)))
         .take(clawhost_learn::DRAWN_ENTRIES)
         .collect();
     let mask = |episode: &Episode| {
-        let told = episode.policy.playbook.as_ref();
+        let record = episode.policy.playbook.as_ref();
         let shown = |entry: &String| {
-            told.is_some_and(|told| told.drawn.iter().any(|drawn| drawn.entry == *entry && drawn.shown))
+            record.is_some_and(|playbook| playbook.drawn.iter().any(|drawn| drawn.entry == *entry && drawn.shown))
         };
         (0u32..).zip(&drawn).filter(|(_, entry)| shown(entry)).fold(0u64, |mask, (bit, _)| mask | (1 << bit))
     };
@@ -61,21 +62,21 @@ fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
     Some(Group {
         task: first.task.id.clone(),
         seed: first.seed(),
-        propensity: playbook(first).map_or(1.0, |told| told.propensity),
+        propensity: playbook(first).map_or(1.0, |playbook| playbook.propensity),
         members,
         drawn: drawn.into_iter().map(EntryId).collect(),
     })
 }
 
-/// What a phase teaches.
+/// The batch of some groups with these proposals.
 pub(crate) fn batch(number: u64, state_id: StateId, groups: &Groups, proposals: Vec<(String, Proposal)>) -> Batch {
     let mut removed = Removed::default();
     let groups = groups.values().filter_map(|episodes| group(episodes, &mut removed)).collect();
     Batch { number, state_id, groups, proposals, removed }
 }
 
-/// Why nothing of it was scored: the most frequent reason, with its source.
-pub(crate) fn why_unscored(episodes: &[Arc<Episode>]) -> String {
+/// The most frequent reason why episodes were not scored, with its source.
+pub(crate) fn unscored_reason(episodes: &[Arc<Episode>]) -> String {
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     for episode in episodes {
         let mut note = |reason: String| *reasons.entry(escaped(&reason, REASON)).or_default() += 1;
@@ -91,20 +92,20 @@ pub(crate) fn why_unscored(episodes: &[Arc<Episode>]) -> String {
         }
     }
     let most = reasons.into_iter().max_by_key(|(_, times)| *times);
-    most.map_or_else(|| "no reward judged it".to_owned(), |(why, _)| why)
+    most.map_or_else(|| "no reward scored it".to_owned(), |(why, _)| why)
 }
 
-/// Why no weight moved, by what the layer measured.
-pub(crate) fn why_unmoved(measured: &Measurements) -> String {
+/// Why a step changed no weights, from the layer's measurements.
+pub(crate) fn unmoved_reason(measured: &Measurements) -> String {
     let why = match measured.get(Metric::TruncatedLeftOut).unwrap_or(0.0) {
-        0.0 => "nothing in it differed by its reward, so no weight moved".to_owned(),
+        0.0 => "no group has reward variance, so the weights did not change".to_owned(),
         count => format!(
-            "{count} episodes were cut off and left out, and nothing else differed by its reward, so no weight moved"
+            "{count} truncated episodes were left out and no other group has reward variance, so the weights did not change"
         ),
     };
     match measured.get(Metric::TruncationShare).unwrap_or(0.0) {
         share if share >= MANY_CUT_OFF => format!(
-            "{why}; {:.0} % of the episodes were cut off, in an answer or by their number of turns: allow longer answers or more turns",
+            "{why}; {:.0} % of the episodes were truncated by the limit on tokens or turns: allow longer answers or more turns",
             100.0 * share
         ),
         _ => why,
@@ -118,21 +119,21 @@ mod tests {
     use clawhost_core::{Digest, Drawn, Ending, Failure, FailureKind, PlaybookRecord, code};
 
     #[test]
-    fn why_no_weight_moved_names_what_was_cut_off() {
+    fn the_reason_for_unchanged_weights_names_truncation() {
         let check = |measured: &[(Metric, f64)], expect: &str| {
-            assert_eq!(why_unmoved(&measured.iter().copied().collect()), expect);
+            assert_eq!(unmoved_reason(&measured.iter().copied().collect()), expect);
         };
-        let equal = "nothing in it differed by its reward, so no weight moved";
+        let equal = "no group has reward variance, so the weights did not change";
         check(&[], equal);
         check(&[(Metric::TruncationShare, 0.4)], equal);
-        let share = "; 100 % of the episodes were cut off, in an answer or by their number of turns: allow longer answers or more turns";
+        let share = "; 100 % of the episodes were truncated by the limit on tokens or turns: allow longer answers or more turns";
         check(&[(Metric::TruncationShare, 1.0)], &format!("{equal}{share}"));
         let left_out =
-            "64 episodes were cut off and left out, and nothing else differed by its reward, so no weight moved";
+            "64 truncated episodes were left out and no other group has reward variance, so the weights did not change";
         check(&[(Metric::TruncationShare, 1.0), (Metric::TruncatedLeftOut, 64.0)], &format!("{left_out}{share}"));
     }
 
-    /// A member of a group: its reward, and the entries that were drawn for it, of which some were shown.
+    /// A member of a group: its reward, and the randomised entries with whether each was shown.
     fn member(index: u64, reward: Option<f64>, drawn: &[(&str, bool)]) -> Episode {
         let golden = include_str!("../../../tests/golden/episode-2.json");
         let mut episode: Episode = serde_json::from_str(golden).unwrap();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_say_who_was_shown_what_in_the_order_of_the_draws() {
+    fn masks_encode_the_shown_entries_in_the_order_of_the_draw() {
         let batch = of(vec![
             member(0, Some(1.0), &[("a", true), ("b", false), ("c", true)]),
             member(1, Some(0.0), &[("a", false), ("b", false), ("c", true)]),
@@ -172,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_counts_only_where_it_was_drawn_for_in_all_members() {
+    fn an_entry_counts_only_if_it_was_drawn_for_all_members() {
         let batch = of(vec![
             member(0, Some(1.0), &[("a", true), ("b", true), ("c", false)]),
-            // In another order, and one of them not.
+            // In another order, and without one of the entries.
             member(1, Some(0.0), &[("c", true), ("a", false), ("d", true)]),
         ]);
         let group = &batch.groups[0];
@@ -184,36 +185,36 @@ mod tests {
     }
 
     #[test]
-    fn members_that_failed_or_were_not_scored_are_left_out_and_counted() {
+    fn failed_and_unscored_members_are_left_out_and_counted() {
         let drawn = [("a", true)];
         let batch = of(vec![
-            // What was drawn for it does not count: it is not there.
+            // The draw of a removed episode does not count.
             failed(member(0, None, &[])),
             member(1, Some(-1.0), &drawn),
             member(2, None, &[]),
             member(3, Some(0.0), &[("a", false)]),
-            // Of the next group nothing is left.
+            // All members of this group are removed.
             failed(member(4, None, &drawn)),
             member(5, None, &drawn),
-            // One may be left alone.
+            // A group of one stays.
             member(8, Some(1.0), &drawn),
         ]);
         assert_eq!(batch.removed, Removed { failed: 2, unscored: 2 });
         assert_eq!(batch.groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [2, 1]);
         assert_eq!((batch.groups[0].drawn.len(), batch.groups[0].members[0].shown), (1, 1));
-        assert_eq!(batch.mean(), Some(0.0), "over those that were scored");
+        assert_eq!(batch.mean(), Some(0.0), "over the scored episodes");
     }
 
     #[test]
-    fn more_draws_than_there_are_bits_are_cut_and_nobody_told_anything_draws_nothing() {
+    fn draws_are_limited_to_the_bits_and_absent_without_a_playbook() {
         let names: Vec<String> = (0..70).map(|number| format!("e{number}")).collect();
         let drawn: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), true)).collect();
         let batch = of(vec![member(0, Some(1.0), &drawn), member(1, Some(0.0), &drawn)]);
         assert_eq!((batch.groups[0].drawn.len(), batch.groups[0].members[0].shown), (64, u64::MAX));
 
-        let mut untold = member(0, Some(1.0), &drawn);
-        untold.policy.playbook = None;
-        let batch = of(vec![untold]);
+        let mut without = member(0, Some(1.0), &drawn);
+        without.policy.playbook = None;
+        let batch = of(vec![without]);
         assert_eq!((batch.groups[0].drawn.len(), batch.groups[0].propensity), (0, 1.0));
     }
 }

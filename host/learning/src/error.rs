@@ -1,37 +1,35 @@
-//! Why a learning run could not go on, and why a part of it ended early.
+//! Errors of a learning run, and reasons for an early end.
 
 use clawhost_core::{Hint, RunId, StoreError};
 use clawhost_learn::LearnError;
 use clawhost_play::{FailureCount, PlayError, StopReason};
 
-/// Why a learning run could not be played to its end. What was checkpointed before is safe.
+/// Why a learning run failed. Earlier checkpoints are intact.
 #[derive(Debug, thiserror::Error)]
 pub enum LearningError {
     /// Episodes could not be played.
     #[error(transparent)]
     Play(#[from] PlayError),
-    /// Something went wrong between layers.
+    /// A layer or the transaction failed.
     #[error(transparent)]
     Learn(#[from] LearnError),
-    /// The loop was to learn from tasks that decide or report.
-    #[error("{environment}: the split `{split}` decides or reports, so nothing is learned from it")]
+    /// The requested training split is reserved for validation or test.
+    #[error("{environment}: the split `{split}` is reserved for validation or test; learn from another split")]
     HeldOutSplit {
         /// The environment.
         environment: String,
         /// The split.
         split: String,
     },
-    /// Every task teaches: none is left to decide and to report with.
-    #[error(
-        "{environment} has no tasks beside `{split}`: what is learned could not be judged; it needs a second split"
-    )]
+    /// All tasks are in the training split: none are left for validation and test.
+    #[error("{environment} has no tasks outside of `{split}`; validation and test need a second split")]
     NothingHeldOut {
         /// The environment.
         environment: String,
-        /// The split that teaches.
+        /// The training split.
         split: String,
     },
-    /// A playbook changed while a run that learns it was interrupted.
+    /// The playbook got a new version while a run that learns it was interrupted.
     #[error("playbook {playbook} changed since {run} was interrupted; a new run starts from what is served now")]
     PlaybookChanged {
         /// The playbook.
@@ -39,12 +37,12 @@ pub enum LearningError {
         /// The run.
         run: RunId,
     },
-    /// A stored state cannot be read.
+    /// A checkpoint cannot be read.
     #[error("{run}: its last checkpoint cannot be read ({why})")]
     Checkpoint {
         /// The run.
         run: RunId,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// A stored playbook cannot be read.
@@ -52,10 +50,10 @@ pub enum LearningError {
     Playbook {
         /// The playbook.
         playbook: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A part of the host died.
+    /// A background task or thread ended unexpectedly.
     #[error("a task of the host stopped unexpectedly: {0}")]
     Host(String),
 }
@@ -67,7 +65,7 @@ impl From<StoreError> for LearningError {
 }
 
 impl LearningError {
-    /// A stable name, for machines.
+    /// A stable identifier, for machines.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Play(error) => error.code(),
@@ -81,7 +79,7 @@ impl LearningError {
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::Play(error) => error.hints(),
@@ -96,12 +94,12 @@ impl LearningError {
     }
 }
 
-/// Why a phase ended early.
+/// The early end of a phase.
 #[derive(Debug)]
 pub struct Stopped {
     /// The reason.
     pub reason: StopReason,
-    /// What failed in it.
+    /// The failures of the phase.
     pub failures: Vec<FailureCount>,
 }
 
@@ -111,10 +109,10 @@ impl From<StopReason> for Stopped {
     }
 }
 
-/// Why a stage did not come to its end: it was stopped, and the run goes on from its last checkpoint another time; or it failed.
+/// Why a stage did not complete: it was stopped, and the run can continue from its last checkpoint; or it failed.
 #[derive(Debug)]
 pub enum Halt {
-    /// Stopped in order.
+    /// Stopped in an orderly way.
     Stopped(Stopped),
     /// Failed.
     Failed(LearningError),
@@ -138,5 +136,5 @@ impl<E: Into<LearningError>> From<E> for Halt {
     }
 }
 
-/// What a stage gives.
+/// The result of a stage.
 pub type Staged<T> = Result<T, Halt>;

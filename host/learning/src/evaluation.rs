@@ -1,9 +1,9 @@
-//! Evaluation: what the layers of a run achieve on held-out tasks, each alone and all together, with the same seeds.
+//! Evaluation: the rewards of a run's layers on held-out tasks, each layer alone and all together, with equal seeds.
 //!
-//! An *arm* is a set of layers that act as they are now, while the others act as they did before the first reward. Arms whose
-//! policies differ only by what the policy reads are played side by side, as members of one group, so that nothing that drifts
-//! over time falls on one of them. A layer that can act in one state at a time (weights) splits the arms into phases. Where such a
-//! layer learns alone, the first arm is played before the first reward.
+//! An *arm* is a set of layers that act in their current state, while the others act in their state before the first reward.
+//! Arms that differ only in the policy's guidance are played as members of one group, so that drift over time (of a model
+//! endpoint, for example) affects all of them equally. A layer that can act in only one state at a time (weights) splits the
+//! arms into phases. If such a layer is the only one, the first arm is played before the first reward.
 
 use crate::experience::by_group;
 use crate::playbook_guidance::Arms;
@@ -11,7 +11,7 @@ use crate::report::{ArmReport, Evaluation, Mean, Missing};
 use crate::splits::Splits;
 use crate::stage::{LayerState, LearningStage, StageContext};
 use crate::{LearningError, Staged};
-use clawhost_core::{Context, RunId, RunKind, SpecDocument};
+use clawhost_core::{Context, RunId, RunKind, RunLabels, SpecDocument};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_play::{
     Cancel, ChatPolicy, Guidance, Observer, Plan, Ports, RunReport, RunRequest, ScoringRule, play_run, range,
@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Position of the first pair of a test on half of a split: far behind every pair of the gate, which has the other half, so that
-/// no seed decides and reports. Below 2^53, as all numbers in records are.
+/// First position of a test on half of a split: far beyond every position of the gate, which uses the other half, so that no
+/// seed serves both. Below 2^53, the largest integer that every JSON reader represents exactly.
 const BEHIND: u64 = 1 << 40;
 
-/// The plan of a phase: so many pairs, each with every arm of the phase, with seeds that neither training nor the gate ever
-/// sees. Where some arms are `paired`, all are, also one that has a phase of its own: its answers are drawn with their seeds.
+/// The plan of a phase: `pairs` groups with a member per arm, with seeds that neither training nor the gate uses. If some
+/// arms are `paired`, all are, including one in a phase of its own: then all arms sample answers with the same seeds.
 fn test_plan(play: &Plan, splits: &Splits, pairs: u64, arms: u32, paired: bool) -> Plan {
     Plan {
         episodes: pairs.saturating_mul(u64::from(arms)),
@@ -38,17 +38,17 @@ fn test_plan(play: &Plan, splits: &Splits, pairs: u64, arms: u32, paired: bool) 
     }
 }
 
-/// What test episodes scored, by their place: the task, and the reward if there is one.
+/// Results of test episodes by position: the task, and the reward if it was scored.
 pub(crate) type Tested = BTreeMap<u64, (String, Option<f64>)>;
 
-/// What was measured before the first reward.
+/// Test results from before the first reward.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Baseline(Tested);
 
-/// Layers that act as they are now, by their places.
+/// Per layer: whether it acts in its current state.
 type Arm = Vec<bool>;
 
-/// How the layers of a run are compared.
+/// Compares the layers of a run.
 pub(crate) struct EvaluationStage {
     names: Vec<&'static str>,
     exclusive: Vec<bool>,
@@ -60,12 +60,12 @@ impl EvaluationStage {
         Self { names, exclusive: stages.iter().map(|stage| stage.is_exclusive()).collect() }
     }
 
-    /// Whether the arm in which nothing has learned is played before the first reward: no layer could be shown beside it.
+    /// Whether the first arm is played before the first reward, because the only layer is exclusive.
     pub(crate) fn begins_with_baseline(&self) -> bool {
         self.names.len() == 1 && self.exclusive.iter().all(|exclusive| *exclusive)
     }
 
-    /// Whether layers act again as they did before.
+    /// Whether layers must act in their earlier state at the end.
     pub(crate) fn goes_back(&self) -> bool {
         !self.begins_with_baseline() && self.exclusive.iter().any(|exclusive| *exclusive)
     }
@@ -81,7 +81,7 @@ impl EvaluationStage {
         arms
     }
 
-    /// The states of exclusive layers in an arm, which name its phase.
+    /// The states of the exclusive layers in an arm. They determine its phase.
     fn acting(&self, arm: &Arm) -> Vec<bool> {
         arm.iter().zip(&self.exclusive).filter(|(_, exclusive)| **exclusive).map(|(now, _)| *now).collect()
     }
@@ -105,7 +105,7 @@ impl EvaluationStage {
         Ok(Baseline(tested.pop().unwrap_or_default()))
     }
 
-    /// Plays every arm that is not known yet, and compares them.
+    /// Plays the arms without results, and compares all arms.
     pub(crate) async fn evaluate(
         &self,
         stages: &mut [Box<dyn LearningStage>],
@@ -123,7 +123,7 @@ impl EvaluationStage {
                 phases.entry(self.acting(arm)).or_default().push(place);
             }
         }
-        // What acts now plays first.
+        // Phases with the current state come first.
         for (acting, places) in phases.iter().rev() {
             self.act(stages, acting, context).await?;
             let policy =
@@ -177,13 +177,13 @@ impl EvaluationStage {
     }
 }
 
-/// The policy of an arm, as every layer shapes it.
+/// The policy of an arm, with every layer's contribution.
 fn policy_of(stages: &[Box<dyn LearningStage>], arm: &Arm, policy: ChatPolicy) -> ChatPolicy {
     let state = |now: &bool| if *now { LayerState::Now } else { LayerState::Before };
     stages.iter().zip(arm).fold(policy, |policy, (stage, now)| stage.serving_policy(policy, state(now)))
 }
 
-/// Plays arms side by side on the test tasks. They differ by their guidance alone.
+/// Plays arms side by side on the test tasks. They differ only in their guidance.
 async fn play_arms(
     name: &str,
     policies: Vec<ChatPolicy>,
@@ -197,7 +197,7 @@ async fn play_arms(
     let plan = test_plan(&context.plan.play, context.splits, pairs, arms, paired);
     let policy = match policies.as_slice() {
         [alone] => alone.clone(),
-        // What layers shape beside the guidance is the same in all of them.
+        // Everything but the guidance is the same in all arms.
         [first, ..] => first.guided(Arc::new(Arms(policies.iter().map(ChatPolicy::guidance).collect()))),
         [] => context.ports.policy.clone(),
     };
@@ -205,7 +205,7 @@ async fn play_arms(
     Ok(tested(&phase.episodes, arms))
 }
 
-/// What every arm scored: members of a group are the arms in order.
+/// The results of every arm: member n of a group belongs to arm n.
 fn tested(episodes: &[Arc<clawhost_core::Episode>], arms: u32) -> Vec<Tested> {
     let mut tested = vec![Tested::new(); arms as usize];
     for (place, members) in by_group(episodes) {
@@ -219,7 +219,7 @@ fn tested(episodes: &[Arc<clawhost_core::Episode>], arms: u32) -> Vec<Tested> {
     tested
 }
 
-/// Values of every task.
+/// Values by task.
 type ByTask = BTreeMap<String, Vec<f64>>;
 
 fn split_name(splits: &Splits) -> String {
@@ -229,7 +229,7 @@ fn split_name(splits: &Splits) -> String {
     }
 }
 
-/// Compares two arms, place by place.
+/// Compares two arms, position by position.
 fn compare(splits: &Splits, before: &Tested, after: &Tested, rewards: &[ScoringRule]) -> Evaluation {
     let rows = after.iter().map(|(place, (task, is))| {
         let was = before.get(place).and_then(|(_, was)| *was);
@@ -238,13 +238,13 @@ fn compare(splits: &Splits, before: &Tested, after: &Tested, rewards: &[ScoringR
     evaluation(splits, rows, rewards)
 }
 
-/// Of tasks, with their rewards before and after.
+/// Compares rewards before and after, by task.
 fn evaluation(
     splits: &Splits,
     rows: impl Iterator<Item = (String, Option<f64>, Option<f64>)>,
     rewards: &[ScoringRule],
 ) -> Evaluation {
-    // Where there are more pairs than tasks, tasks come again: they are the unit.
+    // Tasks repeat if there are more pairs than tasks. The task is the unit of the intervals.
     let (mut before, mut after, mut lift) = (ByTask::new(), ByTask::new(), ByTask::new());
     let mut missing = Missing::default();
     let mut pairs = 0;
@@ -273,17 +273,17 @@ fn evaluation(
     }
 }
 
-/// Plays one playbook against another on the test split, as a run of its own.
+/// Compares two playbooks on the test split, as a run of its own.
 ///
 /// # Errors
-/// There is nothing to play, or nothing can be recorded.
+/// There is nothing to play, or the run cannot be recorded.
 pub async fn evaluate_playbooks(
     run: RunId,
     play: &Plan,
     pairs: u64,
     mut ports: Ports,
     [before, after]: [PlaybookView; 2],
-    config: SpecDocument,
+    (config, labels): (SpecDocument, RunLabels),
     (cancel, observer): (&Cancel, &dyn Observer),
 ) -> Result<(Evaluation, RunReport), LearningError> {
     let splits = Splits::of(ports.environment.as_ref(), None)?;
@@ -297,6 +297,7 @@ pub async fn evaluate_playbooks(
         kind: RunKind::Evaluate,
         tasks: Some(tasks),
         config,
+        labels,
         keeps_episodes: true,
         ..RunRequest::new(run, plan, ports)
     };

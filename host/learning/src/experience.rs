@@ -1,4 +1,4 @@
-//! Experience: what one iteration learns from.
+//! Experience: the episodes of one iteration.
 
 use clawhost_core::{Episode, RewardDescription, RunId, StateId};
 use clawhost_learn::Batch;
@@ -6,35 +6,36 @@ use clawhost_play::ScoringRule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Rewards of a group that are closer than this teach nothing: advantages divide by what is left of the difference.
+/// Rewards of a group that differ by less are treated as equal: standardised advantages would amplify the rest.
 const EQUAL: f64 = 1e-6;
 
-/// Groups of episodes by their place.
+/// Groups of episodes by position.
 pub type Groups = BTreeMap<u64, Vec<Arc<Episode>>>;
 
-/// What one iteration learns from.
+/// The episodes of one iteration.
 pub struct Experience {
-    /// The run that holds the episodes as they came.
+    /// The run that stores the episodes.
     pub id: RunId,
-    /// Iterations before it.
+    /// Number of iterations before this one.
     pub number: u64,
-    /// The configuration that acted.
+    /// Identity of the configuration that played.
     pub state_id: StateId,
-    /// Everything as the tasks came: rewards are reported over it, and layers that must not see a selection learn from it.
+    /// All groups as they were played. Reports use these, and layers that a selection would bias (the harness) learn from
+    /// them.
     pub played: Groups,
-    /// What teaches: groups without variance were replaced where that was possible.
-    pub taught: Groups,
-    /// Groups that were played in the place of others.
+    /// The groups that the weights learn from: where possible, groups without variance are replaced.
+    pub selected: Groups,
+    /// Number of groups that were played as replacements.
     pub refilled: u64,
 }
 
 impl Experience {
-    /// All episodes as they came.
+    /// All episodes as they were played.
     pub fn episodes(&self) -> Vec<Arc<Episode>> {
         self.played.values().flatten().cloned().collect()
     }
 
-    /// The batch that some of its groups make: episodes that failed or were not scored are removed and counted.
+    /// The batch of some of its groups. Failed and unscored episodes are removed and counted.
     pub fn batch(&self, groups: &Groups) -> Batch {
         crate::batch::batch(self.number, self.state_id, groups, Vec::new())
     }
@@ -54,13 +55,13 @@ pub(crate) fn rewards(group: &[Arc<Episode>]) -> Vec<f64> {
     group.iter().filter_map(|episode| episode.reward).collect()
 }
 
-/// Mean reward of scored episodes; none: nothing was scored.
+/// Mean reward of the scored episodes; `None` if there are none.
 pub(crate) fn mean_reward(episodes: &[Arc<Episode>]) -> Option<f64> {
     let rewards = rewards(episodes);
     (!rewards.is_empty()).then(|| rewards.iter().sum::<f64>() / rewards.len() as f64)
 }
 
-/// Whether the scored members of a group differ by their reward.
+/// Whether the rewards of the scored members differ.
 pub(crate) fn varies(group: &[Arc<Episode>]) -> bool {
     let rewards = rewards(group);
     let most = rewards.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -68,13 +69,13 @@ pub(crate) fn varies(group: &[Arc<Episode>]) -> bool {
     rewards.len() >= 2 && most - least >= EQUAL
 }
 
-/// Members that earned the best reward there is, and members that were scored.
+/// The number of members with the best possible reward, and of scored members.
 pub(crate) fn successes(group: &[Arc<Episode>], best: f64) -> (u64, u64) {
     let rewards = rewards(group);
     (rewards.iter().filter(|reward| **reward >= best - EQUAL).count() as u64, rewards.len() as u64)
 }
 
-/// The worst and the best reward that these rules can give; -1 to 1 without rules.
+/// The smallest and the largest reward of these rules; -1 to 1 without rules.
 pub(crate) fn reward_bounds(rules: &[ScoringRule]) -> (f64, f64) {
     let bound = |pick: fn(f64, f64) -> f64, of: fn(&RewardDescription) -> f64| {
         rules.iter().map(|rule| of(rule.reward.description())).reduce(pick)

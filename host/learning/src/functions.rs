@@ -1,4 +1,4 @@
-//! For programs that embed the loop: ports made of functions, and a run that keeps everything in memory.
+//! For programs that embed the loop: a reflector made from a function, and ports that store everything in memory.
 
 use crate::harness::{HarnessPlan, HarnessPorts, HarnessStage, Reflecting};
 use crate::memory::MemoryStore;
@@ -12,7 +12,7 @@ use clawhost_core::{
 use clawhost_play::{ChatPolicy, Ports, ScoringRule};
 use std::sync::Arc;
 
-/// A reflector that is a function of a group: the lessons that it suggests.
+/// A reflector that calls a function with a group; the function returns lessons.
 pub struct ReflectorFunction<F> {
     identity: PluginIdentity,
     about: About,
@@ -20,7 +20,7 @@ pub struct ReflectorFunction<F> {
 }
 
 impl<F: Fn(&[Arc<Episode>]) -> Vec<String> + Send + Sync> ReflectorFunction<F> {
-    /// A reflector of this name.
+    /// A reflector with this name.
     pub fn new(name: &str, suggest: F) -> Self {
         Self { identity: PluginIdentity::native(name), about: About::named(name), suggest }
     }
@@ -44,7 +44,7 @@ impl<F: Fn(&[Arc<Episode>]) -> Vec<String> + Send + Sync> Reflector for Reflecto
     }
 }
 
-/// Time does not matter: records are of no date.
+/// A clock that always shows 0: in-memory runs have no dates.
 struct NoClock;
 
 impl Clock for NoClock {
@@ -65,7 +65,7 @@ impl Meter for NoMeter {
     }
 }
 
-/// Nobody watches.
+/// An observer that ignores all events.
 impl LearnObserver for () {
     fn phase(&self, _: &str, _: u64) {}
 
@@ -73,7 +73,7 @@ impl LearnObserver for () {
 }
 
 impl LearnPorts {
-    /// A playbook is learned, and everything is kept in memory for as long as the process lives.
+    /// Ports of a run that learns a playbook and stores everything in memory.
     pub fn in_memory(
         environment: impl Environment + 'static,
         reward: impl Reward + 'static,
@@ -86,7 +86,7 @@ impl LearnPorts {
             evolver: None,
             embedder: None,
             playbook: environment.identity().name.clone(),
-            beginning: Default::default(),
+            initial: Default::default(),
         };
         Self {
             play: Ports {

@@ -1,5 +1,5 @@
-//! The learning loop: iteration by iteration it takes in experience, hands every layer its batch, steps all layers or none,
-//! lets each layer look at its candidates, and checkpoints.
+//! The learning loop: each iteration takes experience, gives every layer its batch, steps all layers or none, runs each
+//! layer's own stages, and writes a checkpoint.
 //!
 //! ```text
 //! source of experience ─▶ every layer observes ─▶ batches ─▶ transaction (all layers, or none)
@@ -7,10 +7,10 @@
 //!        checkpoint ◀── every layer after its step (gate, validation) ◀┘      at the end: evaluation ─▶ report
 //! ```
 //!
-//! Everything that decides is a function of the plan, the seed and the models' answers. An iteration is checkpointed as a
-//! whole; its phases have names, so a resumed run finds what was played of it.
+//! All decisions are functions of the plan, the seed and the models' answers. An iteration is checkpointed as a whole. Its
+//! phases have names, so that a resumed run finds the episodes that were already played.
 
-use crate::batch::why_unscored;
+use crate::batch::unscored_reason;
 use crate::evaluation::{Baseline, EvaluationStage};
 use crate::experience::{Experience, mean_reward};
 use crate::plan::{LearnPlan, LearnPorts, learn_digest};
@@ -22,7 +22,7 @@ use crate::stage::{LayerState, LearningStage, StageContext, WarmUp};
 use crate::training_thread::TrainingThread;
 use crate::{Halt, LearnObserver, LearningError, Staged, Stopped};
 use clawhost_core::{
-    Checkpoint, Context, Digest, LearningStore, PlaybookVersion, RunId, RunKind, RunRecord, SpecDocument,
+    Checkpoint, Context, Digest, LearningStore, PlaybookVersion, RunId, RunKind, RunLabels, RunRecord, SpecDocument,
 };
 use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
 use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_tasks};
@@ -34,27 +34,29 @@ use std::sync::Arc;
 /// The loop's own part of a checkpoint.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct LoopState {
-    /// Iterations that are over.
+    /// Completed iterations.
     iteration: u64,
-    /// Iterations that were learned from.
+    /// Iterations in which a layer learned.
     learned: u64,
-    /// Whether every layer has warmed up.
+    /// Whether all layers completed their warm-up.
     warm: bool,
-    /// The source has no more experience.
+    /// Whether the source has no more experience.
     exhausted: bool,
-    /// Where the source of experience stands.
+    /// The state of the experience source.
     source: Value,
     /// The state of every layer, by name.
     layers: BTreeMap<String, Value>,
-    /// What was measured on the test tasks before the first reward, where that comes first.
+    /// Test results from before the first reward, if they are measured then.
     baseline: Option<Baseline>,
 }
 
-/// How a learning run begins.
+/// How a learning run starts.
 pub enum LearnStart {
     /// As a new run, with its specification.
     New(SpecDocument),
-    /// From its last checkpoint on, with what was played since.
+    /// As a new run, with its specification, its name and its tags.
+    Labelled(SpecDocument, RunLabels),
+    /// From its last checkpoint, with the episodes that were played since.
     Resumed,
 }
 
@@ -74,7 +76,7 @@ struct LearningLoop<'a> {
     observer: &'a dyn LearnObserver,
 }
 
-/// The context of one stage: everything of the loop but the stages. A macro, because it borrows field by field.
+/// The context of one stage: everything in the loop except the stages. A macro, because it borrows field by field.
 macro_rules! context {
     ($of:expr, $policy:expr) => {
         StageContext {
@@ -94,10 +96,10 @@ macro_rules! context {
     };
 }
 
-/// Learns to the end of the plan, or until it is stopped. A resumed run reaches the same result as an uninterrupted one.
+/// Runs the plan to its end, or until it is stopped. A resumed run gives the same result as an uninterrupted one.
 ///
 /// # Errors
-/// There is nothing to learn from, or nothing can be stored.
+/// There is nothing to learn from, or the store fails.
 pub async fn learn(
     run: RunId,
     plan: LearnPlan,
@@ -110,7 +112,7 @@ pub async fn learn(
     let mut learning_loop = LearningLoop::new(run, plan, ports, cancel, observer).await?;
     match learning_loop.start(start, digest).await {
         Ok(()) => learning_loop.conduct().await,
-        // Nothing was learned yet, so there is nothing to go back to.
+        // There is no checkpoint yet that a report could describe.
         Err(Halt::Stopped(_)) => Err(clawhost_play::PlayError::Cancelled.into()),
         Err(Halt::Failed(error)) => Err(error),
     }
@@ -134,7 +136,7 @@ impl<'a> LearningLoop<'a> {
         let train = fetch_tasks(environment.as_ref(), &context, &splits.train, wanted).await?;
         let val = splits.val.fetch(environment.as_ref(), &context, decided.max(1)).await?;
         if plan.test_pairs > 0 {
-            // A run must not learn for hours to find that nothing can be reported.
+            // Fail now rather than after hours of training.
             splits.test.fetch(environment.as_ref(), &context, plan.test_pairs).await?;
         }
         let (training, state) = (TrainingThread::start()?, LoopState::default());
@@ -144,36 +146,42 @@ impl<'a> LearningLoop<'a> {
 
     async fn start(&mut self, start: LearnStart, digest: Digest) -> Staged<()> {
         match start {
-            LearnStart::New(config) => {
-                self.begin_stages().await?;
-                let record = RunRecord {
-                    id: self.run.clone(),
-                    parent: None,
-                    kind: RunKind::Learn,
-                    environment: self.ports.environment.identity().name.clone(),
-                    state_id: self.ports.policy.state_id(),
-                    config,
-                    digest,
-                    planned: 0,
-                    created_at: self.ports.clock.now_ms(),
-                };
-                self.learning.begin_run(&record).await?;
-                self.checkpoint(None, Vec::new()).await?;
-            }
+            LearnStart::New(config) => self.begin(config, RunLabels::default(), digest).await?,
+            LearnStart::Labelled(config, labels) => self.begin(config, labels, digest).await?,
             LearnStart::Resumed => {
                 let is_new = !self.reload().await?;
                 if is_new {
-                    // It was interrupted before its first checkpoint.
+                    // The run was interrupted before its first checkpoint.
                     self.begin_stages().await?;
                 }
-                // Not before: a run that cannot be resumed stays as it was.
+                // Only after restoring succeeded: a run that cannot be resumed is left unchanged.
                 self.learning.resume_run(&self.run).await?;
                 if is_new {
-                    // A later stop needs one to go back to.
+                    // A later stop returns to this checkpoint.
                     self.checkpoint(None, Vec::new()).await?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Begins a new run.
+    async fn begin(&mut self, config: SpecDocument, labels: RunLabels, digest: Digest) -> Staged<()> {
+        self.begin_stages().await?;
+        let record = RunRecord {
+            id: self.run.clone(),
+            parent: None,
+            kind: RunKind::Learn,
+            environment: self.ports.environment.identity().name.clone(),
+            state_id: self.ports.policy.state_id(),
+            config,
+            digest,
+            planned: 0,
+            created_at: self.ports.clock.now_ms(),
+            labels,
+        };
+        self.learning.begin_run(&record).await?;
+        self.checkpoint(None, Vec::new()).await?;
         Ok(())
     }
 
@@ -187,7 +195,7 @@ impl<'a> LearningLoop<'a> {
         Ok(())
     }
 
-    /// Becomes what the last checkpoint holds. False: there is none.
+    /// Restores the last checkpoint. False if there is none.
     async fn reload(&mut self) -> Staged<bool> {
         let Some((_, state)) = self.learning.last_checkpoint(&self.run).await? else { return Ok(false) };
         let damaged = |why: String| LearningError::Checkpoint { run: self.run.clone(), why };
@@ -206,7 +214,7 @@ impl<'a> LearningLoop<'a> {
         Ok(true)
     }
 
-    /// The policy as all layers serve it now, but for one.
+    /// The policy as all layers but one serve it now.
     fn serving(&self, except: Option<usize>) -> ChatPolicy {
         let others = self.stages.iter().enumerate().filter(|(place, _)| Some(*place) != except);
         others.fold(self.ports.policy.clone(), |policy, (_, stage)| stage.serving_policy(policy, LayerState::Now))
@@ -221,7 +229,7 @@ impl<'a> LearningLoop<'a> {
             Err(Halt::Failed(error)) => return Err(error),
         }
         if stopped.is_some() {
-            // An iteration counts as a whole: what is reported is where the run goes on from.
+            // Only complete iterations count: the report describes the state from which the run can be resumed.
             self.reload().await.map_err(failed)?;
         }
         for place in 0..self.stages.len() {
@@ -273,7 +281,7 @@ impl<'a> LearningLoop<'a> {
         self.checkpoint(None, Vec::new()).await
     }
 
-    /// One iteration; none: there was no more experience.
+    /// Runs one iteration; `None` if the source has no more experience.
     async fn iterate(&mut self) -> Staged<Option<IterationReport>> {
         let number = self.state.iteration;
         let Some(experience) = self.next_experience().await? else {
@@ -285,8 +293,8 @@ impl<'a> LearningLoop<'a> {
         self.observer.played(number + 1, &episodes);
         let reward = mean_reward(&episodes);
         if number == 0 && reward.is_none() {
-            // It would play to the end, and pay for it, to find that nothing was measured.
-            return Err(StopReason::Unscored { why: why_unscored(&episodes) }.into());
+            // Without rewards the rest of the run would only cost money.
+            return Err(StopReason::Unscored { why: unscored_reason(&episodes) }.into());
         }
         let mut batches = Vec::with_capacity(self.stages.len());
         for place in 0..self.stages.len() {
@@ -321,7 +329,7 @@ impl<'a> LearningLoop<'a> {
         self.source.next(request, &context!(self, serving)).await
     }
 
-    /// Hands every layer its batch, on the training thread.
+    /// Gives every layer its batch, on the training thread.
     async fn step(
         &mut self,
         batches: Vec<Batch>,
@@ -362,7 +370,7 @@ impl<'a> LearningLoop<'a> {
                 };
                 outcomes
             }
-            // Its state is unknown: nothing may be recorded after that.
+            // The state of the layer is unknown: nothing may be recorded after this.
             Err(broken @ LearnError::Restore { .. }) => return Err(broken.into()),
             Err(why) => {
                 report.learned = Err(why.to_string());
@@ -373,7 +381,7 @@ impl<'a> LearningLoop<'a> {
         Ok((report, outcomes))
     }
 
-    /// Stores where the run stands; the report of an iteration with it.
+    /// Writes a checkpoint, with the report of an iteration.
     async fn checkpoint(&mut self, report: Option<&mut IterationReport>, versions: Vec<PlaybookVersion>) -> Staged<()> {
         let (mut large, mut digest) = (BTreeMap::new(), Digest::of(b"layers"));
         self.state.layers.clear();
@@ -417,7 +425,7 @@ impl<'a> LearningLoop<'a> {
         Ok(Some(found))
     }
 
-    /// Exclusive, so that the run can move between threads: a stage need not be shared.
+    /// Takes `&mut self` so that the future is `Send`: stages need not be `Sync`.
     async fn report(
         &mut self,
         evaluation: Option<Evaluation>,
@@ -443,7 +451,7 @@ impl<'a> LearningLoop<'a> {
     }
 }
 
-/// Whether any layer learned; else why none did.
+/// Whether any layer learned; otherwise all reasons.
 fn together(judged: impl Iterator<Item = Result<(), String>>) -> Result<(), String> {
     let mut reasons = Vec::new();
     for one in judged {

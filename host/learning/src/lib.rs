@@ -1,14 +1,15 @@
-//! The learning loop (floor 3): sources of experience, stages of layers, evaluation, reports. Sees ports, never adapters.
+//! The learning loop (floor 3): sources of experience, stages of layers, evaluation, reports. Uses ports, never adapters.
 //!
-//! [`learn`] takes in experience ([`ExperienceSource`]: rollouts from an environment, or a pool of decided episodes), hands every
-//! layer its batch in one transaction, and lets each layer act on it ([`LearningStage`]). The loop knows no layer by name: the
-//! harness ([`HarnessStage`]) and weights ([`WeightsStage`]) own what is particular to them.
+//! [`learn`] takes experience from an [`ExperienceSource`] (rollouts of an environment, or a pool of decided episodes),
+//! gives every layer its batch in one transaction, and then runs the layer's own stages ([`LearningStage`]). The loop refers
+//! to no layer by name: [`HarnessStage`] and [`WeightsStage`] contain everything that is specific to a layer.
 //!
 //! Invariants:
 //! * All layers step on an iteration, or none does.
-//! * A run that is interrupted at any moment and resumed gives the same result as an uninterrupted run.
-//! * The test split decides nothing. What is promoted passed the gate on tasks that taught nothing.
-//! * Training computes on a thread of its own, never inside an async task.
+//! * A run that is interrupted at any point and resumed gives the same result as an uninterrupted run.
+//! * The test split is never used for a decision. A promoted playbook passed the gate on tasks of another split than the
+//!   training tasks.
+//! * Training runs on a dedicated thread, never inside an async task.
 
 mod batch;
 mod error;
@@ -36,8 +37,8 @@ pub use evaluation::evaluate_playbooks;
 pub use experience::{Experience, Groups};
 pub use functions::ReflectorFunction;
 pub use harness::{
-    EvolutionReport, EvolvePlan, GatePlan, GateReport, HarnessPlan, HarnessPorts, HarnessStage, Ledger, Reflecting,
-    Reflections, ReflectorAnswers,
+    EvolutionReport, EvolvePlan, GatePlan, GateReport, GateUse, HarnessPlan, HarnessPorts, HarnessStage, Ledger,
+    Reflecting, Reflections, ReflectorAnswers,
 };
 pub use learning_loop::{LearnStart, learn};
 pub use memory::MemoryStore;

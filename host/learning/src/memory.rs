@@ -1,4 +1,4 @@
-//! A store that forgets with the process: for demonstrations, and for programs that keep what was learned themselves.
+//! An in-memory store: for demonstrations, and for programs that store results themselves.
 
 use async_trait::async_trait;
 use clawhost_core::{
@@ -8,12 +8,12 @@ use clawhost_core::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Keeps what the loop needs to go on, and no episode.
+/// Stores what the loop needs to continue; it does not store episodes.
 #[derive(Debug, Default)]
-pub struct MemoryStore(Mutex<Kept>);
+pub struct MemoryStore(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct State {
     checkpoints: BTreeMap<RunId, (u64, serde_json::Value)>,
     iterations: BTreeMap<RunId, Vec<serde_json::Value>>,
     large: BTreeMap<RunId, BTreeMap<String, Arc<[u8]>>>,
@@ -21,10 +21,10 @@ struct Kept {
     ledgers: BTreeMap<String, PlaybookLedger>,
 }
 
-impl Kept {
+impl State {
     fn add(&mut self, version: PlaybookVersion) {
         let versions = self.versions.entry(version.name.clone()).or_default();
-        // One that says what the newest says is none.
+        // A version equal to the newest is not added.
         if versions.last().is_some_and(|newest| newest.digest == version.digest) {
             return;
         }
@@ -34,13 +34,13 @@ impl Kept {
 }
 
 impl MemoryStore {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every version of a playbook, oldest first.
+    /// All versions of a playbook, oldest first.
     pub fn versions(&self, name: &str) -> Vec<PlaybookVersion> {
-        self.kept().versions.get(name).cloned().unwrap_or_default()
+        self.state().versions.get(name).cloned().unwrap_or_default()
     }
 }
 
@@ -74,7 +74,7 @@ impl EpisodeStore for MemoryStore {
 #[async_trait]
 impl LearningStore for MemoryStore {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        let mut kept = self.kept();
+        let mut kept = self.state();
         let Checkpoint { run, iteration, state, report, versions, ledger, large, .. } = checkpoint;
         if !report.is_null() {
             kept.iterations.entry(run.clone()).or_default().push(report);
@@ -95,15 +95,15 @@ impl LearningStore for MemoryStore {
     }
 
     async fn last_checkpoint(&self, run: &RunId) -> Result<Option<(u64, serde_json::Value)>, StoreError> {
-        Ok(self.kept().checkpoints.get(run).cloned())
+        Ok(self.state().checkpoints.get(run).cloned())
     }
 
     async fn large_state(&self, run: &RunId, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.kept().large.get(run).and_then(|parts| parts.get(name)).map(|bytes| bytes.to_vec()))
+        Ok(self.state().large.get(run).and_then(|parts| parts.get(name)).map(|bytes| bytes.to_vec()))
     }
 
     async fn iterations(&self, run: &RunId) -> Result<Vec<serde_json::Value>, StoreError> {
-        Ok(self.kept().iterations.get(run).cloned().unwrap_or_default())
+        Ok(self.state().iterations.get(run).cloned().unwrap_or_default())
     }
 
     async fn phase(&self, _: &RunId) -> Result<PhaseState, StoreError> {
@@ -115,15 +115,15 @@ impl LearningStore for MemoryStore {
     }
 
     async fn playbook(&self, name: &str) -> Result<Option<PlaybookVersion>, StoreError> {
-        Ok(self.kept().versions.get(name).and_then(|versions| versions.last()).cloned())
+        Ok(self.state().versions.get(name).and_then(|versions| versions.last()).cloned())
     }
 
     async fn ledger(&self, name: &str) -> Result<Option<PlaybookLedger>, StoreError> {
-        Ok(self.kept().ledgers.get(name).cloned())
+        Ok(self.state().ledgers.get(name).cloned())
     }
 
     async fn add_version(&self, version: PlaybookVersion, ledger: Option<PlaybookLedger>) -> Result<(), StoreError> {
-        let mut kept = self.kept();
+        let mut kept = self.state();
         kept.add(version);
         if let Some(ledger) = ledger {
             kept.ledgers.insert(ledger.name.clone(), ledger);

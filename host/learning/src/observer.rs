@@ -1,4 +1,4 @@
-//! Who watches a learning run.
+//! Observation of a learning run.
 
 use crate::harness::EvolutionReport;
 use crate::report::IterationReport;
@@ -7,16 +7,16 @@ use clawhost_core::Episode;
 use clawhost_play::Observer;
 use std::sync::Arc;
 
-/// Watches a learning run.
+/// Receives the events of a learning run.
 pub trait LearnObserver: Observer {
-    /// A phase begins that plays so many episodes.
+    /// A phase starts; it plays this many episodes.
     fn phase(&self, name: &str, episodes: u64);
-    /// A section of the prompt has evolved.
+    /// The evolution of a section ended.
     fn evolved(&self, _: &EvolutionReport) {}
-    /// The model was measured while it learns from demonstrations.
+    /// The model was measured during its warm start.
     fn warmed(&self, _: &WarmStartReport, _: &WarmStart) {}
-    /// The training episodes of an iteration were played and scored; nothing was learned from them yet.
+    /// The training episodes of an iteration were played and scored. No layer has learned from them yet.
     fn played(&self, _: u64, _: &[Arc<Episode>]) {}
-    /// An iteration is over, of so many.
+    /// An iteration of `of` is complete.
     fn iteration(&self, report: &IterationReport, of: u64);
 }

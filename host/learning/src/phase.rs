@@ -1,30 +1,30 @@
-//! Phases: the runs that a learning run is made of, each with a name of its own, recorded and resumed like any run.
+//! Phases: the runs that a learning run consists of. Each has a name, and is recorded and resumed like any run.
 
 use crate::LearningError;
-use clawhost_core::{Episode, LearningStore, PhaseState, RunId, RunKind, SpecDocument};
+use clawhost_core::{Episode, LearningStore, PhaseState, RunId, RunKind, RunLabels, SpecDocument};
 use clawhost_play::{Cancel, EpisodeSummary, Observer, Plan, Ports, RunReport, RunRequest, Tasks, play_run};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a phase came to.
+/// A completed phase.
 pub struct Phase {
     /// Its run.
     pub id: RunId,
     /// Its episodes, in order.
     pub episodes: Vec<Arc<Episode>>,
-    /// None: it was over before this process began.
+    /// The report; `None` if the phase was complete before this process started.
     pub report: Option<RunReport>,
 }
 
-/// The run of a phase: a function of its parent and its name, so that a resumed run finds it.
+/// The run id of a phase. It follows from parent and name, so that a resumed run finds it.
 pub(crate) fn phase_id(parent: &RunId, name: &str) -> RunId {
     RunId(format!("{parent}.{name}"))
 }
 
-/// Plays a phase, or what is missing of it; one that is over is read.
+/// Plays the missing episodes of a phase; reads a completed one.
 ///
 /// # Errors
-/// Nothing can be played, recorded or read.
+/// Episodes cannot be played, recorded or read.
 pub(crate) async fn play_phase(
     (parent, name): (&RunId, &str),
     plan: Plan,
@@ -50,8 +50,9 @@ pub(crate) async fn play_phase(
         plan,
         ports,
         tasks: Some(tasks),
-        // Its parent has the specification.
+        // The parent run has the specification.
         config: SpecDocument::none(),
+        labels: RunLabels::default(),
         recorded,
         keeps_episodes: true,
     };

@@ -1,4 +1,4 @@
-//! What a learning run is made of, and what it is named by.
+//! The plan and ports of a learning run, and its digest.
 
 use crate::LearningError;
 use crate::source::ExperienceSource;
@@ -9,49 +9,50 @@ use clawhost_play::{Plan, Ports, run_digest};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// How long a learning run is. What its layers do is theirs to say.
+/// The length of a learning run. Layers have their own plans.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LearnPlan {
-    /// How often to take in experience and step.
+    /// Number of iterations.
     pub iterations: u64,
-    /// Training episodes of an iteration, and everything that is common to all phases: seed, options, limits.
+    /// Training episodes per iteration, and settings common to all phases: seed, options, limits.
     pub play: Plan,
-    /// Pairs of test episodes for the final evaluation; 0: no evaluation.
+    /// Pairs of test episodes in the final evaluation; 0 is no evaluation.
     pub test_pairs: u64,
 }
 
 impl LearnPlan {
-    /// The program's defaults for lessons: 64 episodes an iteration in groups of 4, and 200 pairs for the evaluation.
+    /// The defaults for lessons: 64 episodes per iteration in groups of 4, and 200 evaluation pairs.
     pub fn new(iterations: u64, seed: u64) -> Self {
         Self { iterations, play: Plan::new(64, 4, seed), test_pairs: 200 }
     }
 
-    /// Groups of an iteration.
+    /// Groups per iteration.
     pub fn groups(&self) -> u64 {
         self.play.episodes.div_ceil(u64::from(self.play.group.max(1)))
     }
 }
 
-/// Everything that a learning run needs.
+/// The ports of a learning run.
 pub struct LearnPorts {
-    /// Who plays, where, and who judges; the policy without anything that this run learns.
+    /// Ports for playing episodes. The policy excludes everything that this run learns.
     pub play: Ports,
-    /// Where everything is kept; the same as the store of `play`.
+    /// The learning store; the same as the store of `play`.
     pub learning: Arc<dyn LearningStore>,
-    /// The layers with their stages, in the order in which they warm up.
+    /// The layers' stages, in the order of their warm-up.
     pub stages: Vec<Box<dyn LearningStage>>,
-    /// Where experience comes from; none: rollouts from the environment.
+    /// The source of experience; `None`: rollouts of the environment.
     pub source: Option<Box<dyn ExperienceSource>>,
 }
 
-/// Names everything that decides the result of a learning run, except how long its parts take: a run is resumed by it.
+/// Digest of everything that determines the result of a learning run, except the durations of its parts. A run is found for
+/// resuming by it.
 ///
 /// # Errors
-/// The environment's splits do not serve.
+/// The environment's splits are not sufficient.
 pub fn learn_digest(plan: &LearnPlan, ports: &LearnPorts) -> Result<Digest, LearningError> {
     let splits = Splits::of(ports.play.environment.as_ref(), plan.play.split.as_deref())?;
     let stages: Vec<_> = ports.stages.iter().map(|stage| (stage.name(), stage.plan())).collect();
-    // How many are played at once changes nothing, and neither do budgets.
+    // Concurrency and failure budget do not change results.
     let play = Plan { concurrency: 1, failure_budget: 0.0, ..plan.play.clone() };
     let plan = LearnPlan { play: play.clone(), ..plan.clone() };
     let run = run_digest(&Plan { split: Some(splits.train), ..play }, &ports.play)?;

@@ -1,11 +1,11 @@
-//! The playbook as guidance.
+//! Playbooks as guidance of a policy.
 
 use clawhost_core::{Digest, Drawn, PlaybookRecord};
 use clawhost_learn::harness::{Chosen, PlaybookView};
 use clawhost_play::{GroupSlot, Guidance};
 use std::sync::Arc;
 
-/// One playbook for every member of a group; in training with draws.
+/// One playbook for all members of a group. A training view randomises entries per member.
 pub struct UniformPlaybook(pub PlaybookView);
 
 fn record(digest: Digest, chosen: Chosen) -> PlaybookRecord {
@@ -36,7 +36,7 @@ impl Guidance for UniformPlaybook {
     }
 }
 
-/// Members of a group act under different guidance: the n-th under the n-th. None: this arm has no guidance.
+/// Different guidance for the members of a group: arm n for member n. `None`: the arm has no guidance.
 pub(crate) struct Arms(pub(crate) Vec<Option<Arc<dyn Guidance>>>);
 
 impl Arms {

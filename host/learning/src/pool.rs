@@ -1,10 +1,10 @@
-//! A pool of decided episodes: the loop learns from what was recorded before, without playing. Groups come whole, as rollouts do:
-//! what is pending or has no reward is removed from the batch, and counted.
+//! A pool of decided episodes: learning from recorded episodes without playing. Groups are complete, as in rollouts: pending
+//! and unscored episodes are removed from the batch and counted.
 //!
-//! Episodes of tasks that decide or report (`val`, `test`) are left out.
+//! Episodes of validation and test tasks are excluded.
 //!
-//! A pool is pinned to a time: verdicts that are added later make revisions that this run does not see, so that a run that is
-//! resumed learns from the same rewards. A run that begins later sees them.
+//! A pool is pinned to a point in time. Later verdicts create revisions that this run does not use, so that a resumed run
+//! sees the same rewards. A run that starts later uses them.
 
 use crate::experience::{Experience, Groups, by_group};
 use crate::source::{ExperienceRequest, ExperienceSource};
@@ -17,33 +17,33 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The decided episodes of a recorded run, group by group, in the order in which they were recorded.
+/// The decided episodes of a recorded run, group by group, in recorded order.
 pub struct EpisodePool {
     run: RunId,
-    /// Groups of an iteration.
+    /// Groups per iteration.
     groups: u64,
     position: Position,
-    /// Groups in which an episode is decided and has a reward; read once.
+    /// Groups with at least one decided, scored episode; read once.
     episodes: Option<Groups>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Position {
-    /// Groups that were taken.
+    /// Groups already used.
     taken: u64,
-    /// Verdicts up to this time count: milliseconds since 1970.
+    /// Verdicts up to this time are used: Unix time in milliseconds.
     as_of: u64,
 }
 
 impl EpisodePool {
-    /// The decided episodes of a run as of a time (milliseconds since 1970), so many groups an iteration. The run's phases are
-    /// runs of their own.
+    /// The decided episodes of a run at a point in time (Unix time in milliseconds), with this many groups per iteration.
+    /// Phases of the run are runs of their own and not included.
     pub fn of_run(run: RunId, groups: u64, as_of: u64) -> Self {
         Self { run, groups: groups.max(1), position: Position { taken: 0, as_of }, episodes: None }
     }
 }
 
-fn teaches(episode: &Arc<Episode>) -> bool {
+fn has_reward(episode: &Arc<Episode>) -> bool {
     episode.reward.is_some()
 }
 
@@ -77,7 +77,7 @@ impl ExperienceSource for EpisodePool {
                 let episodes = episodes.into_iter().filter(|episode| !is_held_out(&episode.task.split));
                 let episodes: Vec<Arc<Episode>> = episodes.map(then).collect();
                 let mut groups = by_group(&episodes);
-                groups.retain(|_, members| members.iter().any(teaches));
+                groups.retain(|_, members| members.iter().any(has_reward));
                 self.episodes.insert(groups)
             }
         };
@@ -105,7 +105,7 @@ impl ExperienceSource for EpisodePool {
             id: self.run.clone(),
             number: context.iteration,
             state_id,
-            taught: played.clone(),
+            selected: played.clone(),
             played,
             refilled: 0,
         }))

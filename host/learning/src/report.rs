@@ -1,4 +1,4 @@
-//! What a learning run came to.
+//! Reports of a learning run.
 
 use crate::harness::{EvolutionReport, GateReport, Reflections};
 use crate::weights::{Best, WarmStartReport};
@@ -10,19 +10,19 @@ use clawhost_play::{FailureCount, Interval, StopReason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A mean with its 95 % interval.
+/// A mean with its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// Lower end of its interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Mean {
-    /// Of the values of every task; none for fewer than two tasks.
+    /// Mean over tasks, clustered by task; `None` for fewer than two tasks.
     pub(crate) fn of(values: BTreeMap<String, Vec<f64>>) -> Option<Self> {
         let groups: Vec<Vec<f64>> = values.into_values().collect();
         match clawhost_play::mean_interval(&groups) {
@@ -31,15 +31,16 @@ impl Mean {
         }
     }
 
-    /// With an interval that ends where rewards do: no mean lies beyond.
+    /// With the interval limited to the range of rewards.
     pub(crate) fn within(self, range: Option<(f64, f64)>) -> Self {
         let Some((least, most)) = range else { return self };
         Self { low: self.low.max(least), high: self.high.min(most), ..self }
     }
 
-    /// Never surer than to within one pair that falls out the other way: differences that happen to be all alike have no variance.
+    /// Widens the interval by the effect of one pair with the opposite result. Differences that happen to be equal have no
+    /// sample variance, which would make the interval too narrow.
     pub(crate) fn widened(self, pairs: u64) -> Self {
-        /// Of a normal distribution: 97.5 %.
+        /// 97.5 % quantile of the standard normal distribution.
         const QUANTILE: f64 = 1.959_964;
         let floor = QUANTILE * 2.0 / pairs.max(1) as f64;
         let wider = |half: f64| (half.powi(2) + floor.powi(2)).sqrt();
@@ -51,14 +52,14 @@ impl Mean {
     }
 }
 
-/// Pairs that could not be compared, by the member that was not scored.
+/// Pairs that could not be compared, by the member without a score.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The first: as it was.
+    /// Only the first member (before).
     pub before: u64,
-    /// The second: as it would be.
+    /// Only the second member (after).
     pub after: u64,
-    /// Both.
+    /// Both members.
     pub both: u64,
 }
 
@@ -71,88 +72,88 @@ impl Missing {
         }
     }
 
-    /// All of them.
+    /// All pairs that could not be compared.
     pub fn all(&self) -> u64 {
         self.before + self.after + self.both
     }
 
-    /// Whether one side lacks more than the other by more than three standard errors: then what is left of the pairs says little,
-    /// for whoever fails where it would have lost seems to win.
+    /// Whether one side lacks more scores than the other by more than three standard errors. Then the remaining pairs are
+    /// biased: a side that fails where it would lose seems to win.
     pub fn is_lopsided(&self) -> bool {
         let (before, after) = (self.before as f64, self.after as f64);
         (before - after).abs() > 3.0 * (before + after).sqrt()
     }
 
-    /// Whether it is the second that lacks more.
+    /// Whether the second side lacks more.
     pub fn second_fails_more(&self) -> bool {
         self.after > self.before && self.is_lopsided()
     }
 }
 
-/// How the training episodes of an iteration were spread. Shares are over groups as they came.
+/// Statistics of an iteration's training episodes. Shares are over groups as they were played.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RolloutMeasures {
-    /// The chance that one of k tries earns the best reward there is, by k.
+    /// Estimated probability that one of k tries has the best possible reward, by k.
     pub pass_at: BTreeMap<u64, f64>,
-    /// Share of comparable groups whose rewards do not differ; none: no group can be compared.
+    /// Share of groups without reward variance; `None` if no group has two scored members.
     pub zero_variance_share: Option<f64>,
-    /// Groups that were played in the place of others.
+    /// Number of groups played as replacements.
     pub refilled_groups: u64,
-    /// Tasks that are passed over now; none: no task ever is.
+    /// Number of tasks skipped by the difficulty filter; `None` without a filter.
     pub tasks_passed_over: Option<u64>,
 }
 
-/// What the harness did in an iteration.
+/// Harness details of an iteration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HarnessIteration {
-    /// Proposals of reflectors.
+    /// Number of proposals.
     pub proposals: u64,
-    /// What reflectors were asked for it.
+    /// The calls of reflectors for them.
     pub reflections: Reflections,
-    /// What the gate said, if it was asked.
+    /// The gate's report, if a session took place.
     pub gate: Option<GateReport>,
 }
 
-/// What weights did in an iteration.
+/// Weights details of an iteration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WeightsIteration {
-    /// How its episodes were spread.
+    /// Statistics of the training episodes.
     pub rollout: RolloutMeasures,
-    /// Why rewards carry no signal, and what helps.
+    /// Warning that rewards carry no signal, with the remedy.
     pub signal: Option<String>,
     /// Mean reward of the validation tasks, if they were played.
     pub validation: Option<f64>,
 }
 
-/// What is particular to a layer.
+/// Details that are specific to a layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerDetails {
-    /// Nothing beside the measurements.
+    /// No details.
     #[default]
     None,
-    /// A playbook of lessons.
+    /// The harness: a playbook of lessons.
     Harness(Box<HarnessIteration>),
-    /// Weights of a model.
+    /// The weights of a model.
     Weights(Box<WeightsIteration>),
 }
 
-/// What one layer did in an iteration.
+/// One layer in an iteration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LayerIteration {
-    /// The layer.
+    /// Name of the layer.
     pub layer: String,
-    /// What it measured.
+    /// Its measurements.
     pub measurements: Measurements,
-    /// What happened, in words.
+    /// Notable events, as text.
     pub events: Vec<String>,
-    /// What is particular to it.
+    /// Details specific to the layer.
     pub details: LayerDetails,
 }
 
 impl LayerIteration {
-    /// What the transaction made of a layer, without what is particular to it. A measurement that is not finite is an event: no
-    /// report could hold it as a number.
+    /// The outcome of the transaction for a layer, without details. A measurement that is not finite becomes an event,
+    /// because JSON cannot represent it as a number.
     pub fn of(layer: &str, outcome: LayerOutcome) -> Self {
         let (measured, mut events) = match outcome {
             LayerOutcome::Stepped(forward, step) => {
@@ -170,31 +171,31 @@ impl LayerIteration {
     }
 }
 
-/// What one iteration came to.
+/// Report of one iteration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IterationReport {
-    /// From 1.
+    /// Number of the iteration, from 1.
     pub iteration: u64,
-    /// Mean reward of its training episodes as they came; none: nothing was scored.
+    /// Mean reward of its training episodes as they were played; `None` if none was scored.
     pub reward: Option<f64>,
-    /// Episodes that taught something.
+    /// Scored episodes in the batch.
     pub episodes: u64,
-    /// Episodes that failed, or were not scored.
+    /// Failed and unscored episodes.
     pub removed: u64,
-    /// Of its episodes, those whose verdicts were revised after they were recorded.
+    /// Episodes whose verdicts were revised after recording.
     pub revised: u64,
-    /// Whether its batch was learned from; else why not.
+    /// `Ok` if a layer learned from the batch, otherwise the reason.
     pub learned: Result<(), String>,
-    /// What every layer did, in order.
+    /// Every layer, in order.
     pub layers: Vec<LayerIteration>,
-    /// Names the state of the layers after it.
+    /// Digest of the layers' state after the iteration.
     pub state: Digest,
-    /// What models have cost so far.
+    /// Model usage so far.
     pub usage: Usage,
 }
 
 impl IterationReport {
-    /// What the harness did, where it learns.
+    /// The harness part, if the harness learns.
     pub fn harness(&self) -> Option<(&LayerIteration, &HarnessIteration)> {
         self.layers.iter().find_map(|layer| match &layer.details {
             LayerDetails::Harness(details) => Some((layer, details.as_ref())),
@@ -202,7 +203,7 @@ impl IterationReport {
         })
     }
 
-    /// What weights did, where they learn.
+    /// The weights part, if weights learn.
     pub fn weights(&self) -> Option<(&LayerIteration, &WeightsIteration)> {
         self.layers.iter().find_map(|layer| match &layer.details {
             LayerDetails::Weights(details) => Some((layer, details.as_ref())),
@@ -210,13 +211,12 @@ impl IterationReport {
         })
     }
 
-    /// What the gate said, if it was asked.
+    /// The gate's report, if a session took place.
     pub fn gate(&self) -> Option<&GateReport> {
         self.harness().and_then(|(_, harness)| harness.gate.as_ref())
     }
 
-    /// Every number by a name that files and charts use: `LAYER.NAME`, and what was measured over training and validation
-    /// episodes.
+    /// All numbers by their names in files and charts: `LAYER.NAME`, and statistics of training and validation episodes.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         let mut named = BTreeMap::new();
         for layer in &self.layers {
@@ -234,7 +234,7 @@ impl IterationReport {
         named
     }
 
-    /// As a document for machines, without what was paid: that differs where a run was interrupted.
+    /// As a JSON document without usage, which differs after an interruption.
     pub fn published(&self) -> serde_json::Value {
         let mut document = serde_json::json!({
             "iteration": self.iteration, "reward": self.reward, "episodes": self.episodes, "removed": self.removed, "revised": self.revised,
@@ -255,57 +255,57 @@ impl IterationReport {
     }
 }
 
-/// What some layers achieve together, beside the configuration in which none of them has learned.
+/// Rewards of some layers together, compared with the configuration in which no layer has learned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmReport {
-    /// The layers that act as they are now; the others act as they did before the first reward.
+    /// The layers in their current state; the others act in their state before the first reward.
     pub layers: Vec<String>,
     /// Mean reward.
     pub mean: Option<Mean>,
-    /// Difference from the configuration in which no layer has learned, task by task.
+    /// Mean difference from the configuration in which no layer has learned, over tasks.
     pub lift: Option<Mean>,
     /// Pairs of the two that could not be compared.
     pub missing: Missing,
 }
 
-/// Before against after, on tasks that neither taught nor decided anything.
+/// Before and after, on tasks that neither trained nor decided anything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The split, and which half of it.
     pub split: String,
-    /// Pairs that were scored.
+    /// Number of scored pairs.
     pub pairs: u64,
-    /// Tasks that they are about.
+    /// Number of different tasks among them.
     pub tasks: u64,
     /// Pairs that were not scored.
     pub missing: Missing,
-    /// As it was.
+    /// Mean reward before learning.
     pub before: Option<Mean>,
-    /// As it is now.
+    /// Mean reward after learning.
     pub after: Option<Mean>,
-    /// The difference, pair by pair.
+    /// Mean difference, pair by pair.
     pub lift: Option<Mean>,
-    /// Each layer alone, and all together, on the same tasks with the same seeds. Empty where one layer learns.
+    /// Each layer alone and all together, on the same tasks with the same seeds. Empty if only one layer learns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<ArmReport>,
 }
 
-/// In a word.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The test lift is above 0, with its whole interval.
+    /// The interval of the test lift is above 0.
     Improved,
-    /// The interval of the test lift holds 0.
+    /// The interval of the test lift contains 0.
     NoSignificantChange,
-    /// It is below 0.
+    /// The interval of the test lift is below 0.
     Worse,
-    /// There were not enough scored pairs to say.
+    /// Too few scored pairs for a conclusion.
     NotMeasured,
 }
 
 impl Outcome {
-    /// In words.
+    /// As text.
     pub fn words(self) -> &'static str {
         match self {
             Self::Improved => "improved",
@@ -317,7 +317,7 @@ impl Outcome {
 }
 
 impl Evaluation {
-    /// What it says.
+    /// The result.
     pub fn outcome(&self) -> Outcome {
         match &self.lift {
             _ if self.missing.is_lopsided() => Outcome::NotMeasured,
@@ -329,20 +329,20 @@ impl Evaluation {
     }
 }
 
-/// What the harness came to.
+/// Report of the harness.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HarnessReport {
-    /// The playbook's name.
+    /// Name of the playbook.
     pub name: String,
-    /// Every entry.
+    /// All entries.
     pub entries: Vec<EntryRow>,
-    /// What happened to proposals.
+    /// Counts of proposals.
     pub proposals: Counts,
-    /// What came of asking reflectors.
+    /// Calls of reflectors.
     pub reflections: Reflections,
-    /// What came of evolving a section, where that was asked for.
+    /// Report of the evolution, if one was planned.
     pub evolution: Option<EvolutionReport>,
-    /// Names what the playbook holds now.
+    /// Digest of the deployed playbook.
     pub playbook: Digest,
 }
 
@@ -354,25 +354,25 @@ impl HarnessReport {
     }
 }
 
-/// What weights came to.
+/// Report of the weights.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WeightsReport {
-    /// What came of learning from demonstrations first, where that was asked for.
+    /// Report of the warm start, if one was planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_start: Option<WarmStartReport>,
-    /// The best weights, by the validation tasks, where these were played.
+    /// The best weights by validation reward, if validation took place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<Best>,
 }
 
-/// What a layer came to.
+/// Report of a layer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LayerReport {
-    /// A playbook of lessons.
+    /// The harness.
     Harness(Box<HarnessReport>),
-    /// Weights of a model.
+    /// The weights of a model.
     Weights(Box<WeightsReport>),
-    /// Another layer, by its name.
+    /// Another layer, by name.
     Other(String),
 }
 
@@ -386,29 +386,29 @@ impl LayerReport {
     }
 }
 
-/// What a learning run came to. Equal plans give equal reports.
+/// Report of a learning run. Equal plans give equal reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearnReport {
-    /// In a word.
+    /// The result.
     pub outcome: Outcome,
-    /// The proof, where it was asked for and came to its end.
+    /// The evaluation, if it was planned and completed.
     pub evaluation: Option<Evaluation>,
-    /// Every iteration.
+    /// All iterations.
     pub iterations: Vec<IterationReport>,
-    /// Iterations that were learned from.
+    /// Number of iterations in which a layer learned.
     pub learned: u64,
-    /// What every layer came to, in order.
+    /// All layers, in order.
     pub layers: Vec<LayerReport>,
-    /// Why it ended early.
+    /// Why the run ended early.
     pub stopped: Option<StopReason>,
-    /// What failed in the phase that ended it.
+    /// Failures of the phase that ended it.
     pub failures: Vec<FailureCount>,
-    /// What models have cost.
+    /// Model usage.
     pub usage: Usage,
 }
 
 impl LearnReport {
-    /// What the harness came to, where it learns.
+    /// The harness part, if the harness learns.
     pub fn harness(&self) -> Option<&HarnessReport> {
         self.layers.iter().find_map(|layer| match layer {
             LayerReport::Harness(report) => Some(report.as_ref()),
@@ -416,7 +416,7 @@ impl LearnReport {
         })
     }
 
-    /// What weights came to, where they learn.
+    /// The weights part, if weights learn.
     pub fn weights(&self) -> Option<&WeightsReport> {
         self.layers.iter().find_map(|layer| match layer {
             LayerReport::Weights(report) => Some(report.as_ref()),
@@ -424,13 +424,13 @@ impl LearnReport {
         })
     }
 
-    /// The layers that the lift may come from. An evolution counts beside its harness if its result was deployed.
+    /// The layers that may have caused the lift. An evolution is listed if its result was deployed.
     pub fn layer_names(&self) -> Vec<String> {
         let evolved = self.harness().is_some_and(HarnessReport::evolved).then(|| "evolution".to_owned());
         self.layers.iter().map(|layer| layer.name().to_owned()).chain(evolved).collect()
     }
 
-    /// What the store keeps of it.
+    /// The summary in the store.
     pub fn summary(&self) -> serde_json::Value {
         let harness = self.harness();
         serde_json::json!({
@@ -444,7 +444,7 @@ impl LearnReport {
         })
     }
 
-    /// As a document for machines, without what was paid: that differs where a run was interrupted.
+    /// As a JSON document without usage, which differs after an interruption.
     pub fn published(&self) -> serde_json::Value {
         let mut document = serde_json::json!({
             "outcome": self.outcome, "evaluation": self.evaluation, "learned": self.learned,
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn three_standard_errors_tell_chance_from_failing_more_often() {
+    fn missing_scores_are_lopsided_beyond_three_standard_errors() {
         for (before, after, lopsided) in [(0, 0, false), (0, 9, false), (0, 10, true), (10, 0, true), (40, 60, false)] {
             assert_eq!(missing(before, after).is_lopsided(), lopsided, "{before} {after}");
             assert_eq!(missing(before, after).second_fails_more(), lopsided && after > before);
@@ -481,20 +481,20 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_the_unit_and_differences_that_are_all_alike_make_nobody_sure() {
+    fn intervals_are_clustered_by_task_and_never_degenerate() {
         let alike = |tasks: u64, times: usize| {
             Mean::of((0..tasks).map(|task| (task.to_string(), vec![f64::from((task % 2) as u32); times])).collect())
         };
-        assert_eq!(alike(1, 100), None, "one task tells nothing about others");
+        assert_eq!(alike(1, 100), None, "one task has no variance");
         let width = |mean: Option<Mean>| mean.map_or(f64::NAN, |mean| mean.high - mean.low);
-        assert!((width(alike(8, 1)) - width(alike(8, 50))).abs() < 1e-12, "playing them again adds no certainty");
+        assert!((width(alike(8, 1)) - width(alike(8, 50))).abs() < 1e-12, "repetitions of a task add no precision");
         let sure = Mean { mean: 1.0, low: 1.0, high: 1.0 };
-        assert!(sure.widened(3).low < 0.0, "three pairs show nothing");
+        assert!(sure.widened(3).low < 0.0, "three pairs are too few");
         assert!(sure.widened(200).low > 0.9);
     }
 
     #[test]
-    fn a_mean_lies_where_rewards_do() {
+    fn intervals_are_limited_to_the_reward_range() {
         let mean = Mean { mean: 0.9, low: 0.75, high: 1.05 };
         assert_eq!(mean.within(Some((0.0, 1.0))), Mean { high: 1.0, ..mean });
         assert_eq!(mean.within(Some((0.8, 2.0))), Mean { low: 0.8, ..mean });
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn lopsided_failures_measure_nothing() {
+    fn lopsided_failures_are_not_measured() {
         let mean = Some(Mean { mean: 0.5, low: 0.4, high: 0.6 });
         let found = |missing| Evaluation {
             split: "test".into(),

@@ -1,5 +1,5 @@
-//! Rollouts: the environment is played with the policy of now. Where weights learn, groups whose members all earned the same
-//! teach nothing: others are played in their place, a few times (dynamic sampling, DAPO: Yu et al. 2025).
+//! Rollouts: plays the environment with the current policy. If weights learn, groups without reward variance are replaced a
+//! few times (dynamic sampling, DAPO: Yu et al. 2025).
 
 use crate::Staged;
 use crate::experience::{Experience, by_group, varies};
@@ -13,17 +13,17 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rollouts;
 
-/// The name of the training phase of an iteration, from 0.
+/// Name of the training phase of an iteration; `number` counts from 0.
 fn training_phase(number: u64) -> String {
     format!("i{:05}-train", number + 1)
 }
 
-/// The name of a phase that replaces groups.
+/// Name of a phase that replaces groups.
 fn refill_phase(number: u64, round: u32) -> String {
     format!("i{:05}-refill-{round}", number + 1)
 }
 
-/// Whether a phase plays the training episodes with which an iteration begins.
+/// Whether a phase plays the initial training episodes of an iteration.
 pub fn is_training_phase(name: &str) -> bool {
     name.ends_with("-train")
 }
@@ -58,11 +58,12 @@ impl ExperienceSource for Rollouts {
         let first = Plan { positions, ..plan.clone() };
         let phase = context.phase(&training_phase(number), first, policy.clone(), train.clone()).await?;
         let played = by_group(&phase.episodes);
-        let mut experience = Experience { id: phase.id, number, state_id, taught: played.clone(), played, refilled: 0 };
+        let mut experience =
+            Experience { id: phase.id, number, state_id, selected: played.clone(), played, refilled: 0 };
         let Some(curriculum) = curriculum else { return Ok(Some(experience)) };
         curriculum.note(&experience.played);
         for round in 1..=curriculum.refills() {
-            let flat = experience.taught.iter().filter(|(_, group)| !varies(group));
+            let flat = experience.selected.iter().filter(|(_, group)| !varies(group));
             let flat: Vec<u64> = flat.map(|(place, _)| *place).collect();
             if flat.is_empty() {
                 break;
@@ -76,7 +77,7 @@ impl ExperienceSource for Rollouts {
             experience.refilled += more.len() as u64;
             for (place, group) in flat.into_iter().zip(more.into_values()) {
                 if varies(&group) {
-                    experience.taught.insert(place, group);
+                    experience.selected.insert(place, group);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Where experience comes from: rollouts from an environment ([`Rollouts`](crate::rollouts::Rollouts)), or a pool of decided
+//! Sources of experience: rollouts of an environment ([`Rollouts`](crate::rollouts::Rollouts)), or a pool of decided
 //! episodes ([`EpisodePool`](crate::pool::EpisodePool)).
 
 use crate::Staged;
@@ -9,32 +9,32 @@ use async_trait::async_trait;
 use clawhost_play::ChatPolicy;
 use serde_json::Value;
 
-/// What an iteration asks for.
+/// A request for the experience of one iteration.
 pub struct ExperienceRequest<'a> {
-    /// The policy as all layers shape it for training.
+    /// The training policy, with every layer's contribution.
     pub policy: ChatPolicy,
-    /// Which tasks are worth playing, where a layer says so.
+    /// The task selection, if a layer has one.
     pub curriculum: Option<&'a mut Curriculum>,
 }
 
-/// Gives the experience of one iteration after the other.
+/// Provides experience, iteration by iteration.
 #[async_trait]
 pub trait ExperienceSource: Send {
-    /// Everything that decides what it gives, for the run's digest.
+    /// Everything that determines the experience, for the run's digest.
     fn plan(&self) -> Value;
 
-    /// Where it stands, for a checkpoint.
+    /// The state, for a checkpoint.
     fn save(&self) -> Value;
 
-    /// Goes on from where a checkpoint left it.
+    /// Restores the state of a checkpoint.
     ///
     /// # Errors
     /// The state is not one of this source.
     fn restore(&mut self, state: Value) -> Staged<()>;
 
-    /// The experience of the next iteration. None: there is no more, and the run ends here.
+    /// The experience of the next iteration; `None` ends the run.
     ///
     /// # Errors
-    /// It was stopped, or failed.
+    /// The source was stopped, or failed.
     async fn next(&mut self, request: ExperienceRequest<'_>, context: &StageContext<'_>) -> Staged<Option<Experience>>;
 }

@@ -1,36 +1,36 @@
-//! Three splits: `train` teaches, `val` decides, `test` only reports. The loop is never given the test split: what decides
-//! must not have seen what is reported.
+//! The three splits: `train` for learning, `val` for decisions, `test` for reports only. No decision uses the test split, so
+//! that reported results are unbiased.
 
 use crate::LearningError;
 use clawhost_core::{Context, Digest, Environment};
 use clawhost_play::{PlayError, Tasks, fetch_tasks, split_of};
 use std::sync::Arc;
 
-/// A set of tasks that nothing is learned from.
+/// A set of tasks that are not used for learning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldOut {
-    /// The environment's split.
+    /// Name of the environment's split.
     pub split: String,
-    /// Which half of it, where one split has to serve two purposes: by the hash of the task's id.
+    /// Which half of the split, if it serves two purposes. Halves are chosen by the hash of the task id.
     pub half: Option<bool>,
 }
 
-/// Which tasks serve which purpose.
+/// The purposes of the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Splits {
-    /// Experience and credit.
+    /// Split for training and credit.
     pub train: String,
-    /// The gate.
+    /// Tasks for the gate and for validation.
     pub val: HeldOut,
-    /// Reports, and nothing else.
+    /// Tasks for reports only.
     pub test: HeldOut,
 }
 
 impl Splits {
-    /// Chooses among the splits of an environment. One with two splits has its held-out tasks halved.
+    /// Assigns the splits of an environment. If it has only two, the held-out one is halved.
     ///
     /// # Errors
-    /// `test` was asked for to learn from, there is no such split, or nothing is held out.
+    /// The wanted split is `test` or `val` or does not exist, or there are no held-out tasks.
     pub fn of(environment: &dyn Environment, wanted: Option<&str>) -> Result<Self, LearningError> {
         let train = split_of(environment, wanted)?;
         let name = &environment.identity().name;
@@ -64,7 +64,7 @@ impl Splits {
 }
 
 impl HeldOut {
-    /// At most so many of its tasks.
+    /// At most `wanted` of its tasks.
     pub(crate) async fn fetch(
         &self,
         environment: &dyn Environment,
@@ -72,7 +72,7 @@ impl HeldOut {
         wanted: u64,
     ) -> Result<Tasks, LearningError> {
         let Some(half) = self.half else { return Ok(fetch_tasks(environment, context, &self.split, wanted).await?) };
-        // The hash takes about every other task.
+        // The hash selects about every other task.
         let all = fetch_tasks(environment, context, &self.split, wanted.saturating_mul(2).saturating_add(16)).await?;
         let is_ours = |id: &str| (Digest::of(id.as_bytes()).prefix_u64() & 1 == 1) == half;
         let ours: Vec<_> = all.iter().filter(|(task, _)| is_ours(&task.id)).cloned().collect();

@@ -1,10 +1,10 @@
-//! What a layer does in a learning run beside stepping on batches: the stages that it owns.
+//! The stages of a layer in a learning run, besides its step in the transaction.
 //!
 //! ```text
 //! begin | restore ─▶ warm_up (again and again, checkpointed) ─▶ [ observe ─▶ transaction ─▶ after_step ]* ─▶ evaluation ─▶ finish
 //! ```
 //!
-//! The loop calls every stage of every layer and knows none of them by name.
+//! The loop calls every stage of every layer and refers to no layer by name.
 
 use crate::experience::Experience;
 use crate::phase::{Phase, play_phase};
@@ -20,84 +20,85 @@ use clawhost_play::{Cancel, ChatPolicy, Observer, Plan, Ports, StopReason, Tasks
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Tasks that a layer needs beyond the loop's own.
+/// Number of tasks that a layer needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskNeeds {
-    /// Of the training split.
+    /// Tasks of the training split.
     pub train: u64,
-    /// Of the tasks that decide.
+    /// Tasks of the validation split.
     pub val: u64,
 }
 
-/// In which state a layer acts in an evaluation.
+/// The state of a layer in an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayerState {
-    /// As it was before the first reward.
+    /// The state before the first reward.
     Before,
-    /// As it is now.
+    /// The current state.
     Now,
 }
 
-/// How far a warm-up has come.
+/// Progress of a warm-up.
 #[derive(Debug)]
 pub enum WarmUp {
-    /// Something was reached that must be checkpointed, with these new versions of playbooks, before it goes on.
+    /// A part is complete. The loop must write a checkpoint, with these new playbook versions, and call again.
     Again(Vec<PlaybookVersion>),
-    /// Nothing is left to do.
+    /// The warm-up is complete.
     Done,
 }
 
 /// A layer's part of a checkpoint.
 pub struct SavedLayer {
-    /// What [`LearningStage::restore`] takes.
+    /// The input of [`LearningStage::restore`].
     pub state: Value,
-    /// Its large parts, by name.
+    /// Large parts (weights), by name.
     pub large: BTreeMap<String, LargeState>,
-    /// Names the state.
+    /// Digest of the state.
     pub digest: Digest,
 }
 
-/// What a layer made of an iteration after the transaction.
+/// The result of a layer's stage after the transaction.
 pub struct AfterStep {
-    /// For the report of the iteration.
+    /// The layer's part of the iteration report.
     pub report: LayerIteration,
-    /// New versions of playbooks.
+    /// New playbook versions.
     pub versions: Vec<PlaybookVersion>,
 }
 
-/// What a stage may use.
+/// What a stage can use.
 pub struct StageContext<'a> {
     /// The learning run.
     pub run: &'a RunId,
     /// Its plan.
     pub plan: &'a LearnPlan,
-    /// Who plays, judges and records. The policy here is the operator's own.
+    /// Ports for playing, scoring and recording. Their policy is the operator's, without any layer.
     pub ports: &'a Ports,
-    /// Where everything is kept.
+    /// The learning store.
     pub learning: &'a dyn LearningStore,
-    /// Which tasks serve which purpose.
+    /// The purposes of the splits.
     pub splits: &'a Splits,
     /// Training tasks.
     pub train: &'a Tasks,
-    /// Tasks that decide.
+    /// Validation tasks.
     pub val: &'a Tasks,
-    /// Iterations that are over.
+    /// Completed iterations.
     pub iteration: u64,
     /// The policy as the other layers serve it now.
     pub policy: ChatPolicy,
-    /// Where long computations run.
+    /// The thread for long computations.
     pub training: &'a TrainingThread,
-    /// Whether the operator wants to stop.
+    /// The operator's request to stop.
     pub cancel: &'a Cancel,
-    /// Who watches.
+    /// The observer.
     pub observer: &'a dyn LearnObserver,
 }
 
 impl StageContext<'_> {
-    /// Plays a phase, or what is missing of it; one that is over is read. Stopped early it counts for nothing yet.
+    /// Plays the missing episodes of a phase; reads a completed one. The episodes of a phase that was stopped early are not
+    /// used yet.
     ///
     /// # Errors
-    /// It was stopped, or failed.
+    /// The phase was stopped, or failed.
     pub async fn phase(&self, name: &str, plan: Plan, policy: ChatPolicy, tasks: Tasks) -> Staged<Phase> {
         if self.cancel.is_requested() {
             return Err(StopReason::Cancelled.into());
@@ -113,44 +114,45 @@ impl StageContext<'_> {
     }
 }
 
-/// The stages of one layer in a learning run, and the layer itself.
+/// One layer in a learning run: its stages, and the layer itself.
 #[async_trait]
 pub trait LearningStage: Send {
-    /// The layer's name in reports and checkpoints.
+    /// Name of the layer in reports and checkpoints.
     fn name(&self) -> &'static str;
 
-    /// Everything that decides what it does, for the run's digest.
+    /// Everything that determines its behaviour, for the run's digest.
     fn plan(&self) -> Value;
 
-    /// Tasks that it needs.
+    /// The tasks that it needs.
     fn needs(&self, plan: &LearnPlan) -> TaskNeeds;
 
-    /// Whether only one of its states can act at a time. Such a layer is evaluated state by state ([`LearningStage::act_as`]);
-    /// states of other layers are compared side by side, on the same tasks in one phase, and differ by the policy's guidance alone.
+    /// Whether the layer can act in only one state at a time. Such a layer is evaluated state by state
+    /// ([`LearningStage::act_as`]). States of other layers differ only in the policy's guidance and are compared side by
+    /// side, in one phase.
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// Begins a new run.
+    /// Starts a new run.
     async fn begin(&mut self, context: &StageContext<'_>) -> Staged<()>;
 
-    /// Becomes what a checkpoint of this run holds.
+    /// Restores the layer's part of a checkpoint.
     async fn restore(&mut self, state: Value, context: &StageContext<'_>) -> Staged<()>;
 
-    /// Its part of a checkpoint.
+    /// The layer's part of a checkpoint.
     async fn save(&mut self, context: &StageContext<'_>) -> Staged<SavedLayer>;
 
-    /// What is kept of its playbook beside the versions; none: it has no playbook.
+    /// What the store keeps about the layer's playbook besides its versions; `None` without a playbook.
     fn ledger(&self) -> Option<PlaybookLedger> {
         None
     }
 
-    /// What comes before the first iteration, one checkpoint at a time.
+    /// The part before the first iteration, one checkpoint at a time.
     async fn warm_up(&mut self, _: &StageContext<'_>) -> Staged<WarmUp> {
         Ok(WarmUp::Done)
     }
 
-    /// The policy of training episodes.
+    /// The policy for training episodes.
     fn training_policy(&self, policy: ChatPolicy, _seed: u64) -> ChatPolicy {
         policy
     }
@@ -160,28 +162,28 @@ pub trait LearningStage: Send {
         policy
     }
 
-    /// Acts in a state from now on, for a layer that is exclusive.
+    /// Makes an exclusive layer act in this state from now on.
     async fn act_as(&mut self, _: LayerState, _: &StageContext<'_>) -> Staged<()> {
         Ok(())
     }
 
-    /// Keeps what [`LearningStage::act_as`] needs to go back to where it is now.
+    /// Stores the current state, so that [`LearningStage::act_as`] can return to it as [`LayerState::Before`].
     async fn remember_before(&mut self, _: &StageContext<'_>) -> Staged<()> {
         Ok(())
     }
 
-    /// Which training tasks are worth playing; none: one after the other.
+    /// The selection of training tasks; `None`: in order.
     fn curriculum(&mut self) -> Option<&mut Curriculum> {
         None
     }
 
-    /// Takes note of an iteration's experience, and gives the batch that the layer learns from.
+    /// Processes an iteration's experience, and returns the batch that the layer learns from.
     async fn observe(&mut self, experience: &Experience, context: &StageContext<'_>) -> Staged<Batch>;
 
     /// The layer, for the transaction.
     fn layer(&mut self) -> &mut dyn Layer;
 
-    /// Whether the outcome of the transaction counts as learned; else why not.
+    /// `Ok` if this outcome of the transaction counts as learned, otherwise the reason.
     fn learned(&self, outcome: &LayerOutcome) -> Result<(), String> {
         match outcome {
             LayerOutcome::Stepped(..) => Ok(()),
@@ -190,7 +192,7 @@ pub trait LearningStage: Send {
         }
     }
 
-    /// What follows the transaction: candidates, a look at validation tasks, the report.
+    /// The part after the transaction: the gate, validation tasks, the layer's report.
     async fn after_step(
         &mut self,
         outcome: LayerOutcome,
@@ -198,11 +200,11 @@ pub trait LearningStage: Send {
         context: &StageContext<'_>,
     ) -> Staged<AfterStep>;
 
-    /// Ends the run, or this part of it.
+    /// Ends the run, or this session of it.
     async fn finish(&mut self, _: &StageContext<'_>) -> Staged<()> {
         Ok(())
     }
 
-    /// What it came to.
+    /// The layer's report.
     fn report(&self) -> LayerReport;
 }

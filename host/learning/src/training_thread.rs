@@ -1,4 +1,4 @@
-//! The thread that computes: steps of layers, snapshots, demonstrations. The async executor never waits for a gradient.
+//! The training thread: steps of layers, snapshots, demonstrations. The async executor is never blocked by a computation.
 
 use crate::LearningError;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,20 +7,20 @@ use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread of its own for everything that computes long. Jobs run one after the other.
+/// A dedicated thread for long computations. Jobs run one after the other.
 pub struct TrainingThread {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl TrainingThread {
-    /// The name of the thread, as debuggers and the system show it.
+    /// Name of the thread in debuggers and system tools.
     pub const NAME: &'static str = "clawhost-training";
 
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot create a thread.
     pub fn start() -> Result<Self, LearningError> {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let thread = std::thread::Builder::new()
@@ -30,18 +30,18 @@ impl TrainingThread {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Runs a job on the thread and waits for it without blocking the executor.
+    /// Runs a job on the thread and awaits its result without blocking the executor.
     ///
     /// # Errors
-    /// The thread is gone.
+    /// The thread has ended.
     ///
     /// # Panics
-    /// As the job does: a bug there surfaces here.
+    /// Propagates a panic of the job.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, LearningError> {
         let gone = || LearningError::Host("the training thread has ended".to_owned());
         let (done, result) = oneshot::channel();
         let job: Job = Box::new(move || {
-            // A receiver that is gone needs no result.
+            // The caller may have been dropped; then nobody needs the result.
             let _ = done.send(catch_unwind(AssertUnwindSafe(job)));
         });
         self.jobs.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
@@ -56,7 +56,7 @@ impl Drop for TrainingThread {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // Jobs never panic out of the loop: each is caught.
+            // Panics of jobs are caught inside the loop.
             let _ = thread.join();
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_that_panics_ends_its_caller_and_not_the_thread() {
+    async fn a_panicking_job_ends_its_caller_but_not_the_thread() {
         let training = std::sync::Arc::new(TrainingThread::start().unwrap());
         let shared = training.clone();
         let broken = tokio::spawn(async move { shared.run::<()>(|| panic!("a bug")).await });

@@ -1,9 +1,9 @@
-//! Branching: a group that starts from one state in mid-episode.
+//! Branching: groups whose members start from a shared state in mid-episode.
 //!
-//! The *trunk* is played once, with a policy seed of its own. Every member of the group then goes on from its last turn. Where
-//! the environment offers snapshots, and a restored instance does what the original does, members are restored; else an
-//! instance takes the trunk's turns again, which is exact for every plugin (a fork is a replay). Either way the shared turns
-//! stand in every member's record, as if it had been played alone.
+//! The *trunk* is played once, with its own policy seed. Every member of the group continues from its last turn. If the
+//! environment supports snapshots and a restored instance behaves like the original, members are restored from a snapshot.
+//! Otherwise a new instance replays the trunk's turns, which is exact for every plugin. In both cases every member's record
+//! contains the shared turns, as if it had been played alone.
 
 use crate::compare::{Difference, difference};
 use crate::guidance::GroupSlot;
@@ -17,24 +17,24 @@ use clawhost_core::{
 };
 use std::sync::Arc;
 
-/// The feature by which an environment says that it offers snapshots.
+/// The feature name by which an environment declares snapshots.
 const SNAPSHOTS: &str = "snapshot";
 
-/// The shared beginning of a group.
+/// The shared turns of a group.
 pub(crate) struct Trunk {
     opening: Opening,
     recording: EpisodeRecorder,
     journal: Arc<[JournalEntry]>,
     snapshot: Option<Snapshot>,
     seed: u64,
-    /// Why members are not restored, where the environment offers snapshots.
+    /// Why members are not restored, if the environment supports snapshots.
     reason: Option<String>,
 }
 
 /// Plays the trunk of a group.
 ///
 /// # Errors
-/// Why there is no turn to branch at: members play from the beginning.
+/// The reason why there is no turn to branch at; then members play from the beginning.
 pub(crate) async fn trunk(
     player: Player<'_>,
     mut assignment: Assignment,
@@ -45,18 +45,18 @@ pub(crate) async fn trunk(
     let seed = derive_seed(run_seed, "trunk", assignment.group);
     assignment.policy_seed = seed;
     let mut scene = player.begin(&assignment).await.map_err(words)?;
-    // The last turn that an episode may have is everybody's own.
+    // The last turn that an episode may have is never shared.
     let at = at.min(assignment.max_turns.saturating_sub(1));
-    let ended = player.go_on(&mut scene, at).await;
+    let ended = player.play_until(&mut scene, at).await;
     let played = scene.recording.turns().len();
     let keep = match ended {
         Some(Ending::Failed(failure)) if played == 0 => return Err(words(failure)),
         None => played,
-        // What the environment cannot take may be what one member does and another does not.
+        // The action that the environment failed on may be specific to this sample: other members may act differently.
         Some(Ending::Failed(failure)) if !by_host(&failure) => played,
-        // Neither the environment nor the policy has come to an end: nothing is known about this task.
+        // Failures of the host say nothing about this task.
         Some(Ending::Failed(failure)) => return Err(words(failure)),
-        // The last turn is open again: members may end it otherwise.
+        // The last turn is not shared, because members may end the episode differently.
         Some(_) => played.saturating_sub(1),
     };
     if keep == 0 {
@@ -64,7 +64,7 @@ pub(crate) async fn trunk(
     }
     if keep < played || !scene.recording.is_ready() {
         let journal = covered(scene.live.take_records().journal, keep);
-        // One after the other, because nobody waits for an instance while holding one.
+        // One after the other: a task must not wait for an instance while it holds one.
         let Scene { recording, .. } = scene;
         let mut turns = recording.into_turns();
         turns.truncate(keep);
@@ -92,10 +92,10 @@ fn covered(journal: Vec<JournalEntry>, turns: usize) -> Arc<[JournalEntry]> {
     journal.into_iter().filter(|entry| entry.turn as usize <= turns).collect()
 }
 
-/// Brings a fresh instance to where these turns lead.
+/// Brings a new instance to the state after these turns.
 ///
 /// # Errors
-/// It cannot be started, or it does not come to the same.
+/// The instance cannot be started, or its replay differs from the record.
 async fn retrace(
     player: Player<'_>,
     assignment: &Assignment,
@@ -108,13 +108,13 @@ async fn retrace(
     let policy = player.policy.saying(turns);
     let player = Player { policy: &policy, ..player };
     let mut scene = player.begin(&again).await?;
-    let ended = player.go_on(&mut scene, through).await;
+    let ended = player.play_until(&mut scene, through).await;
     if let Some(Ending::Failed(failure)) = ended {
         return Err(failure);
     }
     let plugin = &player.environment.identity().name;
     let differs = |how: String| {
-        Err(Failure::new(FailureKind::Host, code::REPLAY, format!("{plugin} does not repeat itself: {how}")))
+        Err(Failure::new(FailureKind::Host, code::REPLAY, format!("{plugin} is not deterministic: {how}")))
     };
     if let Some(Difference { what, recorded, replayed, .. }) = difference(turns, scene.recording.turns()) {
         return differs(format!("{what} was {recorded} and is {replayed}"));
@@ -125,10 +125,10 @@ async fn retrace(
     }
 }
 
-/// A snapshot; none where the environment offers none.
+/// Takes a snapshot; `None` if the environment does not support snapshots.
 ///
 /// # Errors
-/// Why there is none, where it offers them.
+/// The reason why the snapshot failed.
 async fn take_snapshot(player: Player<'_>, live: &mut dyn LiveEpisode) -> Result<Option<Snapshot>, String> {
     let features = &player.environment.description().about.features;
     if !features.iter().any(|feature| feature == SNAPSHOTS) {
@@ -140,11 +140,10 @@ async fn take_snapshot(player: Player<'_>, live: &mut dyn LiveEpisode) -> Result
     live.snapshot().await.map(Some).map_err(|failure| failure.to_string())
 }
 
-/// The snapshot, if it can be relied on: an instance restored from it is given the trunk's actions once more, as the original
-/// was, and must make the same of them.
+/// Verifies a snapshot: an instance restored from it gets the trunk's actions again and must respond like the original.
 ///
 /// # Errors
-/// Why it cannot be relied on.
+/// The reason why the snapshot is not usable.
 async fn rely_on(
     player: Player<'_>,
     assignment: &Assignment,
@@ -158,13 +157,15 @@ async fn rely_on(
     let restored = probe(live.as_mut(), opening, turns).await;
     let differs = original.iter().zip(&restored).position(|(one, other)| one != other);
     match differs {
-        Some(step) => Err(format!("a restored run differs from the original, {} steps on", step + 1)),
-        None if original.len() != restored.len() => Err("a restored run ends elsewhere than the original".into()),
+        Some(step) => Err(format!("a restored instance differs from the original after {} steps", step + 1)),
+        None if original.len() != restored.len() => {
+            Err("a restored instance ends at another step than the original".into())
+        }
         None => Ok(Some(snapshot)),
     }
 }
 
-/// What an instance makes of actions, until it ends.
+/// The responses of an instance to actions, until it ends.
 type Probed = Vec<(Result<StepResult, String>, clawhost_core::Digest)>;
 
 async fn probe(live: &mut dyn LiveEpisode, opening: &Opening, turns: &[Turn]) -> Probed {
@@ -181,7 +182,7 @@ async fn probe(live: &mut dyn LiveEpisode, opening: &Opening, turns: &[Turn]) ->
     probed
 }
 
-/// Plays a member of the group from the trunk's last turn on.
+/// Plays a member of the group from the trunk's last turn.
 pub(crate) async fn member(player: Player<'_>, assignment: Assignment, trunk: &Trunk, pays: bool) -> Played {
     let seed = assignment.policy_seed;
     let way = if trunk.snapshot.is_some() { BranchWay::Snapshot } else { BranchWay::Replay };
@@ -205,7 +206,7 @@ pub(crate) async fn member(player: Player<'_>, assignment: Assignment, trunk: &T
     player.end(assignment, scene, Some(branch)).await
 }
 
-/// The mark of an episode that shares nothing, though its group was to share turns.
+/// Marks an episode that shares no turns although its group should.
 pub(crate) fn unshared(mut played: Played, reason: &str) -> Played {
     let seed = played.episode.policy.seed;
     let branch = Branch { at: 0, seed, way: BranchWay::Replay, pays: true, reason: Some(reason.to_owned()) };
@@ -215,7 +216,7 @@ pub(crate) fn unshared(mut played: Played, reason: &str) -> Played {
     played
 }
 
-/// An episode in its middle, with a policy seed of its own from here on.
+/// An episode at the branch point, with its own policy seed from here on.
 pub(crate) fn continued(
     policy: &ChatPolicy,
     live: Box<dyn LiveEpisode>,

@@ -1,46 +1,46 @@
-//! Comparing what was recorded with what a replay gives: the first difference, in the order in which things happened.
+//! Compares a record with its replay: finds the first difference, in chronological order.
 
 use clawhost_core::{Episode, Turn, escaped};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Characters of a value that a difference shows.
+/// Characters of a value in a difference.
 const SHOWN: usize = 160;
-/// Characters before the first that differs.
+/// Characters before the first differing one.
 const BEFORE: usize = 40;
 
-/// Where a replay left the record.
+/// The first difference of a replay from its record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// In which turn, from 0; none: before the first, or after the last.
+    /// The turn, from 0; `None`: before the first or after the last.
     pub turn: Option<u64>,
-    /// What differs, as a path into the episode's JSON.
+    /// The differing value, as a path in the episode's JSON.
     pub what: String,
-    /// What was recorded.
+    /// The recorded value.
     pub recorded: String,
-    /// What the replay gave.
+    /// The replayed value.
     pub replayed: String,
 }
 
-/// What differs where one has more turns than the other.
+/// The path for a different number of turns.
 pub(crate) const TURNS: &str = "turns";
 
-/// Fields of a turn in the order in which they come about. Usage and answer are given by the record. Timing is no result.
+/// Fields of a turn in chronological order. Usage and answer come from the record; timing is not compared.
 const OF_TURN: [&str; 9] =
     ["observation", "request", "action", "finish", "host_calls", "tool_results", "signals", "fuel", "extra"];
 
-/// Fields of an episode that are settled before its first turn.
+/// Fields of an episode that are fixed before its first turn.
 const BEFORE_TURNS: [&str; 4] = ["environment", "system_hint", "tools", "policy"];
 
-/// Fields that are settled when it is over.
+/// Fields that are fixed at its end.
 const AFTER_TURNS: [&str; 5] = ["ending", "signals", "artefacts", "log", "journal"];
 
 fn json(value: &impl Serialize) -> Value {
-    // What cannot be written as JSON cannot have been recorded.
+    // A value that cannot be written as JSON cannot have been recorded.
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// The first difference of two rows of turns. A row that is longer differs in its first additional turn.
+/// The first difference of two sequences of turns. A longer sequence differs in its first additional turn.
 pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Difference> {
     for (index, pair) in recorded.iter().zip(replayed).enumerate() {
         let (one, other) = (json(pair.0), json(pair.1));
@@ -58,26 +58,26 @@ pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Differe
     })
 }
 
-/// The first difference of two episodes, up to so many turns and what was observed after them; none as `through`: all of it.
+/// The first difference of two episodes, up to turn `through` and the observation after it; `None` compares everything.
 pub(crate) fn first_difference(recorded: &Episode, replayed: &Episode, through: Option<usize>) -> Option<Difference> {
     let (one, other) = (json(recorded), json(replayed));
     let outside = |(what, recorded, replayed)| Difference { turn: None, what, recorded, replayed };
     if let Some(found) = first_field(&BEFORE_TURNS, &one, &other) {
-        // An episode that never began has no tools to compare.
+        // An episode that never started has no tools.
         if !replayed.turns.is_empty() || !recorded.turns.is_empty() {
             return Some(outside(found));
         }
     }
     let turns = |episode: &Episode| through.unwrap_or(episode.turns.len()).min(episode.turns.len());
     let (first, second) = (recorded.turns.get(..turns(recorded)), replayed.turns.get(..turns(replayed)));
-    // Cut short before it was opened, it has nothing that could be compared.
+    // Truncated before it was opened: there is nothing to compare.
     let unopened = through == Some(0) && recorded.closing.is_empty();
     difference(first.unwrap_or_default(), second.unwrap_or_default())
         .or_else(|| if unopened { None } else { first_field(&["closing"], &one, &other).map(outside) })
         .or_else(|| if through.is_some() { None } else { first_field(&AFTER_TURNS, &one, &other).map(outside) })
 }
 
-/// The first field that differs: where, what was, what is.
+/// The first differing field: path, recorded value, replayed value.
 pub(crate) fn first_field(fields: &[&str], one: &Value, other: &Value) -> Option<(String, String, String)> {
     fields.iter().find_map(|field| first_path(field, one.get(field), other.get(field)))
 }
@@ -86,7 +86,7 @@ fn first_path(path: &str, one: Option<&Value>, other: Option<&Value>) -> Option<
     match (one, other) {
         (one, other) if one == other => None,
         (Some(Value::Object(first)), Some(Value::Object(second))) => {
-            // How things stood in a trap is told, not compared: frames and budgets belong to the machine.
+            // Trap reports are not compared: stack frames and budgets depend on the machine.
             let keys = first.keys().chain(second.keys().filter(|key| !first.contains_key(*key)));
             let mut keys = keys.filter(|key| *key != "report" && *key != "timing");
             keys.find_map(|key| first_path(&format!("{path}.{key}"), first.get(key), second.get(key)))
@@ -109,7 +109,7 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// The part of a text around the first character that differs.
+/// The part of a text around the first differing character.
 fn excerpt(text: &str, same: usize) -> String {
     let skipped = if text.chars().count() > SHOWN { same.saturating_sub(BEFORE) } else { 0 };
     let part: String = text.chars().skip(skipped).take(SHOWN).collect();
@@ -125,7 +125,7 @@ mod tests {
         serde_json::from_str(include_str!("../../../tests/golden/episode-2.json")).unwrap()
     }
 
-    /// A changed copy differs there first.
+    /// A changed copy must differ first at this path.
     fn check(change: impl FnOnce(&mut Episode), turn: Option<u64>, what: &str) {
         let recorded = golden();
         let mut replayed = golden();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_named_in_the_order_of_events() {
+    fn the_first_difference_is_chronological() {
         assert_eq!(first_difference(&golden(), &golden(), None), None);
         check(|e| e.turns[0].observation[0].parts.clear(), Some(0), "observation[0].parts[0]");
         check(|e| e.turns[0].host_calls = clawhost_core::Digest::of(b"x"), Some(0), "host_calls");
@@ -145,7 +145,7 @@ mod tests {
         check(|e| e.closing.clear(), None, "closing");
         check(|e| e.ending = clawhost_core::Ending::Truncated("x".into()), None, "ending");
         check(|e| e.log.push("a line".into()), None, "log");
-        // Two differences: the earlier is named.
+        // Two differences: the earlier one is reported.
         let both = |e: &mut Episode| {
             e.turns[0].fuel = Some(1);
             e.turns[0].host_calls = clawhost_core::Digest::of(b"x");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_time_is_no_difference() {
+    fn timing_is_not_compared() {
         let mut later = golden();
         later.turns[0].timing.policy_us += 17;
         later.created_at += 1;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_shown_where_it_differs() {
+    fn an_excerpt_shows_where_a_long_text_differs() {
         let mut other = golden();
         let mut recorded = golden();
         let long = |end: &str| {

@@ -1,18 +1,18 @@
-//! Why a run could not be played to its end.
+//! Errors of playing a run.
 
 use clawhost_core::{Failure, Hint, StoreError};
 
-/// Why a run could not be played to its end. What was recorded before is safe.
+/// Why a run failed. Episodes recorded before are intact.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
-    /// The split is not one of the environment's.
+    /// The environment does not have this split.
     #[error("{environment} has no split `{split}`; it has {known}")]
     UnknownSplit {
         /// The environment.
         environment: String,
-        /// What was asked for.
+        /// The requested split.
         split: String,
-        /// The splits that it has.
+        /// The environment's splits.
         known: String,
     },
     /// The split has no tasks.
@@ -23,22 +23,22 @@ pub enum PlayError {
         /// The split.
         split: String,
     },
-    /// The environment does not give its tasks.
+    /// The environment failed to list its tasks.
     #[error("the tasks cannot be read: {0}")]
     Tasks(Failure),
-    /// Nothing can be recorded.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The operator stopped it before anything was played.
+    /// The operator stopped the run before an episode was played.
     #[error("stopped before anything was played; the same command begins again")]
     Cancelled,
-    /// A part of the host died.
+    /// A background task ended unexpectedly.
     #[error("a task of the host stopped unexpectedly: {0}")]
     Host(String),
 }
 
 impl PlayError {
-    /// A stable name, for machines.
+    /// A stable identifier, for machines.
     pub fn code(&self) -> &'static str {
         match self {
             Self::UnknownSplit { .. } => "unknown-split",
@@ -50,7 +50,7 @@ impl PlayError {
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::UnknownSplit { .. } | Self::NoTasks { .. } => vec![Hint::change("tasks")],

@@ -1,10 +1,10 @@
-//! The reward of a run that names none and needs one: an episode that its environment ends scores 1, one that is cut off 0.
+//! The default reward: 1 for an episode that its environment terminates, 0 for a truncated one.
 
 use crate::RewardFunction;
 use clawhost_core::{Ending, Episode, Reward};
 use std::sync::Arc;
 
-/// Its name in verdicts. Another definition deserves another name: replays look it up.
+/// Name in verdicts. A changed definition needs another name, because replays find the reward by it.
 const NAME: &str = "finished";
 
 fn value(episode: &Episode) -> Option<f64> {
@@ -15,7 +15,7 @@ fn value(episode: &Episode) -> Option<f64> {
     }
 }
 
-/// The reward. It is part of this program; other rewards are components that are kept beside their verdicts.
+/// The built-in reward. Other rewards are components, which are stored with their verdicts.
 pub fn finished_reward() -> Arc<dyn Reward> {
     Arc::new(RewardFunction::new(NAME, value))
 }
@@ -26,7 +26,7 @@ mod tests {
     use clawhost_core::{Failure, FailureKind, code};
 
     #[test]
-    fn an_episode_that_its_environment_ends_scores_one_and_a_failure_has_no_score() {
+    fn a_terminated_episode_scores_one_and_a_failed_one_is_unscored() {
         let golden = include_str!("../../../tests/golden/episode-2.json");
         let episode: Episode = serde_json::from_str(golden).unwrap();
         let check = |ending: Ending, expect| assert_eq!(value(&Episode { ending, ..episode.clone() }), expect);

@@ -1,30 +1,30 @@
-//! Guidance: what a policy is told beside its base prompt. Who is told what may depend on the seat, so that what it does can
-//! be measured: members of one group see different entries of a playbook, or one sees the candidate and one what is deployed.
+//! Guidance: text added to a policy's system prompt. It may differ between the members of a group, so that its effect can be
+//! measured: members see different entries of a playbook, or one sees the candidate and one the deployed playbook.
 
 use clawhost_core::{Digest, PlaybookRecord};
 
-/// Where an episode sits in its run.
+/// The position of an episode in its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupSlot {
-    /// The group's position in its split.
+    /// Position of the group in its split.
     pub group: u64,
-    /// The member's position in its group, from 0.
+    /// Index of the member in its group, from 0.
     pub member: u32,
-    /// Members of the group.
+    /// Size of the group.
     pub members: u32,
 }
 
-/// Decides what is told to whom.
+/// Selects the guidance of each episode.
 pub trait Guidance: Send + Sync {
-    /// Names all that can change what is told, at any seat.
+    /// Digest of everything that can change the guidance of any slot.
     fn digest(&self) -> Digest;
-    /// Names all that can change what is told at this seat; what the record of the episode says.
+    /// Digest of everything that can change the guidance of this slot. Part of the episode's record.
     fn state(&self, seat: GroupSlot) -> Digest;
-    /// What is told at this seat, to whoever is shown this text first.
+    /// The guidance of this slot, for a task whose first text is `shown`.
     fn guide(&self, seat: GroupSlot, shown: &str) -> PlaybookRecord;
 }
 
-/// What was told before.
+/// Recorded guidance, for replays.
 pub(crate) struct Fixed(pub(crate) PlaybookRecord);
 
 impl Guidance for Fixed {

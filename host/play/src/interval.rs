@@ -1,4 +1,4 @@
-//! How sure a mean is.
+//! Confidence intervals of means.
 
 use serde::Serialize;
 
@@ -20,14 +20,14 @@ const T: [f64; 30] = [
 fn t_quantile(degrees: usize) -> f64 {
     match degrees {
         0 => f64::INFINITY,
-        // Beyond the table: 1.96 with its first-order correction (Cornish-Fisher), off by less than 0.003.
+        // Beyond the table: 1.96 with its first-order (Cornish-Fisher) correction; the error is below 0.003.
         more => T.get(more - 1).copied().unwrap_or_else(|| 1.959_964 + 2.372_27 / more as f64),
     }
 }
 
-/// Mean of clustered values and its 95 % interval: members of a group share task and seed, so the group is the unit
-/// (cluster-robust variance of a ratio of totals; Cochran, Sampling Techniques, 1977, section 9A). No interval for
-/// fewer than two groups; no mean without values.
+/// Mean of clustered values and its 95 % interval. Members of a group share task and seed, so the group is the unit
+/// (cluster-robust variance of a ratio of totals; Cochran, Sampling Techniques, 1977, section 9A). No interval for fewer
+/// than two groups; no mean without values.
 pub fn mean_interval(groups: &[Vec<f64>]) -> (Option<f64>, Option<Interval>) {
     let groups: Vec<&Vec<f64>> = groups.iter().filter(|group| !group.is_empty()).collect();
     let count: usize = groups.iter().map(|group| group.len()).sum();
@@ -63,19 +63,19 @@ mod tests {
     }
 
     #[test]
-    fn the_group_is_the_unit_and_nothing_is_not_zero() {
+    fn intervals_are_clustered_by_group_and_empty_input_has_no_mean() {
         check(&[], None, None);
         check(&[&[]], None, None);
         check(&[&[1.0]], Some(1.0), None);
         check(&[&[1.0], &[1.0]], Some(1.0), Some((1.0, 1.0)));
         // Three single values: mean 2, sd 1, se 1/sqrt(3), t(2) = 4.303.
         check(&[&[1.0], &[2.0], &[3.0]], Some(2.0), Some((2.0 - 2.4843, 2.0 + 2.4843)));
-        // Repeating a value inside its group adds no certainty.
+        // Repetitions within a group do not narrow the interval.
         check(&[&[1.0, 1.0], &[2.0, 2.0], &[3.0, 3.0]], Some(2.0), Some((2.0 - 2.4843, 2.0 + 2.4843)));
     }
 
     #[test]
-    fn quantiles_fall_towards_the_normal_one() {
+    fn quantiles_decrease_towards_the_normal_quantile() {
         let mut last = f64::INFINITY;
         for degrees in 1..1000 {
             let next = t_quantile(degrees);

@@ -1,15 +1,15 @@
-//! Plays, scores, branches and replays episodes over the ports (floor 3). Never sees an adapter: not wasmtime, not SQLite, not
+//! Plays, scores, branches and replays episodes over the ports (floor 3). Depends on no adapter: no wasmtime, SQLite or
 //! HTTP.
 //!
-//! An episode's way: [`play_run`] fetches tasks and forms groups (members share task and environment seed); `play` drives one
-//! episode turn by turn, asking the policy ([`ChatPolicy`]) and stepping the environment; `score` hands the complete episodes
-//! of a group to every reward; the recorder stores them; [`RunReport`] sums up.
+//! The path of an episode: [`play_run`] fetches tasks and forms groups (members share task and environment seed); `play`
+//! runs one episode turn by turn, calling the policy ([`ChatPolicy`]) and stepping the environment; `score` passes the
+//! complete episodes of a group to every reward; the store records them; [`RunReport`] summarises.
 //!
 //! Invariants:
-//! * The host drives: no guest calls the policy.
-//! * Rewards see only what was recorded. A task's reference never reaches the policy or the environment.
+//! * The host drives the episode: no guest calls the policy.
+//! * Rewards see only recorded data. A task's reference never reaches the policy or the environment.
 //! * A failure is counted, never scored. A run whose failures exceed its budget stops.
-//! * Equal plan and equal answers of the models give equal reports, whatever the concurrency.
+//! * Equal plans and equal model answers give equal reports, whatever the concurrency.
 
 mod branch;
 mod compare;
@@ -28,6 +28,7 @@ mod run;
 mod score;
 mod tasks;
 mod tools;
+mod unread;
 
 pub use compare::Difference;
 pub use error::PlayError;
@@ -44,3 +45,4 @@ pub use run::{
     Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range, run_digest,
 };
 pub use tasks::{fetch_tasks, split_of};
+pub use unread::Unread;

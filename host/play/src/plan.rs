@@ -1,47 +1,48 @@
-//! What is to be played, and how it is stopped.
+//! The plan of a run, and its cancellation.
 
-use clawhost_core::{Attributes, Expectation, Limits};
+use crate::report::StopReason;
+use clawhost_core::{Attributes, Expectation, Limits, counted};
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// What is to be played.
+/// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// How many episodes.
+    /// Number of episodes.
     pub episodes: u64,
-    /// Episodes per task and environment seed.
+    /// Group size: episodes per task and environment seed.
     pub group: u32,
-    /// Episodes at once; never changes a result.
+    /// Concurrent episodes. Does not change results.
     pub concurrency: usize,
-    /// Source of every seed.
+    /// Source of all seeds.
     pub seed: u64,
-    /// Which tasks; none: `train`, or the first split.
+    /// The split; `None`: `train`, or the environment's first split.
     pub split: Option<String>,
     /// The environment's options.
     pub options: Attributes,
-    /// An episode is cut short after so many turns.
+    /// An episode is truncated after this many turns.
     pub max_turns: u32,
-    /// An episode fails when more than so many bytes of it would be recorded.
+    /// An episode fails when its record exceeds this many bytes.
     pub episode_bytes: usize,
-    /// The episodes of a group share so many turns and go their own ways from there; none: they share nothing but the task.
+    /// Number of turns that the episodes of a group share before they branch; `None`: they share only the task.
     pub branch_at: Option<u32>,
-    /// Position of the first group in the split: tasks and seeds go on from there.
+    /// Position of the first group in the split. It determines tasks and seeds.
     pub first_group: u64,
-    /// Positions of the groups in the split, one each, in place of those from `first_group` on: exactly these tasks with
-    /// exactly these seeds are played.
+    /// Positions of the groups in the split, instead of consecutive ones from `first_group`: exactly these tasks and seeds
+    /// are played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positions: Option<Vec<u64>>,
-    /// Verdicts that every episode waits for once it has ended.
+    /// Verdicts that every episode waits for after its end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expects: Vec<Expectation>,
-    /// Whether all members of a group draw their answers with one seed, so that they differ by what they are told alone.
+    /// Whether all members of a group sample with the same seed, so that they differ only in their guidance.
     pub paired: bool,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
     pub failure_budget: f64,
 }
 
 impl Plan {
-    /// So many episodes in groups of this size, with everything else as the program has it where nothing is chosen.
+    /// A plan with this many episodes in groups of this size, and defaults otherwise.
     pub fn new(episodes: u64, group: u32, seed: u64) -> Self {
         Self {
             episodes,
@@ -61,58 +62,102 @@ impl Plan {
         }
     }
 
-    /// How many groups it has.
+    /// Number of groups.
     pub(crate) fn groups(&self) -> u64 {
         self.episodes.div_ceil(u64::from(self.group.max(1)))
     }
 
-    /// How many episodes may fail before the run stops.
+    /// Number of episodes that may fail before the run stops.
     pub fn failures_allowed(&self) -> u64 {
-        // A share like 0.29 of 100 is meant as 29, though its product is a little less.
+        // Compensates rounding: 0.29 of 100 must give 29.
         (self.failure_budget.clamp(0.0, 1.0) * self.episodes as f64 + 1e-9).floor() as u64
     }
 
-    /// Position of a group in the split: its task and its seeds follow from it.
+    /// Position of a group in the split; determines its task and seeds.
     pub(crate) fn position(&self, group: u64) -> u64 {
         let chosen = |positions: &Vec<u64>| usize::try_from(group).ok().and_then(|group| positions.get(group).copied());
         self.positions.as_ref().and_then(chosen).unwrap_or_else(|| self.first_group.saturating_add(group))
     }
 
-    /// Tasks of the split that are needed.
+    /// Number of tasks needed.
     pub(crate) fn tasks(&self) -> u64 {
         let furthest = self.positions.as_ref().and_then(|positions| positions.iter().max());
         furthest.map_or_else(|| self.first_group.saturating_add(self.groups()), |last| last.saturating_add(1))
     }
 }
 
-/// How the operator stops a run.
+/// The request to stop a run, with its reason.
 #[derive(Debug, Clone)]
-pub struct Cancel(watch::Sender<bool>);
+pub struct Cancel(watch::Sender<Option<StopReason>>);
 
 impl Default for Cancel {
     fn default() -> Self {
-        Self(watch::Sender::new(false))
+        Self(watch::Sender::new(None))
     }
 }
 
 impl Cancel {
-    /// Asks the run to stop: episodes in progress end as cancelled, and everything is recorded.
+    /// Requests the stop for the operator: episodes in progress end as cancelled, and everything is recorded.
     pub fn request(&self) {
-        self.0.send_replace(true);
+        self.request_because(StopReason::Cancelled);
     }
 
-    /// Whether that was asked.
+    /// Asks the run to stop for a reason. The first reason stands.
+    pub(crate) fn request_because(&self, reason: StopReason) {
+        self.0.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    /// Whether the stop was requested.
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow()
+        self.0.borrow().is_some()
     }
 
-    /// Waits until that is asked.
+    /// What an episode says that was in progress when the run stopped.
+    pub(crate) fn words(&self) -> String {
+        match &*self.0.borrow() {
+            None | Some(StopReason::Cancelled) => "stopped by the operator".to_owned(),
+            Some(StopReason::FailureBudget { failed, allowed }) => {
+                let failed = counted(*failed, "failure");
+                format!("stopped with the run: too many episodes had failed ({failed} where {allowed} may)")
+            }
+            Some(StopReason::ModelBudget) => "stopped with the run: the token or cost budget was spent".to_owned(),
+            Some(StopReason::Unscored { .. } | StopReason::Reflectors { .. }) => {
+                "stopped with the run, which could not go on".to_owned()
+            }
+        }
+    }
+
+    /// Waits until the stop is requested.
     pub async fn requested(&self) {
         if self.is_requested() {
             return;
         }
         let mut receiver = self.0.subscribe();
         // The sender lives as long as `self`.
-        let _ = receiver.wait_for(|requested| *requested).await;
+        let _ = receiver.wait_for(Option::is_some).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_episode_says_why_the_run_stopped_and_the_first_reason_stands() {
+        let check = |reasons: &[StopReason], expect: &str| {
+            let cancel = Cancel::default();
+            assert!(!cancel.is_requested());
+            reasons.iter().for_each(|reason| cancel.request_because(reason.clone()));
+            assert!(cancel.is_requested() && cancel.words().starts_with(expect), "{}", cancel.words());
+        };
+        let failures = |failed, allowed| StopReason::FailureBudget { failed, allowed };
+        check(&[StopReason::Cancelled], "stopped by the operator");
+        check(&[failures(3, 2)], "stopped with the run: too many episodes had failed (3 failures where 2 may)");
+        check(&[failures(1, 0)], "stopped with the run: too many episodes had failed (1 failure where 0 may)");
+        check(&[StopReason::ModelBudget, StopReason::Cancelled], "stopped with the run: the token or cost budget");
     }
 }

@@ -1,4 +1,4 @@
-//! One episode, turn by turn.
+//! Plays one episode, turn by turn.
 
 use crate::guidance::GroupSlot;
 use crate::plan::Cancel;
@@ -13,7 +13,7 @@ use clawhost_core::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is to be played.
+/// The parameters of one episode.
 #[derive(Clone)]
 pub(crate) struct Assignment {
     pub(crate) run: RunId,
@@ -31,14 +31,14 @@ pub(crate) struct Assignment {
     /// Verdicts that the episode waits for.
     pub(crate) expects: Vec<Expectation>,
     pub(crate) state_id: StateId,
-    /// Where the answers of models come from that the environment asks.
+    /// Source of the model answers that the environment requests.
     pub(crate) answers: ModelCallSource,
 }
 
 impl Assignment {
     pub(crate) fn params(&self) -> StartParams {
         StartParams {
-            // The reference is for rewards.
+            // References are for rewards only.
             task: self.task.without_reference(),
             context: Context { seed: self.environment_seed, options: self.options.clone() },
             max_turns: self.max_turns,
@@ -47,13 +47,13 @@ impl Assignment {
     }
 }
 
-/// What was played, and the notes that its instance wrote.
+/// A played episode, and the notes that its instance wrote.
 pub(crate) struct Played {
     pub(crate) episode: Episode,
     pub(crate) notes: BTreeMap<String, Option<Vec<u8>>>,
 }
 
-/// An episode under way.
+/// An episode in progress.
 pub(crate) struct Scene {
     pub(crate) live: Box<dyn LiveEpisode>,
     pub(crate) opening: Opening,
@@ -61,7 +61,7 @@ pub(crate) struct Scene {
     pub(crate) recording: EpisodeRecorder,
 }
 
-/// Who plays where.
+/// The participants of an episode.
 #[derive(Clone, Copy)]
 pub(crate) struct Player<'a> {
     pub(crate) environment: &'a dyn Environment,
@@ -70,7 +70,7 @@ pub(crate) struct Player<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
-/// Plays an episode from its beginning to its end.
+/// Plays an episode from beginning to end.
 pub(crate) async fn play(player: Player<'_>, assignment: Assignment) -> Played {
     match player.begin(&assignment).await {
         Err(failure) => player.fail(assignment, None, failure),
@@ -78,8 +78,8 @@ pub(crate) async fn play(player: Player<'_>, assignment: Assignment) -> Played {
     }
 }
 
-pub(crate) fn cancelled() -> Failure {
-    Failure::new(FailureKind::Cancelled, code::CANCELLED, "stopped by the operator")
+pub(crate) fn cancelled(cancel: &Cancel) -> Failure {
+    Failure::new(FailureKind::Cancelled, code::CANCELLED, cancel.words())
 }
 
 impl Player<'_> {
@@ -87,10 +87,10 @@ impl Player<'_> {
     pub(crate) async fn begin(&self, assignment: &Assignment) -> Result<Scene, Failure> {
         let (live, mut opening) = tokio::select! {
             biased;
-            () = self.cancel.requested() => Err(cancelled()),
+            () = self.cancel.requested() => Err(cancelled(self.cancel)),
             begun = self.environment.start(assignment.params()) => begun,
         }?;
-        // There are no calls yet that a tool message could answer.
+        // There are no calls yet that tool messages could answer.
         opening.observation = tools::settle(&[], Vec::new(), opening.observation).observation;
         if opening.observation.is_empty() {
             opening.observation.push(silence());
@@ -102,20 +102,20 @@ impl Player<'_> {
         Ok(Scene { live, opening, conversation, recording })
     }
 
-    /// Plays what is left of an episode, and records it.
+    /// Plays the rest of an episode and records it.
     pub(crate) async fn end(&self, assignment: Assignment, mut scene: Scene, branch: Option<Branch>) -> Played {
         let max_turns = assignment.max_turns;
-        let ending = self.go_on(&mut scene, max_turns).await;
+        let ending = self.play_until(&mut scene, max_turns).await;
         let ending = ending.unwrap_or_else(|| Ending::Truncated(format!("{max_turns} turns")));
         self.record(assignment, Some(scene), branch, ending)
     }
 
-    /// Records an episode that did not come to its first turn, or to the turn where it branches off.
+    /// Records an episode that failed before its first turn, or before its branch point.
     pub(crate) fn fail(&self, assignment: Assignment, branch: Option<Branch>, failure: Failure) -> Played {
         self.record(assignment, None, branch, Ending::Failed(failure))
     }
 
-    /// The record of what was played.
+    /// The record of a played episode.
     pub(crate) fn record(
         &self,
         assignment: Assignment,
@@ -157,8 +157,8 @@ impl Player<'_> {
         Played { episode, notes: records.notes }
     }
 
-    /// Plays until so many turns are recorded; none: it still goes on.
-    pub(crate) async fn go_on(&self, scene: &mut Scene, until: u32) -> Option<Ending> {
+    /// Plays until this many turns are recorded; `None` if the episode is still running.
+    pub(crate) async fn play_until(&self, scene: &mut Scene, until: u32) -> Option<Ending> {
         while scene.recording.turns().len() < until as usize {
             let ended = self.turn(scene).await;
             match ended {
@@ -178,12 +178,13 @@ impl Player<'_> {
         let asked = self.clock.monotonic_us();
         let response = tokio::select! {
             biased;
-            () = self.cancel.requested() => return Err(cancelled()),
+            () = self.cancel.requested() => return Err(cancelled(self.cancel)),
             answer = conversation.act() => answer,
         };
         let response = match response {
             Ok(response) => response,
-            // Talking until the model can read no more is part of how it plays; a first question that is too long is not.
+            // A conversation that exceeds the context after the first turn is truncated, as part of the policy's behaviour.
+            // A first prompt that is too long is a failure.
             Err(ModelError::TooLong(_)) if !recording.turns().is_empty() => {
                 return Ok(Status::Truncated(CONTEXT_FULL.to_owned()));
             }
@@ -195,7 +196,7 @@ impl Player<'_> {
         recording.answer(response, answered.saturating_sub(asked)).map_err(out_of_order)?;
         let result = tokio::select! {
             biased;
-            () = self.cancel.requested() => Err(cancelled()),
+            () = self.cancel.requested() => Err(cancelled(self.cancel)),
             step = live.step(&sorted.message, &sorted.answered) => step,
         }?;
         let stepped = self.clock.monotonic_us();
@@ -219,7 +220,7 @@ impl Player<'_> {
     }
 }
 
-/// An event that cannot be recorded: an episode that is too long, or a bug of ours.
+/// Converts a recorder error: the episode is too long, or the host has a bug.
 fn out_of_order(error: RecorderError) -> Failure {
     match error {
         RecorderError::TooLong { .. } => Failure::new(FailureKind::Limit, code::LENGTH, error.to_string()),
@@ -227,7 +228,7 @@ fn out_of_order(error: RecorderError) -> Failure {
     }
 }
 
-/// What a model is told where the environment says nothing: endpoints want a conversation to end with something to answer.
+/// The message that a model gets if the environment returns none: endpoints require a message to answer.
 fn silence() -> Message {
     Message::text(Role::User, Origin::Host, "(nothing is said; go on)")
 }

@@ -1,4 +1,4 @@
-//! The policy: a chat loop over a model. System prompt, then observations and answers in turn.
+//! The policy: a chat loop over a model. A system prompt, then observations and answers in turn.
 
 use crate::guidance::{Fixed, GroupSlot, Guidance};
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use clawhost_core::{
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A model with what is always said to it.
+/// A model with its system prompt, sampling and guidance.
 #[derive(Clone)]
 pub struct ChatPolicy {
     model: Arc<dyn Llm>,
@@ -25,17 +25,17 @@ impl std::fmt::Debug for ChatPolicy {
 }
 
 impl ChatPolicy {
-    /// A policy. Without a system prompt the environment's own hint is used, where it gives one.
+    /// A policy. Without a system prompt, the environment's system hint is used if there is one.
     pub fn new(model: Arc<dyn Llm>, system_prompt: Option<String>, sampling: Sampling) -> Self {
         Self { model, system_prompt, sampling, guidance: None }
     }
 
-    /// The same policy, told more.
+    /// The same policy with this guidance.
     pub fn guided(&self, guidance: Arc<dyn Guidance>) -> Self {
         Self { guidance: Some(guidance), ..self.clone() }
     }
 
-    /// What it reads beside its base prompt.
+    /// The guidance, if there is one.
     pub fn guidance(&self) -> Option<Arc<dyn Guidance>> {
         self.guidance.clone()
     }
@@ -45,17 +45,17 @@ impl ChatPolicy {
         Self { model, ..self.clone() }
     }
 
-    /// Which model acts.
+    /// Identity of the model.
     pub fn identity(&self) -> LlmIdentity {
         self.model.identity()
     }
 
-    /// The identity of everything that can change an answer, at any seat.
+    /// Identity of everything that can change an answer, in any slot.
     pub fn state_id(&self) -> StateId {
         self.state(self.guidance.as_ref().map(|guidance| guidance.digest()))
     }
 
-    /// The identity of everything that can change an answer at one seat.
+    /// Identity of everything that can change an answer in one slot.
     pub(crate) fn state_at(&self, seat: GroupSlot) -> StateId {
         self.state(self.guidance.as_ref().map(|guidance| guidance.state(seat)))
     }
@@ -69,7 +69,8 @@ impl ChatPolicy {
         })
     }
 
-    /// Who was to act, where an episode did not begin: what the state id names is in it, or the record would contradict itself.
+    /// The record of the policy for an episode that did not start. It contains everything that the state id covers, so that
+    /// the record is consistent.
     pub(crate) fn record(&self, seed: u64, seat: GroupSlot) -> PolicyRecord {
         let nothing_told = |guidance: &Arc<dyn Guidance>| PlaybookRecord {
             digest: guidance.state(seat),
@@ -87,15 +88,15 @@ impl ChatPolicy {
         }
     }
 
-    /// The same policy, with the answers of these turns in place of its model's, and none after that.
+    /// The same policy with a model that repeats the answers of these turns, and then has no more.
     pub(crate) fn saying(&self, turns: &[Turn]) -> Self {
         let answers = turns.iter().map(again).collect();
         let model = Recorded { identity: self.model.identity(), answers: Mutex::new(answers), full: false };
         Self { model: Arc::new(model), ..self.clone() }
     }
 
-    /// The policy of a recorded episode: it says again what was said, and nothing after that. Without `untaken` only what led to
-    /// a turn.
+    /// The policy of a recorded episode: it repeats the recorded answers. With `untaken` also the answer that led to no
+    /// turn.
     pub(crate) fn replaying(episode: &Episode, untaken: bool) -> Self {
         let turns = episode.turns.iter().map(again);
         let last =
@@ -112,14 +113,14 @@ impl ChatPolicy {
             policy.guidance = Some(Arc::new(Fixed(playbook.clone())));
             base = base.map(|whole| without(&whole, &playbook.text).to_owned()).filter(|base| !base.is_empty());
         }
-        // Whether the operator or the environment said the first words, or the operator wanted none, is part of what the model
-        // was sent; the state id tells.
+        // The request digests depend on whether the first text came from the operator, from the environment, or from
+        // neither. The state id identifies the right one.
         let prompts = [base, None, Some(String::new())];
         let candidates = prompts.map(|system_prompt| Self { system_prompt, ..policy.clone() });
         candidates.into_iter().find(|one| one.state_at(GroupSlot::default()) == episode.state_id).unwrap_or(policy)
     }
 
-    /// The same policy in the middle of an episode, with a seed of its own from here on.
+    /// The same policy in mid-episode, with its own seed from here on.
     pub(crate) fn converse_on(
         &self,
         opening: &Opening,
@@ -138,11 +139,11 @@ impl ChatPolicy {
         conversation
     }
 
-    /// A conversation about one episode.
+    /// Starts the conversation of one episode.
     pub(crate) fn converse(&self, opening: &Opening, seed: u64, seat: GroupSlot) -> Conversation {
         let base = self.system_prompt.clone().or_else(|| opening.system_hint.clone());
         let base = base.filter(|text| !text.is_empty());
-        // Words of the environment stay its own, whatever stands behind them.
+        // The environment's text keeps its origin even if a playbook follows it.
         let origin = if self.system_prompt.is_some() || base.is_none() { Origin::Host } else { Origin::Environment };
         let playbook = self.guidance.as_ref().map(|guidance| guidance.guide(seat, &shown(opening)));
         let system = with(base, playbook.as_ref().map_or("", |playbook| &playbook.text));
@@ -155,12 +156,13 @@ impl ChatPolicy {
                 tools: opening.tools.clone(),
                 max_tokens: self.sampling.max_tokens,
                 temperature: self.sampling.temperature,
+                top_p: self.sampling.top_p,
                 seed: Some(seed),
                 stop: Vec::new(),
                 ..ModelRequest::default()
             },
         };
-        // Settings and tools first, then every message as it comes: the digest of a request covers all that was sent.
+        // Settings and tools first, then every message: the digest of a request covers everything that was sent.
         let settings = serde_json::to_vec(&conversation.request).unwrap_or_default();
         conversation.digest = Digest::of(&settings);
         if let Some(text) = system {
@@ -171,10 +173,10 @@ impl ChatPolicy {
     }
 }
 
-/// What stands between a base prompt and a playbook.
+/// Separator between base prompt and playbook.
 const SEPARATOR: &str = "\n\n";
 
-/// A base prompt with a playbook behind it: the base is never lost.
+/// A base prompt followed by a playbook.
 fn with(base: Option<String>, playbook: &str) -> Option<String> {
     match base {
         base if playbook.is_empty() => base,
@@ -183,18 +185,18 @@ fn with(base: Option<String>, playbook: &str) -> Option<String> {
     }
 }
 
-/// What was said before the playbook.
+/// The base prompt without the playbook.
 fn without<'a>(whole: &'a str, playbook: &str) -> &'a str {
     let base = whole.strip_suffix(playbook).unwrap_or(whole);
     if playbook.is_empty() { base } else { base.strip_suffix(SEPARATOR).unwrap_or(base) }
 }
 
-/// What the task shows before anybody acts: lessons are chosen by it.
+/// The first text of a task, by which lessons are retrieved.
 fn shown(opening: &Opening) -> String {
     opening.observation.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
 }
 
-/// What was answered in a turn.
+/// The recorded answer of a turn.
 fn again(turn: &Turn) -> ModelResponse {
     ModelResponse {
         tokens: turn.tokens.clone(),
@@ -209,14 +211,14 @@ fn answer(message: &Message, usage: Usage, finish: &str) -> ModelResponse {
     ModelResponse::new(message.clone(), usage, finish)
 }
 
-/// Why an episode is cut short whose conversation has outgrown the model.
+/// Reason of a truncation because the conversation exceeds the model's context.
 pub(crate) const CONTEXT_FULL: &str = "the model's context is full";
 
-/// A model that says again what was recorded.
+/// A model that repeats recorded answers.
 struct Recorded {
     identity: LlmIdentity,
     answers: Mutex<VecDeque<ModelResponse>>,
-    /// It could read no more where the record ends.
+    /// The recorded conversation ended because the context was full.
     full: bool,
 }
 
@@ -235,7 +237,7 @@ impl Llm for Recorded {
     }
 }
 
-/// A conversation in progress. It grows; nothing said is ever dropped.
+/// A conversation in progress. Messages are appended and never dropped.
 pub(crate) struct Conversation {
     model: Arc<dyn Llm>,
     pub(crate) record: PolicyRecord,
@@ -249,17 +251,17 @@ impl Conversation {
         self.request.messages.push(message);
     }
 
-    /// New messages from the environment.
+    /// Appends messages of the environment.
     pub(crate) fn extend(&mut self, messages: &[Message]) {
         messages.iter().for_each(|message| self.push(message.clone()));
     }
 
-    /// Digest of the request that the next answer answers.
+    /// Digest of the request for the next answer.
     pub(crate) fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Asks for the next action and remembers it.
+    /// Requests the next action and appends it.
     pub(crate) async fn act(&mut self) -> Result<ModelResponse, ModelError> {
         let mut response = self.model.complete(&self.request).await?;
         let calls = response.message.tool_calls.len();

@@ -1,9 +1,9 @@
-//! Replay: an episode that is stored is played again, from its plugin, options, seed, actions and journal, and compared
-//! with its record turn by turn, byte for byte.
+//! Replay: plays a stored episode again from its plugin, options, seed, actions and journal, and compares it with its record
+//! turn by turn, byte for byte.
 //!
-//! Everything else follows from these: time, chance and notes are functions of the seed and of what the plugin does. An
-//! ending that the host caused (a deadline, no memory left, a stop by the operator, a model that did not answer) is no
-//! function of them: such an episode is replayed up to its last completed turn.
+//! Everything else follows from these: time, randomness and notes are functions of the seed and of the plugin's behaviour.
+//! Endings caused by the host (a deadline, exhausted memory, a stop, a model that did not answer) are not; such an episode
+//! is replayed up to its last complete turn.
 
 use crate::branch;
 use crate::compare::{Difference, TURNS, first_difference, first_field};
@@ -19,25 +19,25 @@ use clawhost_core::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayOutcome {
-    /// Everything is as it was recorded.
+    /// Everything equals the record.
     Exact,
-    /// Every completed turn is; the ending was caused by the host, as the text says.
+    /// All complete turns equal the record; the ending was caused by the host, as the text says.
     ExactTurns(String),
     /// The first difference.
     Differs(Difference),
-    /// It could not be played here and now: the text says why. Nothing is known about it.
+    /// The replay was not possible, for the reason in the text. Nothing follows for the record.
     NotReplayed(String),
 }
 
-/// Whether a failure says something about the host, the model or the operator and nothing about the plugin.
+/// Whether a failure was caused by the host, the model or the operator rather than the plugin.
 pub(crate) fn by_host(failure: &Failure) -> bool {
     match failure.kind {
         FailureKind::Llm | FailureKind::Cancelled => true,
-        // A plugin that asks something else than before does not repeat itself: that is about the plugin.
+        // A plugin that makes a request that is not in the journal is not deterministic: its own failure.
         FailureKind::Host => failure.code != code::JOURNAL,
         FailureKind::Limit => [code::BUSY, code::DEADLINE].contains(&failure.code.as_str()),
         _ => false,
@@ -51,8 +51,8 @@ fn caused_by_host(ending: &Ending) -> Option<&Failure> {
     }
 }
 
-/// Plays a recorded episode again. `environment` is the plugin of its digest, with the grants that it had; its models are
-/// not asked.
+/// Replays a recorded episode. `environment` must be the plugin with the recorded digest and grants; its models are not
+/// called.
 pub async fn replay_episode(
     environment: &dyn Environment,
     recorded: &Episode,
@@ -60,10 +60,12 @@ pub async fn replay_episode(
     clock: &dyn Clock,
 ) -> ReplayOutcome {
     if recorded.format < REPLAYABLE_FORMAT {
-        return ReplayOutcome::NotReplayed("it was recorded by a version that kept less than a replay needs".into());
+        return ReplayOutcome::NotReplayed(
+            "it was recorded by a version that did not store everything a replay needs".into(),
+        );
     }
     let Some(simulated) = recorded.simulated() else { return ReplayOutcome::NotReplayed(outside(recorded)) };
-    // What the host cut short may come further now: it is replayed as far as it came then.
+    // The replay may get further than an episode that the host ended, so it stops where the record ends.
     let policy = ChatPolicy::replaying(recorded, caused_by_host(&recorded.ending).is_none());
     if let Some(difference) = out_of_step(recorded, &policy) {
         return ReplayOutcome::Differs(difference);
@@ -75,7 +77,7 @@ pub async fn replay_episode(
         id: recorded.id.clone(),
         index: recorded.index,
         group: simulated.group,
-        // What was told there is recorded.
+        // The guidance is recorded.
         seat: GroupSlot::default(),
         task: Arc::new(recorded.task.clone()),
         task_hash: recorded.task_hash,
@@ -96,7 +98,7 @@ pub async fn replay_episode(
     judge(recorded, &replayed.episode)
 }
 
-/// Why an episode that was captured cannot be played again.
+/// Why a captured episode cannot be replayed.
 pub fn outside(recorded: &Episode) -> String {
     format!(
         "a live episode cannot be played again: its agent, {}, works outside of this program",
@@ -104,7 +106,7 @@ pub fn outside(recorded: &Episode) -> String {
     )
 }
 
-/// What a record says twice, and not alike.
+/// An inconsistency inside the record.
 fn out_of_step(recorded: &Episode, policy: &ChatPolicy) -> Option<Difference> {
     let differs = |what: &str, recorded: String, replayed: String| {
         Some(Difference { turn: None, what: what.into(), recorded, replayed })
@@ -114,7 +116,7 @@ fn out_of_step(recorded: &Episode, policy: &ChatPolicy) -> Option<Difference> {
         return differs("task_hash", recorded.task_hash.to_string(), task.to_string());
     }
     if recorded.state_id != state {
-        // Model, prompt or sampling are not those that acted.
+        // Model, prompt or sampling differ from those of the record.
         return differs("state_id", recorded.state_id.to_string(), state.to_string());
     }
     let reward = effective_reward(&recorded.verdicts);
@@ -124,7 +126,7 @@ fn out_of_step(recorded: &Episode, policy: &ChatPolicy) -> Option<Difference> {
     None
 }
 
-/// Up to where the episode is played to its end: the beginning, or where it branched off. An ending: it came no further.
+/// Plays the recorded turns from the beginning or the branch point. Returns an ending if it stopped earlier.
 async fn play_again(
     player: Player<'_>,
     assignment: &Assignment,
@@ -132,8 +134,8 @@ async fn play_again(
 ) -> Result<(Scene, Option<Ending>), Failure> {
     let mut scene = player.begin(assignment).await?;
     let Some(branch) = recorded.branch() else { return Ok((scene, None)) };
-    if let Some(ending) = player.go_on(&mut scene, branch.at).await {
-        // It never came to its own seed, which is the record's all the same.
+    if let Some(ending) = player.play_until(&mut scene, branch.at).await {
+        // It never used its own policy seed, but the record contains it.
         scene.conversation.record.seed = recorded.policy.seed;
         return Ok((scene, Some(ending)));
     }
@@ -150,13 +152,13 @@ fn judge(recorded: &Episode, replayed: &Episode) -> ReplayOutcome {
     let host = caused_by_host(&recorded.ending);
     let through = host.map(|_| recorded.turns.len());
     let mut difference = first_difference(recorded, replayed, through);
-    // Where the replay came no further, its ending says why.
+    // If the replay stopped earlier, its ending has the reason.
     if let Some(difference) = difference.as_mut().filter(|found| found.what == TURNS) {
         difference.replayed = format!("{}, {}", difference.replayed, replayed.ending);
     }
     match (difference, host, caused_by_host(&replayed.ending)) {
-        // It ended for want of something that the record had: what came before is as it was, or was not reached. That says
-        // nothing about a record that the host had cut short either.
+        // The replay ended because it lacked something that the record had; the turns before are equal or were not reached.
+        // This says nothing about a record that the host had ended too.
         (Some(difference), _, Some(now)) if cut_short(&difference, replayed) && !is_end_of_record(now) => {
             ReplayOutcome::NotReplayed(now.to_string())
         }
@@ -166,18 +168,18 @@ fn judge(recorded: &Episode, replayed: &Episode) -> ReplayOutcome {
     }
 }
 
-/// Whether a difference is only that the replay stopped early.
+/// Whether the only difference is that the replay stopped early.
 fn cut_short(difference: &Difference, replayed: &Episode) -> bool {
     difference.turn.is_none_or(|turn| turn >= replayed.turns.len() as u64)
 }
 
-/// The recorded policy had nothing more to say: the environment went on where it had ended before.
+/// The recorded policy had no more answers: the environment continued where it had ended before.
 fn is_end_of_record(failure: &Failure) -> bool {
     failure.kind == FailureKind::Llm
 }
 
-/// Asks a reward again about what it judged, with the answers that models gave then. `records` are the verdicts about the
-/// episodes of `group`, in order: one of each for a reward of scope `each`.
+/// Asks a reward again for recorded verdicts, with the recorded model answers. `records` are the verdicts about the episodes
+/// of `group`, in order; for a reward of scope `each` there is exactly one.
 pub async fn replay_verdicts(
     reward: &dyn Reward,
     records: &[&RewardRecord],
@@ -189,16 +191,16 @@ pub async fn replay_verdicts(
         return all(ReplayOutcome::NotReplayed("not every episode of its group has this verdict".into()));
     }
     if reward.description().scope == RewardScope::Group && first.group_digest != Some(group_digest(group)) {
-        return all(ReplayOutcome::NotReplayed("the group that it judged is not here any more".into()));
+        return all(ReplayOutcome::NotReplayed("the group that it judged is not stored any more".into()));
     }
     let asked = (
         reward.identity().clone(),
         Digest::of_json(&serde_json::json!(first.options)),
         group.first().map_or(0, |episode| derive_seed(episode.seed(), "reward", episode.index)),
     );
-    let told = (first.reward.clone(), first.options_digest, first.seed);
-    if asked != told {
-        let (recorded, replayed) = (format!("{told:?}"), format!("{asked:?}"));
+    let recorded_question = (first.reward.clone(), first.options_digest, first.seed);
+    if asked != recorded_question {
+        let (recorded, replayed) = (format!("{recorded_question:?}"), format!("{asked:?}"));
         return all(ReplayOutcome::Differs(Difference { turn: None, what: "question".into(), recorded, replayed }));
     }
     let context = Context { seed: first.seed, options: first.options.clone() };
@@ -206,7 +208,7 @@ pub async fn replay_verdicts(
     let verdicts = scoring.verdicts.unwrap_or_else(|failure| vec![Verdict::Failed(failure); records.len()]);
     let outcomes = records.iter().zip(&verdicts).map(|(record, verdict)| judge_verdict(&record.verdict, verdict));
     let mut outcomes: Vec<ReplayOutcome> = outcomes.collect();
-    // The log and the answers belong to the call: the first verdict keeps them.
+    // The log and the journal belong to the call: the first verdict has them.
     if let Some(outcome @ ReplayOutcome::Exact) = outcomes.first_mut() {
         let of_call = |log: &[String], journal: &[clawhost_core::JournalEntry]| serde_json::json!({ "log": log, "journal": journal });
         let (then, now) = (of_call(&first.log, &first.journal), of_call(&scoring.log, &scoring.journal));

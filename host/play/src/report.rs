@@ -1,24 +1,25 @@
-//! What a run came to.
+//! Reports of runs.
 
 use crate::interval::{Interval, mean_interval};
+use crate::unread::Unread;
 use clawhost_core::{
     Branch, BranchWay, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code, standing,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One line of a report.
+/// One episode in a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EpisodeSummary {
     /// The episode.
     pub id: EpisodeId,
-    /// Its task.
+    /// Its task id.
     pub task: String,
-    /// None: not scored. Never a stand-in for 0.
+    /// The effective reward; `None` if it was not scored, which is different from 0.
     pub reward: Option<f64>,
-    /// How it ended: `terminated`, `truncated`, or `failed: ...`.
+    /// The ending: `terminated`, `truncated`, or `failed: ...`.
     pub ending: String,
-    /// Turns played.
+    /// Number of turns.
     pub turns: u64,
     /// Position in the run.
     #[serde(skip)]
@@ -26,37 +27,37 @@ pub struct EpisodeSummary {
     /// Group in the run.
     #[serde(skip)]
     pub group: u64,
-    /// What it cost in tokens.
+    /// Tokens used.
     #[serde(skip)]
     pub usage: Usage,
-    /// What each reward said, in the order of the rewards; none: no number. Empty where nothing was judged.
+    /// The value of each reward, in the order of the rewards; `None` without a value. Empty if the episode was not scored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdicts: Vec<Option<f64>>,
-    /// The first failure, of the episode or of a reward, in words.
+    /// The first failure of the episode or of a reward, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// What went wrong in it, and whose doing that was.
+    /// All failures, with their sources.
     #[serde(skip)]
     pub failures: Vec<FailedBy>,
-    /// How it came to share turns with its group, where it was to.
+    /// How it shares turns with its group, if branching was planned.
     #[serde(skip)]
     pub branch: Option<Branch>,
-    /// Whether it was stopped by the operator, or because the run stopped: that is nobody's failure.
+    /// Whether the operator or the end of the run cancelled it, which does not count as a failure.
     #[serde(skip)]
     pub cancelled: bool,
-    /// Whether the operator's token or cost budget ended it: no failure of anybody's either.
+    /// Whether the token or cost budget ended it, which does not count as a failure.
     #[serde(skip)]
     pub out_of_budget: bool,
-    /// Most fuel that one of its steps used.
+    /// Largest fuel consumption of one step.
     #[serde(skip)]
     pub peak_step_fuel: Option<u64>,
 }
 
 impl EpisodeSummary {
-    /// Sums up an episode as it is now.
+    /// Summarises an episode in its current state.
     pub fn of(episode: &Episode) -> Self {
         let mut usage = Usage::default();
-        // Turns that a group shares were paid for once.
+        // Shared turns are paid for once.
         let shared = episode.branch().filter(|branch| !branch.pays).map_or(0, |branch| branch.at as usize);
         episode.turns.iter().skip(shared).for_each(|turn| usage += turn.usage);
         episode.untaken.iter().for_each(|answer| usage += answer.usage);
@@ -95,13 +96,13 @@ impl EpisodeSummary {
         }
     }
 
-    /// Whether it counts against the failure budget: it could not be played, or not be judged.
+    /// Whether it counts against the failure budget: playing or scoring it failed.
     pub fn failed(&self) -> bool {
         self.failure.is_some() && !self.cancelled && !self.out_of_budget
     }
 }
 
-/// Whether it, or its judgement, was stopped.
+/// Whether playing or scoring it was cancelled.
 fn was_cancelled(episode: &Episode) -> bool {
     let stopped = |failure: &Failure| failure.kind == FailureKind::Cancelled;
     match &episode.ending {
@@ -110,45 +111,45 @@ fn was_cancelled(episode: &Episode) -> bool {
     }
 }
 
-/// Why a run ended before its plan was played.
+/// Why a run ended before its plan was complete.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// More episodes failed than the operator allows.
+    /// More episodes failed than allowed.
     FailureBudget {
-        /// How many failed.
+        /// Failed episodes.
         failed: u64,
-        /// How many may.
+        /// Largest allowed number.
         allowed: u64,
     },
-    /// A learning run: nothing of what it played first was scored, so there is nothing to learn from.
+    /// Learning run: no episode of the first iteration was scored, so there is nothing to learn from.
     Unscored {
-        /// The most frequent reason, in words.
+        /// The most frequent reason.
         why: String,
     },
-    /// A learning run: no reflector has answered yet, and all of an iteration's calls failed.
+    /// Learning run: no call of a reflector ever succeeded.
     Reflectors {
-        /// Calls that failed.
+        /// Failed calls.
         failed: u64,
-        /// The most frequent failure, in words.
+        /// The most frequent failure.
         why: String,
     },
-    /// The operator's token or cost budget is spent.
+    /// The token or cost budget is exhausted.
     ModelBudget,
-    /// The operator stopped it.
+    /// The operator stopped the run.
     Cancelled,
 }
 
-/// How the episodes of a run came to share turns.
+/// How the episodes of a run share turns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Branching {
-    /// Episodes that were restored from a snapshot.
+    /// Episodes restored from a snapshot.
     pub by_snapshot: u64,
-    /// Episodes whose instance took the shared turns again.
+    /// Episodes whose instance replayed the shared turns.
     pub by_replay: u64,
-    /// Episodes that share nothing after all.
+    /// Episodes that share no turns after all.
     pub unshared: u64,
-    /// Why episodes are not restored, or share nothing; with how many.
+    /// Reasons why episodes were not restored or share no turns, with their counts.
     pub reasons: BTreeMap<String, u64>,
 }
 
@@ -170,14 +171,14 @@ impl Branching {
     }
 }
 
-/// A failure with whoever is to be asked about it.
+/// A failure with its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedBy {
-    /// The plugin's name; `policy` where a model gave no answer, `host` where this program did not.
+    /// Name of the plugin; `policy` for a model that did not answer, `host` for the host.
     pub who: String,
     /// Kind and code.
     pub failure: String,
-    /// In words.
+    /// Message of the failure.
     pub message: String,
 }
 
@@ -193,31 +194,31 @@ impl FailedBy {
     }
 }
 
-/// How often something went wrong.
+/// A failure with its frequency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FailureCount {
-    /// The plugin's name; `policy` where a model gave no answer, `host` where this program did not.
+    /// Name of the plugin; `policy` for a model that did not answer, `host` for the host.
     pub who: String,
     /// Kind and code.
     pub failure: String,
-    /// In how many episodes.
+    /// Number of episodes.
     pub episodes: u64,
-    /// The first time, in words.
+    /// Message of the first occurrence.
     pub message: String,
-    /// An episode to look at.
+    /// An example.
     pub example: EpisodeId,
 }
 
-/// A failure's words without its numbers: what differs by a count or an address is one cause.
+/// The message of a failure without numbers: messages that differ in a count or an address have the same cause.
 pub fn failure_cause(message: &str) -> String {
     message.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
 }
 
-/// Failures by whose they are and what caused them, the most frequent first.
+/// Failures by source and cause, the most frequent first.
 fn count_failures(episodes: &[EpisodeSummary]) -> Vec<FailureCount> {
     let mut counts: BTreeMap<(&str, &str, String), FailureCount> = BTreeMap::new();
     for episode in episodes.iter().filter(|episode| episode.failed()) {
-        // One episode counts once for each cause, however many rewards tell of it.
+        // An episode counts once per cause, even if several rewards report it.
         let mut seen = BTreeSet::new();
         for FailedBy { who, failure, message } in &episode.failures {
             if !seen.insert((who, failure, failure_cause(message))) {
@@ -238,53 +239,56 @@ fn count_failures(episodes: &[EpisodeSummary]) -> Vec<FailureCount> {
     counts
 }
 
-/// What one reward came to, whether or not it decided.
+/// Statistics of one reward, including rewards that did not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RewardMean {
-    /// Mean of its values; none if it gave none.
+    /// Mean of its values; `None` without values.
     pub mean: Option<f64>,
-    /// How many values it gave.
+    /// Number of values.
     pub scored: u64,
 }
 
-/// What a run came to. Equal plans give equal reports.
+/// The report of a run. Equal plans give equal reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
-    /// The configuration that acted.
+    /// Identity of the configuration that played.
     pub state_id: StateId,
-    /// The split that was played.
+    /// The split.
     pub split: String,
-    /// Every recorded episode, in order.
+    /// All recorded episodes, in order.
     pub episodes: Vec<EpisodeSummary>,
-    /// Mean over scored episodes; none if none was scored.
+    /// Mean over scored episodes; `None` without any.
     pub reward_mean: Option<f64>,
-    /// 95 % interval of the mean, with groups as the unit; none for fewer than two groups.
+    /// 95 % interval of the mean, clustered by group; `None` for fewer than two groups.
     pub reward_interval: Option<Interval>,
-    /// How many episodes were scored.
+    /// Number of scored episodes.
     pub scored: u64,
-    /// What each reward came to, in the order of the rewards.
+    /// Statistics of each reward, in the order of the rewards.
     pub by_reward: Vec<RewardMean>,
-    /// Endings by kind.
+    /// Rewards that found nothing to read in any episode that this process played.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
+    /// Counts of endings.
     pub endings: BTreeMap<String, u64>,
-    /// Episodes that could not be played or judged.
+    /// Episodes whose playing or scoring failed.
     pub failed: u64,
-    /// Why, and whose doing it was; the most frequent first.
+    /// Their failures with sources, the most frequent first.
     pub failures: Vec<FailureCount>,
-    /// How groups came to share turns; none where they were not to.
+    /// How groups share turns; `None` if branching was not planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branching: Option<Branching>,
-    /// Turns played.
+    /// Number of turns.
     pub steps: u64,
-    /// Most fuel that one step used.
+    /// Largest fuel consumption of one step.
     pub peak_step_fuel: Option<u64>,
-    /// Tokens of the policy.
+    /// Tokens used by the policy.
     pub usage: Usage,
-    /// Why it ended early.
+    /// Why the run ended early.
     pub stopped: Option<StopReason>,
 }
 
 impl RunReport {
-    /// What the store keeps of it.
+    /// The summary in the store.
     pub fn summary(&self) -> serde_json::Value {
         serde_json::json!({
             "reward_mean": self.reward_mean, "reward_interval": self.reward_interval, "scored": self.scored,
@@ -310,7 +314,7 @@ impl RunReport {
         }
         let groups: Vec<Vec<f64>> = groups.into_values().collect();
         let (reward_mean, reward_interval) = mean_interval(&groups);
-        // A mean of bounded values is bounded too: with few groups the plain interval reaches past that.
+        // A mean of bounded values is bounded; for few groups the interval exceeds the bounds.
         let reward_interval = match (reward_interval, range) {
             (Some(interval), Some((least, most))) => {
                 Some(Interval { low: interval.low.max(least), high: interval.high.min(most) })
@@ -325,6 +329,7 @@ impl RunReport {
         });
         Self {
             by_reward: by_reward.collect(),
+            unread: Vec::new(),
             state_id,
             split,
             reward_mean,

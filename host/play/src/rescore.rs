@@ -1,14 +1,15 @@
-//! Scoring episodes that are stored: yesterday's experience under today's reward.
+//! Scores stored episodes with other rewards.
 //!
-//! A verdict that was given stays as it is, and is not asked for again. A reward that was not asked before adds a verdict *post
-//! hoc*, which is no part of the episode's reward, unless the episode is live or expected one of its source. A verdict that failed
-//! then and succeeds now takes the failed one's part, and the episode's reward is computed anew: a judge that was down costs
-//! nothing but asking about what it missed. Whatever is added is a revision.
+//! Existing verdicts are never changed, and their questions are not asked again. A new reward adds a *post hoc* verdict,
+//! which is not part of the episode's reward, unless the episode is live or expects a verdict of this source. If a failed
+//! verdict succeeds now, it replaces the failed one, and the episode's reward is computed again. Every addition is a
+//! revision. A reward that finds itself not applicable adds nothing: it is counted, and the question stays open.
 
 use crate::interval::{Interval, mean_interval};
 use crate::plan::Cancel;
 use crate::report::StopReason;
 use crate::run::ScoringRule;
+use crate::unread::{Readings, Unread};
 use crate::{PlayError, score};
 use clawhost_core::{
     Clock, Episode, EpisodeStore, FailureKind, Judged, PluginIdentity, Question, RewardRecord, RewardScope,
@@ -19,69 +20,72 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Gives stored episodes, group by group.
+/// Provides stored episodes, group by group.
 pub trait EpisodeSource {
-    /// The next group, in the run's order; none: the end.
+    /// The next group, in the run's order; `None` at the end.
     ///
     /// # Errors
     /// The store cannot be read.
     fn next_group(&mut self) -> Result<Option<Vec<Episode>>, StoreError>;
 }
 
-/// How stored episodes are judged.
+/// Settings for scoring stored episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rescoring {
-    /// Groups judged at once; never changes a result.
+    /// Groups scored at once. Does not change results.
     pub concurrency: usize,
-    /// Ask about verdicts that are there too, to compare. They stay.
+    /// Also ask for existing verdicts, to compare. They are not changed.
     pub again: bool,
-    /// How many verdicts may fail before it stops.
+    /// Number of failed verdicts after which it stops.
     pub failures_allowed: u64,
 }
 
-/// What came of one reward.
+/// Results of one reward.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rescored {
     /// The reward.
     pub reward: PluginIdentity,
     /// Its source.
     pub source: RewardSource,
-    /// Verdicts that are new.
+    /// New verdicts.
     pub added: u64,
-    /// Verdicts that failed before and are there now.
+    /// Verdicts that had failed and succeeded now.
     pub made_good: u64,
-    /// Verdicts that were there already.
+    /// Verdicts that existed already.
     pub unchanged: u64,
-    /// Verdicts that would differ now; the old ones stay.
+    /// Existing verdicts that would differ now; they are not changed.
     pub differing: u64,
-    /// Episodes about which it has nothing to say.
+    /// Episodes that the reward does not apply to.
     pub silent: u64,
-    /// Episodes that it could not judge.
+    /// Episodes that it failed to score.
     pub failed: u64,
-    /// The first failure, in words.
+    /// Message of the first failure.
     pub failure: Option<String>,
     /// Mean of its values.
     pub mean: Option<f64>,
-    /// 95 % interval of the mean, with groups as the unit.
+    /// 95 % interval of the mean, clustered by group.
     pub interval: Option<Interval>,
     /// Mean of the run's own reward over the episodes that have one.
     pub mean_before: Option<f64>,
 }
 
-/// What came of scoring a run again.
+/// Results of scoring a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScoreReport {
-    /// Complete episodes that were looked at.
+    /// Complete episodes.
     pub episodes: u64,
-    /// Episodes that had failed: they have no reward.
+    /// Failed episodes, which have no reward.
     pub not_complete: u64,
     /// One entry per reward.
     pub rewards: Vec<Rescored>,
-    /// Why it ended early. What was judged until then is recorded; the same command goes on.
+    /// Rewards that found nothing to read in any of the episodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
+    /// Why it ended early. Verdicts until then are recorded; the same call continues.
     pub stopped: Option<StopReason>,
 }
 
-/// What one reward came to in one group.
+/// Results of one reward in one group.
 #[derive(Default)]
 struct Tally {
     added: u64,
@@ -95,11 +99,11 @@ struct Tally {
     before: Vec<f64>,
 }
 
-/// A group with what was asked about it: for every reward its question and one record per episode, none where nothing
-/// was asked.
+/// A group with its new records: per reward the question and one record per episode; `None` where the question was not
+/// asked.
 type Asked = (u64, Vec<Arc<Episode>>, Vec<(Question, Vec<Option<RewardRecord>>)>);
 
-/// Asks one reward about those episodes of a group whose question is open.
+/// Asks one reward about the episodes of a group whose question is open.
 async fn ask(
     rule: &ScoringRule,
     question: &Question,
@@ -112,7 +116,7 @@ async fn ask(
     };
     let asked: Vec<Arc<Episode>> = match rule.reward.description().scope {
         RewardScope::Each => group.iter().filter(|episode| open(episode)).cloned().collect(),
-        // A group is judged as a whole.
+        // A group is scored as a whole.
         RewardScope::Group if group.iter().any(open) => group.to_vec(),
         RewardScope::Group => Vec::new(),
     };
@@ -126,7 +130,7 @@ fn failed_with(record: &RewardRecord, kind: FailureKind, code: &str) -> bool {
     matches!(&record.verdict, Verdict::Failed(failure) if failure.kind == kind && failure.code == code)
 }
 
-/// What one reward said about one episode: what is counted, and what is to be stored.
+/// The result of one reward for one episode: what is counted, and what is stored.
 fn settle(
     episode: &Episode,
     question: &Question,
@@ -135,7 +139,7 @@ fn settle(
     tally: &mut Tally,
 ) -> Option<Judged> {
     let known = standing(&episode.verdicts).find(|known| known.question() == *question);
-    // A verdict that was given stays, whatever would be said now.
+    // An existing verdict is never changed.
     let counted = match (&record, known) {
         (_, Some(known)) if !known.failed() => known,
         (Some(record), _) => record,
@@ -159,8 +163,10 @@ fn settle(
             tally.unchanged += 1;
             None
         }
-        // A failure that comes later is told and not kept: the question stays open.
+        // A repeated failure is counted but not stored: the question stays open.
         (_, Some(record)) if record.failed() => None,
+        // It says nothing about the episode, so there is nothing to revise. Where it stands for a failure, it decides something.
+        (None, Some(RewardRecord { verdict: Verdict::NotApplicable(_), .. })) => None,
         (known, Some(record)) => {
             tally.made_good += u64::from(known.is_some());
             tally.added += u64::from(known.is_none());
@@ -171,10 +177,10 @@ fn settle(
     }
 }
 
-/// Scores stored episodes, and records every group as soon as it is judged.
+/// Scores stored episodes, and records every group as soon as it is scored.
 ///
 /// # Errors
-/// The store cannot be read or written; what was recorded before is safe.
+/// The store fails. Verdicts recorded before are intact.
 pub async fn score_stored(
     source: &mut dyn EpisodeSource,
     rules: &[ScoringRule],
@@ -185,10 +191,11 @@ pub async fn score_stored(
 ) -> Result<ScoreReport, PlayError> {
     let cancel = Cancel::default();
     let mut judging: JoinSet<Asked> = JoinSet::new();
-    // Groups are summed up in their order, whoever was judged first.
+    // Statistics are summed in the order of groups, independent of which finished first.
     let mut tallies: BTreeMap<u64, Vec<Tally>> = BTreeMap::new();
     let (mut episodes, mut not_complete, mut failures) = (0u64, 0u64, 0u64);
     let (mut next, mut finished) = (0u64, false);
+    let mut readings = Readings::of(rules);
     let mut stopped = None;
     loop {
         while !finished && stopped.is_none() && judging.len() < how.concurrency.max(1) {
@@ -227,6 +234,7 @@ pub async fn score_stored(
         let Some(asked) = asked else { break };
         let (index, group, records) = asked.map_err(|error| PlayError::Host(error.to_string()))?;
         episodes += group.len() as u64;
+        group.iter().for_each(|episode| readings.add(episode));
         let mut judged = Vec::new();
         let mut of_group = Vec::with_capacity(rules.len());
         for (question, of_rule) in records {
@@ -236,7 +244,7 @@ pub async fn score_stored(
                 if spent && stopped.is_none() {
                     stopped = Some(StopReason::ModelBudget);
                 }
-                // What was cut short is asked another time.
+                // Cancelled questions stay open.
                 let whole = |record: &RewardRecord| !failed_with(record, FailureKind::Cancelled, code::CANCELLED);
                 let record = record.filter(|record| whole(record) && !spent);
                 tally.before.extend(episode.reward);
@@ -252,12 +260,12 @@ pub async fn score_stored(
         if failures > how.failures_allowed && stopped.is_none() {
             stopped = Some(StopReason::FailureBudget { failed: failures, allowed: how.failures_allowed });
         }
-        if stopped.is_some() {
-            cancel.request();
+        if let Some(reason) = &stopped {
+            cancel.request_because(reason.clone());
         }
         progress(episodes);
     }
-    // Groups that were under way when it stopped are counted too.
+    // Groups in progress at the stop are counted too.
     if let Some(StopReason::FailureBudget { failed, .. }) = &mut stopped {
         *failed = failures;
     }
@@ -266,7 +274,7 @@ pub async fn score_stored(
         by_rule.iter_mut().zip(of_group).for_each(|(of_rule, tally)| of_rule.push(tally));
     }
     let rewards = rules.iter().zip(by_rule).map(|(rule, tallies)| report(rule, tallies)).collect();
-    Ok(ScoreReport { episodes, not_complete, rewards, stopped })
+    Ok(ScoreReport { episodes, not_complete, rewards, unread: readings.unread(), stopped })
 }
 
 fn report(rule: &ScoringRule, mut tallies: Vec<Tally>) -> Rescored {

@@ -1,13 +1,13 @@
-//! A reward that is a function, for programs that embed the loop.
+//! A reward made from a function, for programs that embed the loop.
 
 use async_trait::async_trait;
 use clawhost_core::{
-    About, Context, Episode, Failure, FailureKind, PluginIdentity, Reward, RewardDescription, RewardScope,
+    About, Context, Episode, Failure, FailureKind, PluginIdentity, READS, Reward, RewardDescription, RewardScope,
     RewardSource, ScoreCard, Scoring, Verdict, code,
 };
 use std::sync::Arc;
 
-/// A reward that is a function of one episode: a value from 0 to 1, or none where it has nothing to say.
+/// A reward that is a function of one episode: a value from 0 to 1, or `None` if it does not apply.
 pub struct RewardFunction<F> {
     identity: PluginIdentity,
     description: RewardDescription,
@@ -15,7 +15,7 @@ pub struct RewardFunction<F> {
 }
 
 impl<F: Fn(&Episode) -> Option<f64> + Send + Sync> RewardFunction<F> {
-    /// A reward of this name. Another function deserves another name: replays and resumed runs go by it.
+    /// A reward with this name. A changed function needs another name: replays and resumed runs find the reward by it.
     pub fn new(name: &str, judge: F) -> Self {
         let description = RewardDescription {
             about: About::named(name),
@@ -25,6 +25,13 @@ impl<F: Fn(&Episode) -> Option<f64> + Send + Sync> RewardFunction<F> {
             scope: RewardScope::Each,
         };
         Self { identity: PluginIdentity::native(name), description, judge }
+    }
+
+    /// With what it reads of an episode, in the words of [`clawhost_core::Reads`].
+    pub fn reading(mut self, reads: &[&str]) -> Self {
+        let pair = |read: &&str| (READS.to_owned(), (*read).to_owned());
+        self.description.about.extra.extend(reads.iter().map(pair));
+        self
     }
 
     fn verdict(&self, episode: &Episode) -> Verdict {

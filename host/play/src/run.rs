@@ -1,4 +1,4 @@
-//! A run: groups of episodes played at once, scored, recorded, and summed up.
+//! Runs: groups of episodes are played concurrently, scored, recorded and summarised.
 
 use crate::branch::{self, Trunk};
 use crate::guidance::GroupSlot;
@@ -6,68 +6,69 @@ use crate::plan::{Cancel, Plan};
 use crate::play::{Assignment, Played, Player, play};
 use crate::policy::ChatPolicy;
 use crate::report::{EpisodeSummary, RunReport, StopReason};
+use crate::unread::{Readings, Unread};
 use crate::{PlayError, score, tasks};
 use clawhost_core::{
     Attributes, Clock, Context, Digest, Environment, Episode, EpisodeId, EpisodeStore, Meter, ModelCallSource,
-    Recorded, Reward, RewardSource, RunId, RunKind, RunRecord, SpecDocument, Task, derive_seed,
+    Recorded, Reward, RewardSource, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Task, derive_seed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-/// A reward with the operator's options for it.
+/// A reward with its options.
 #[derive(Clone)]
 pub struct ScoringRule {
     /// The reward.
     pub reward: Arc<dyn Reward>,
     /// Its options.
     pub options: Attributes,
-    /// Where its judgement comes from: what the reward says of itself, or the operator's choice.
+    /// Where its judgement comes from: as the reward declares, or as the operator chose.
     pub source: RewardSource,
-    /// How much it counts beside others of its source: finite, 0 or more; 0 is recorded and decides nothing.
+    /// Weight among rewards of its source: finite, 0 or more. With 0 it is recorded but does not decide.
     pub weight: f64,
 }
 
 impl ScoringRule {
-    /// A reward as it describes itself, of weight 1.
+    /// A reward with its declared source and weight 1.
     pub fn new(reward: Arc<dyn Reward>, options: Attributes) -> Self {
         let source = reward.description().source;
         Self { reward, options, source, weight: 1.0 }
     }
 }
 
-/// Everything a run is made of.
+/// The ports of a run.
 #[derive(Clone)]
 pub struct Ports {
-    /// Where the policy acts.
+    /// The environment.
     pub environment: Arc<dyn Environment>,
-    /// Who judges; none: nothing is scored.
+    /// The rewards; if empty, nothing is scored.
     pub rewards: Vec<ScoringRule>,
-    /// Who acts.
+    /// The policy.
     pub policy: ChatPolicy,
-    /// Where episodes are kept.
+    /// The store of episodes.
     pub store: Arc<dyn EpisodeStore>,
-    /// What the time is, for records.
+    /// The clock, for records.
     pub clock: Arc<dyn Clock>,
-    /// What models cost, for records.
+    /// The usage of models, for records.
     pub meter: Arc<dyn Meter>,
 }
 
-/// Watches a run.
+/// Observes a run.
 pub trait Observer: Send + Sync {
-    /// An episode was recorded: it is on disk.
+    /// An episode was recorded and is durable.
     fn recorded(&self, episode: &EpisodeSummary, done: u64, total: u64);
 }
 
-/// Nobody watches.
+/// An observer that ignores all events.
 impl Observer for () {
     fn recorded(&self, _: &EpisodeSummary, _: u64, _: u64) {}
 }
 
-/// Episodes written in one transaction at most.
+/// Most episodes per transaction.
 const BATCH: usize = 512;
-/// Finished groups that may wait for the recorder before playing pauses.
+/// Most finished groups that wait for the recorder before playing pauses.
 const WAITING: usize = 1024;
 
 type Finished = Vec<Recorded>;
@@ -77,23 +78,25 @@ pub type Tasks = Arc<[(Arc<Task>, Digest)]>;
 
 /// A run to play.
 pub struct RunRequest {
-    /// Its name.
+    /// Its id.
     pub id: RunId,
     /// The learning run that it is a phase of.
     pub parent: Option<RunId>,
-    /// What it is for.
+    /// Its purpose.
     pub kind: RunKind,
-    /// How many episodes, of which tasks, with which seeds.
+    /// Number of episodes, tasks and seeds.
     pub plan: Plan,
-    /// Who plays, judges and records.
+    /// The ports.
     pub ports: Ports,
-    /// The tasks of the plan's split; none: the environment is asked for them.
+    /// The tasks of the plan's split; `None`: requested from the environment.
     pub tasks: Option<Tasks>,
     /// Its specification, for the record.
     pub config: SpecDocument,
-    /// What it recorded before it was interrupted; none: it is new.
+    /// Its name and tags.
+    pub labels: RunLabels,
+    /// Episodes that were recorded before an interruption; `None` for a new run.
     pub recorded: Option<Vec<EpisodeSummary>>,
-    /// Whether the episodes are handed back, too. They are held in memory until then.
+    /// Whether the played episodes are returned. They are kept in memory until then.
     pub keeps_episodes: bool,
 }
 
@@ -108,21 +111,22 @@ impl RunRequest {
             ports,
             tasks: None,
             config: SpecDocument::none(),
+            labels: RunLabels::default(),
             recorded: None,
             keeps_episodes: false,
         }
     }
 }
 
-/// A run that was played.
+/// A played run.
 pub struct PlayedRun {
-    /// What it came to.
+    /// The report.
     pub report: RunReport,
-    /// Its episodes in order, where they were asked for: those that this process played.
+    /// The episodes that this process played, in order, if they were requested.
     pub episodes: Vec<Arc<Episode>>,
 }
 
-/// What every group of a run shares.
+/// Data that all groups of a run share.
 pub(crate) struct RunContext {
     pub(crate) ports: Ports,
     plan: Plan,
@@ -133,24 +137,24 @@ pub(crate) struct RunContext {
     state_id: clawhost_core::StateId,
     cancel: Cancel,
     places: Arc<Semaphore>,
-    /// Episodes that are handed back; none: nobody asked for them.
+    /// Episodes to return; `None` if they were not requested.
     kept: Option<Mutex<BTreeMap<u64, Arc<Episode>>>>,
 }
 
-/// Plays a run to its end, to its failure budget, or until it is cancelled. An interrupted run (see [`RunRequest::recorded`])
-/// keeps its whole groups; groups that lack a member or were cut short are played anew. It reaches the same result as an
-/// uninterrupted run; its plan and ports must give the run's own [`run_digest`].
+/// Plays a run to its end, until its failure budget is exceeded, or until it is cancelled. A resumed run (see
+/// [`RunRequest::recorded`]) keeps complete groups and replays groups with missing or cancelled members. It gives the same
+/// result as an uninterrupted run; its plan and ports must have the [`run_digest`] of the original.
 ///
 /// # Errors
-/// There is nothing to play, or nothing can be recorded.
+/// There is nothing to play, or the store fails.
 pub async fn play_run(request: RunRequest, cancel: &Cancel, observer: &dyn Observer) -> Result<PlayedRun, PlayError> {
-    let RunRequest { id, parent, kind, plan, ports, tasks, config, recorded, keeps_episodes } = request;
+    let RunRequest { id, parent, kind, plan, ports, tasks, config, labels, recorded, keeps_episodes } = request;
     let mut context = prepare(id, plan, ports, tasks, cancel).await?;
     context.kept = keeps_episodes.then(Mutex::default);
     let context = Arc::new(context);
     let earlier = match recorded {
         None => {
-            begin(&context, parent, kind, config).await?;
+            begin(&context, parent, kind, (config, labels)).await?;
             Earlier::default()
         }
         Some(recorded) => {
@@ -158,21 +162,22 @@ pub async fn play_run(request: RunRequest, cancel: &Cancel, observer: &dyn Obser
             Earlier::of(&context.plan, recorded)
         }
     };
-    let (summaries, stopped) = conduct(&context, earlier, cancel, observer).await?;
+    let (summaries, stopped, unread) = conduct(&context, earlier, cancel, observer).await?;
     let split = context.split.clone();
     let report = RunReport::new(context.state_id, split, summaries, stopped, range(&context.ports.rewards));
+    let report = RunReport { unread, ..report };
     context.ports.store.finish_run(&context.run, &report.summary(), context.ports.meter.spent()).await?;
     let kept = context.kept.as_ref();
     let kept = kept.map(|kept| std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner)));
     Ok(PlayedRun { report, episodes: kept.unwrap_or_default().into_values().collect() })
 }
 
-/// Records that a run begins.
+/// Records the start of a run.
 async fn begin(
     context: &RunContext,
     parent: Option<RunId>,
     kind: RunKind,
-    config: SpecDocument,
+    (config, labels): (SpecDocument, RunLabels),
 ) -> Result<(), PlayError> {
     let ports = &context.ports;
     let record = RunRecord {
@@ -185,21 +190,22 @@ async fn begin(
         digest: run_digest(&context.plan, ports)?,
         planned: context.plan.episodes,
         created_at: ports.clock.now_ms(),
+        labels,
     };
     Ok(ports.store.begin_run(&record).await?)
 }
 
-/// What an interrupted run has recorded.
+/// The records of an interrupted run.
 #[derive(Default)]
 struct Earlier {
-    /// Episodes of whole groups.
+    /// Episodes of complete groups.
     kept: BTreeMap<u64, EpisodeSummary>,
-    /// Positions of episodes that were cut short: they stay until others take their places.
+    /// Cancelled episodes. They stay recorded until others replace them.
     replaced: BTreeMap<u64, EpisodeSummary>,
 }
 
 impl Earlier {
-    /// Groups are judged as a whole: one that lacks a member, or was cut short, is played anew.
+    /// Groups are scored as a whole: a group with a missing or cancelled member is played again.
     fn of(plan: &Plan, recorded: Vec<EpisodeSummary>) -> Self {
         let all: BTreeMap<u64, EpisodeSummary> = recorded.into_iter().map(|one| (one.index, one)).collect();
         let whole = |group: u64| {
@@ -212,18 +218,18 @@ impl Earlier {
     }
 }
 
-/// Names everything that decides what the episodes of a run are: an interrupted run is resumed by its digest.
+/// Digest of everything that determines the episodes of a run. An interrupted run is found by it.
 ///
 /// # Errors
-/// The environment has no such split.
+/// The environment does not have this split.
 pub fn run_digest(plan: &Plan, ports: &Ports) -> Result<Digest, PlayError> {
     let split = tasks::split_of(ports.environment.as_ref(), plan.split.as_deref())?;
     let config = config_digest(plan, ports, &split, &ports.policy.state_id());
-    // A run of more or fewer episodes is another run, though its episodes are named alike.
+    // The number of episodes is part of the run's identity, though not of the episodes' ids.
     Ok(config.extended(&plan.episodes.to_be_bytes()))
 }
 
-/// Makes a run ready; without tasks it asks the environment for those of its split.
+/// Prepares a run; requests the tasks of the split if they are not given.
 async fn prepare(
     run: RunId,
     plan: Plan,
@@ -254,21 +260,21 @@ async fn prepare(
         split,
         tasks,
         state_id,
-        // Its own, so that a failure budget can stop the run without the operator.
+        // A separate signal, so that the failure budget can stop the run.
         cancel: Cancel::default(),
         places,
         kept: None,
     })
 }
 
-/// Positions of the episodes of a group.
+/// Indices of the episodes of a group.
 fn members(plan: &Plan, group: u64) -> std::ops::Range<u64> {
     let size = u64::from(plan.group.max(1));
     let first = group.saturating_mul(size);
     first..first.saturating_add(size).min(plan.episodes)
 }
 
-/// Least and greatest value that a mean over these rewards can take.
+/// Smallest and largest possible mean of these rewards.
 pub fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
     let descriptions = || rewards.iter().map(|rule| rule.reward.description());
     let least = descriptions().map(|description| description.minimum).reduce(f64::min)?;
@@ -276,7 +282,7 @@ pub fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
     Some((least, most))
 }
 
-/// Names everything that decides what the episodes of a run are, so that equal runs name their episodes alike.
+/// Digest of everything that determines an episode, so that equal runs have equal episode ids.
 fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_core::StateId) -> Digest {
     let rewards: Vec<_> = ports
         .rewards
@@ -304,10 +310,10 @@ fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_co
     positions.fold(config, |config, position| config.extended(&position.to_be_bytes()))
 }
 
-/// What has been recorded, and what follows from it.
+/// The recorded episodes, and statistics that follow from them.
 struct Progress {
     summaries: BTreeMap<u64, EpisodeSummary>,
-    /// Episodes from the first on without a gap, and how many of them failed.
+    /// Length of the gapless prefix of recorded episodes, and its number of failures.
     counted: u64,
     failed: u64,
     allowed: u64,
@@ -315,7 +321,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Counts failures in the order of the plan, not of finishing: where a run stops must not depend on who was faster.
+    /// Counts failures in the order of the plan, not of completion, so that the stop does not depend on timing.
     fn count(&mut self) {
         while self.stopped.is_none() {
             let Some(next) = self.summaries.get(&self.counted) else { return };
@@ -327,8 +333,8 @@ impl Progress {
         }
     }
 
-    /// The episodes that the report is about. After a stop by the failure budget these are the ones up to the failure
-    /// that was one too many; others that were under way are recorded, but not reported.
+    /// The episodes of the report. After a stop by the failure budget these are the episodes up to the failure that exceeded
+    /// it; later ones are recorded but not reported.
     fn reported(self) -> (Vec<EpisodeSummary>, Option<StopReason>) {
         let end = match self.stopped {
             Some(StopReason::FailureBudget { .. }) => self.counted,
@@ -343,7 +349,7 @@ async fn conduct(
     Earlier { kept, replaced }: Earlier,
     operator: &Cancel,
     observer: &dyn Observer,
-) -> Result<(Vec<EpisodeSummary>, Option<StopReason>), PlayError> {
+) -> Result<(Vec<EpisodeSummary>, Option<StopReason>, Vec<Unread>), PlayError> {
     let (sender, mut finished) = mpsc::channel::<Finished>(WAITING);
     let total = context.plan.episodes;
     let at_once = (context.plan.concurrency / context.plan.group.max(1) as usize).max(1);
@@ -354,7 +360,8 @@ async fn conduct(
     let mut progress =
         Progress { summaries: kept, counted: 0, failed: 0, allowed: context.plan.failures_allowed(), stopped: None };
     progress.count();
-    // Played and counted, waiting for the transaction under way to end: one is written while others play.
+    let mut readings = Readings::of(&context.ports.rewards);
+    // Groups waiting for the current transaction: one is written while others play.
     let mut ready: Vec<Recorded> = Vec::new();
     let mut writing = None;
     let mut recorded = progress.summaries.len() as u64;
@@ -366,12 +373,12 @@ async fn conduct(
             let (context, sender) = (context.clone(), sender.clone());
             playing.spawn(async move {
                 let done = play_group(&context, index).await;
-                // The recorder outlives the players; if it failed, nobody wants the group.
+                // If the recorder failed, the group is not needed.
                 let _ = sender.send(done).await;
             });
         }
         if playing.is_empty() {
-            // The last sender: the recorder drains what is left, then sees the end.
+            // Dropping the last sender lets the recorder drain the queue and end.
             sender = None;
         }
         if writing.is_none() && !ready.is_empty() {
@@ -402,14 +409,15 @@ async fn conduct(
                     }
                 }
             }
-            // Before players are joined: what a group came to is known before the next one begins.
+            // Results are processed before players are joined, so that they are known before the next group starts.
             first = finished.recv(), if open && ready.len() < BATCH => {
                 let mut next = first;
                 open = next.is_some();
                 while let Some(group) = next {
+                    group.iter().for_each(|one| readings.add(&one.episode));
                     let sums: Vec<EpisodeSummary> = group.iter().map(|one| EpisodeSummary::of(&one.episode)).collect();
                     let cut_short = sums.iter().any(|one| one.cancelled || one.out_of_budget);
-                    // Cut short once more, it is no better than what stands: that stays.
+                    // Cancelled again: the existing record stays.
                     let stays = cut_short && sums.iter().all(|one| replaced.contains_key(&one.index));
                     for summary in sums {
                         if summary.out_of_budget && progress.stopped.is_none() {
@@ -426,8 +434,8 @@ async fn conduct(
                     next = if ready.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
                 progress.count();
-                if progress.stopped.is_some() {
-                    context.cancel.request();
+                if let Some(reason) = &progress.stopped {
+                    context.cancel.request_because(reason.clone());
                 }
             }
             Some(joined) = playing.join_next() => {
@@ -435,7 +443,8 @@ async fn conduct(
             }
         }
     }
-    Ok(progress.reported())
+    let (reported, stopped) = progress.reported();
+    Ok((reported, stopped, readings.unread()))
 }
 
 async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
@@ -450,7 +459,7 @@ async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
     let mut players = JoinSet::new();
     let mut played = Vec::new();
     for index in members.clone() {
-        // Groups wait for each other by the number of their episodes: at most `concurrency` are played at once.
+        // Episodes take permits in order: at most `concurrency` are played at once.
         let Ok(place) = context.places.clone().acquire_owned().await else { break };
         let (context, trunk) = (context.clone(), trunk.clone());
         let assignment = assignment(&context, index, group, task);
@@ -473,7 +482,7 @@ async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
     while let Some(member) = players.join_next().await {
         match member {
             Ok(member) => played.push(member),
-            // A member that panicked is a bug of ours: it surfaces instead of vanishing.
+            // A panicked member is a bug of the host: propagate it.
             Err(error) => {
                 if let Ok(panic) = error.try_into_panic() {
                     std::panic::resume_unwind(panic);
@@ -492,7 +501,7 @@ async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
         .collect()
 }
 
-/// The context beginning of a group, or why there is none.
+/// The trunk of a group, or why there is none.
 async fn grow(
     context: &RunContext,
     first: u64,
@@ -528,13 +537,13 @@ fn assignment(context: &RunContext, index: u64, group: u64, (task, task_hash): &
     }
 }
 
-/// The seed of the environment at a position of a split. The split is part of the purpose: seeds of the test split are never
-/// seen in training.
+/// The environment seed of a position. The split is part of the derivation, so that seeds of the test split never occur in
+/// training.
 pub fn environment_seed(seed: u64, split: &str, position: u64) -> u64 {
     derive_seed(seed, &format!("environment/{split}"), position)
 }
 
-/// The seed of a member's answers. Runs that begin at the first group keep the seeds that they always had.
+/// The policy seed of a member. Runs that start at the first group keep their earlier seeds.
 fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
     let members = u64::from(plan.group.max(1));
     match plan.paired {

@@ -1,8 +1,7 @@
-//! Scoring: the complete episodes of a group, handed to every reward.
+//! Scoring: every reward gets the complete episodes of a group.
 //!
-//! A reward of scope `each` judges every episode in an instance of its own: what goes wrong with one episode is a failed
-//! verdict about that one, and the verdict does not depend on who else was in the group. A reward of scope `group` is
-//! asked once.
+//! A reward of scope `each` judges every episode in a separate instance: a failure affects only that episode's verdict, and
+//! the verdict does not depend on the rest of the group. A reward of scope `group` is called once.
 
 use crate::plan::Cancel;
 use crate::play::cancelled;
@@ -13,7 +12,7 @@ use clawhost_core::{
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Adds verdicts and the effective reward to the episodes of a group. Failed episodes are not judged: they have no reward.
+/// Adds verdicts and the effective reward to the episodes of a group. Failed episodes are not scored.
 pub(crate) async fn score(rules: &[ScoringRule], episodes: Vec<Episode>, cancel: &Cancel) -> Vec<Arc<Episode>> {
     let mut episodes: Vec<Arc<Episode>> = episodes.into_iter().map(Arc::new).collect();
     let complete: Vec<Arc<Episode>> = episodes.iter().filter(|episode| episode.ending.is_complete()).cloned().collect();
@@ -26,7 +25,7 @@ pub(crate) async fn score(rules: &[ScoringRule], episodes: Vec<Episode>, cancel:
             of_episode.push(record);
         }
     }
-    // The rewards are done with the group: its episodes have one owner again, so this copies nothing.
+    // After this each episode has one owner again, so `Arc` unwrapping does not copy.
     drop(complete);
     let mut records = records.into_iter();
     for episode in episodes.iter_mut().filter(|episode| episode.ending.is_complete()) {
@@ -59,7 +58,7 @@ async fn each(rule: &ScoringRule, group: &[Arc<Episode>], cancel: &Cancel) -> Ve
     judged.into_iter().flat_map(|(_, records)| records).collect()
 }
 
-/// What is asked when these episodes are judged.
+/// The question that scoring these episodes answers.
 pub(crate) fn question(rule: &ScoringRule, group: &[Arc<Episode>]) -> Question {
     Question {
         reward: rule.reward.identity().digest,
@@ -69,19 +68,19 @@ pub(crate) fn question(rule: &ScoringRule, group: &[Arc<Episode>]) -> Question {
     }
 }
 
-/// Asks once about these episodes.
+/// Calls the reward once for these episodes.
 async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> Vec<RewardRecord> {
     let seed = episodes.first().map_or(0, |first| derive_seed(first.seed(), "reward", first.index));
     let context = Context { seed, options: rule.options.clone() };
     let (verdicts, mut log, mut journal) = tokio::select! {
         biased;
         scoring = rule.reward.score(&context, episodes) => (scoring.verdicts, scoring.log, scoring.journal),
-        // A judge may think for minutes: whoever stops the run does not wait for it.
-        () = cancel.requested() => (Err(cancelled()), Vec::new(), Vec::new()),
+        // A reward's model may take minutes; a cancelled run does not wait for it.
+        () = cancel.requested() => (Err(cancelled(cancel)), Vec::new(), Vec::new()),
     };
     let verdicts = match verdicts {
         Ok(verdicts) => verdicts,
-        // The call failed: so does every verdict. None becomes a number.
+        // A failed call fails every verdict. No failure becomes a number.
         Err(failure) => vec![Verdict::Failed(failure); episodes.len()],
     };
     let Question { options: options_digest, judge, group: group_digest, .. } = question(rule, episodes);
@@ -98,14 +97,14 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
         post_hoc: false,
         verdict,
         later: None,
-        // The first of the group keeps what belongs to the call.
+        // The first record of the group has the log and the journal of the call.
         log: std::mem::take(&mut log),
         journal: std::mem::take::<Vec<JournalEntry>>(&mut journal),
     };
     verdicts.into_iter().map(record).collect()
 }
 
-/// Digest of an ordered group: what a verdict of scope `group` depends on.
+/// Digest of an ordered group: part of the question for scope `group`.
 pub(crate) fn group_digest(group: &[Arc<Episode>]) -> Digest {
     group.iter().fold(Digest::of(b"group"), |digest, episode| {
         digest.extended(episode.run.0.as_bytes()).extended(episode.id.0.as_bytes())

@@ -1,4 +1,4 @@
-//! Which tasks a run plays.
+//! The tasks of a run.
 
 use crate::PlayError;
 use crate::run::Tasks;
@@ -6,13 +6,13 @@ use clawhost_core::{Context, Environment, Task};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Tasks asked for at a time; the environment may give fewer.
+/// Tasks requested at a time; the environment may return fewer.
 const PAGE: u32 = 256;
 
-/// The split to play: the one that is named, else `train`, or the first.
+/// The split to play: the wanted one, otherwise `train`, otherwise the first.
 ///
 /// # Errors
-/// The environment has no such split.
+/// The environment does not have this split.
 pub fn split_of(environment: &dyn Environment, wanted: Option<&str>) -> Result<String, PlayError> {
     let splits = &environment.description().splits;
     let known = |name: &str| splits.iter().any(|split| split.name == name);
@@ -33,8 +33,7 @@ pub(crate) fn named(tasks: Vec<Arc<Task>>) -> Tasks {
     tasks.into_iter().map(|task| (task.clone(), task.digest())).collect()
 }
 
-/// The first tasks of a split, at most as many as groups are played. Fewer mean that the split is smaller: groups then go
-/// round.
+/// The first tasks of a split, at most one per group. If the split has fewer, groups repeat them.
 pub(crate) async fn fetch(
     environment: &dyn Environment,
     context: &Context,
@@ -50,7 +49,7 @@ pub(crate) async fn fetch(
         if page.is_empty() {
             break;
         }
-        // An environment that repeats itself for ever would never end the split.
+        // Stops if the environment returns known tasks only; otherwise the split would never end.
         let before = ids.len();
         for task in page {
             if ids.insert(task.id.clone()) {
@@ -68,10 +67,10 @@ pub(crate) async fn fetch(
     Ok(tasks)
 }
 
-/// At most so many tasks of a split, with their digests.
+/// At most `wanted` tasks of a split, with their digests.
 ///
 /// # Errors
-/// The environment does not give them, or has none.
+/// The environment fails, or the split has no tasks.
 pub async fn fetch_tasks(
     environment: &dyn Environment,
     context: &Context,

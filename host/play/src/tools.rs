@@ -1,26 +1,25 @@
-//! Tool calls: which of them reach the environment, and that each of them is answered.
+//! Tool calls: which of them reach the environment, and how each is answered.
 //!
-//! Models call tools that nobody offered, send arguments that are no JSON, or use one id twice. Such calls are answered by
-//! the host, in words that the model can recover from; the environment is told, and has nothing to do about them. Whatever
-//! the environment leaves unanswered is answered too, by an empty result: endpoints refuse a conversation in which a
-//! call has none.
+//! Models call unknown tools, send arguments that are not JSON, or reuse an id. The host answers such calls with an error
+//! text that helps the model recover; the environment is informed and does not run them. A call that the environment leaves
+//! unanswered gets an empty result, because endpoints reject conversations with unanswered calls.
 
 use clawhost_core::{Message, Origin, Role, ToolCall, ToolSpec, escaped};
 
-/// Bytes of a model's own words that an answer quotes.
+/// Most bytes of the model's text that an error quotes.
 const QUOTED: usize = 120;
-/// Names of tools that an answer lists.
+/// Most tool names that an error lists.
 const LISTED: usize = 20;
 
-/// A policy's message, sorted: what the environment is given, and what the host has answered.
+/// A policy's message, divided into valid and invalid calls.
 pub(crate) struct Sorted {
-    /// The message with the calls that can be run.
+    /// The message with the valid calls.
     pub(crate) message: Message,
-    /// Answers to the other calls.
+    /// The host's answers to the invalid calls.
     pub(crate) answered: Vec<Message>,
 }
 
-/// Why a call cannot be run, in words for the model.
+/// Why a call is invalid, as a text for the model.
 fn fault(call: &ToolCall, tools: &[ToolSpec]) -> Option<String> {
     if !tools.iter().any(|tool| tool.name == call.name) {
         let name = escaped(&call.name, QUOTED);
@@ -30,7 +29,7 @@ fn fault(call: &ToolCall, tools: &[ToolSpec]) -> Option<String> {
         let known: Vec<&str> = tools.iter().take(LISTED).map(|tool| tool.name.as_str()).collect();
         return Some(format!("error: there is no tool `{name}`; there are {}", known.join(", ")));
     }
-    // Many servers send nothing where a tool takes nothing.
+    // Many endpoints send an empty text if there are no arguments.
     if call.arguments.trim().is_empty() {
         return None;
     }
@@ -49,7 +48,7 @@ fn answer(call: &ToolCall, text: impl Into<String>) -> Message {
     Message { tool_call_id: Some(call.id.clone()), ..Message::text(Role::Tool, Origin::Host, text) }
 }
 
-/// Gives every call an id of its own: results refer to ids, and endpoints refuse twins.
+/// Makes call ids unique: results refer to ids, and endpoints reject duplicates.
 pub(crate) fn with_distinct_ids(message: &mut Message) {
     let mut seen = std::collections::BTreeSet::new();
     for position in 0..message.tool_calls.len() {
@@ -64,7 +63,7 @@ pub(crate) fn with_distinct_ids(message: &mut Message) {
     }
 }
 
-/// Sorts a policy's message.
+/// Divides a policy's message.
 pub(crate) fn sort(message: &Message, tools: &[ToolSpec]) -> Sorted {
     let mut sorted = Sorted { message: message.clone(), answered: Vec::new() };
     if message.tool_calls.is_empty() {
@@ -86,16 +85,15 @@ pub(crate) fn sort(message: &Message, tools: &[ToolSpec]) -> Sorted {
     sorted
 }
 
-/// What the environment said, in the form that conversations have: first one answer to each call in the order of the
-/// calls, then everything else.
+/// The environment's messages in conversation order: one answer per call in the order of the calls, then other messages.
 pub(crate) struct Settled {
-    /// One answer to each call.
+    /// One answer per call.
     pub(crate) results: Vec<Message>,
-    /// What else was said.
+    /// Other messages.
     pub(crate) observation: Vec<Message>,
 }
 
-/// Puts answers in order. A second answer to a call, or one to a call that was not made, is read as an ordinary message.
+/// Orders answers. A second answer to a call, or one to an unknown call, becomes an ordinary message.
 pub(crate) fn settle(calls: &[ToolCall], answered: Vec<Message>, observation: Vec<Message>) -> Settled {
     let mut results: Vec<Option<Message>> = vec![None; calls.len()];
     let mut rest = Vec::new();
@@ -115,7 +113,7 @@ pub(crate) fn settle(calls: &[ToolCall], answered: Vec<Message>, observation: Ve
             }
         }
     }
-    // An empty answer is the environment's silence, not a fault of the call.
+    // An empty answer means that the environment did not respond to the call.
     let silence = |call: &ToolCall| Message { origin: Origin::Environment, parts: Vec::new(), ..answer(call, "") };
     let results = results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| silence(call)));
     Settled { results: results.collect(), observation: rest }
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn faulty_calls_are_answered_in_words_to_recover_from() {
+    fn invalid_calls_are_answered_with_helpful_errors() {
         check(&call("a", "loook", "{}"), "there is no tool `loook`; there are look, go");
         check(&call("a", "look", "{"), "are not JSON");
         check(&call("a", "look", "[1]"), "must be a JSON object, not `[1]`");
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn good_calls_go_on_beside_faulty_ones() {
+    fn valid_calls_are_kept_beside_invalid_ones() {
         let calls = [call("a", "look", "{}"), call("b", "nothing", "{}"), call("c", "go", "{\"to\": 1}")];
         let sorted = sort(&asked(&calls), &[tool("look"), tool("go")]);
         assert_eq!(sorted.message.tool_calls, [calls[0].clone(), calls[2].clone()]);
@@ -178,20 +176,20 @@ mod tests {
         let said = vec![result("b", "first"), result("b", "again"), result("z", "to nobody")];
         let settled = settle(&calls, vec![], said);
         assert_eq!(settled.results.iter().map(Message::plain_text).collect::<Vec<_>>(), ["", "first"]);
-        assert_eq!(settled.results[0].origin, Origin::Environment, "silence is nobody's fault");
+        assert_eq!(settled.results[0].origin, Origin::Environment, "a missing answer is not an error");
         assert!(settled.observation.iter().all(|message| message.role == Role::User && message.tool_call_id.is_none()));
         assert_eq!(settled.observation.len(), 2);
     }
 
     #[test]
-    fn a_tool_that_takes_nothing_may_be_sent_nothing() {
+    fn empty_arguments_are_accepted() {
         let sorted = sort(&asked(&[call("a", "look", " ")]), &[tool("look")]);
         assert_eq!(sorted.message.tool_calls[0].arguments, "{}");
         assert!(sorted.answered.is_empty());
     }
 
     #[test]
-    fn twin_ids_are_told_apart() {
+    fn duplicate_ids_are_made_unique() {
         let mut message = asked(&[call("a", "x", ""), call("a", "x", ""), call("", "x", ""), call("a-2", "x", "")]);
         with_distinct_ids(&mut message);
         let ids: Vec<_> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
@@ -200,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_each_call_is_answered_once_and_nothing_is_lost(
+        fn each_call_is_answered_once_and_no_message_is_lost(
             ids in proptest::collection::vec("[abc]{0,2}", 0..6),
             answers in proptest::collection::vec(("[abcd]{0,2}", any::<bool>()), 0..8),
         ) {

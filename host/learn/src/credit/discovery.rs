@@ -1,12 +1,11 @@
-//! Who is admitted when many were tried.
+//! Control of the false discovery rate when many entries are tried.
 
-/// Who is admitted by these e-values so that the expected share of false ones among the admitted is at most `q` (e-BH,
-/// Wang and Ramdas 2022): the k largest, for the largest k of which the smallest is at least `K / (k q)`, however they
-/// depend on each other.
+/// Selects by e-values so that the expected share of false discoveries among the selected is at most `q`, under any
+/// dependence (e-BH: Wang and Ramdas 2022). It selects the k largest of K values, for the largest k whose k-th largest value
+/// is at least `K / (k q)`.
 ///
-/// `values` are those of *all* entries tried so far in the run, K of them: who was decided is there with the value it
-/// was decided with, or old failures would be forgotten and luck would look like skill. What is no number admits
-/// nobody.
+/// `values` must contain *all* entries tried so far in the run. An entry that was decided before keeps the value it was
+/// decided with; without the failures of the past, chance findings would be admitted. NaN is never selected.
 pub fn e_bh(values: &[f64], q: f64) -> Vec<bool> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(|one, other| other.total_cmp(one));
@@ -21,19 +20,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_more_are_tried_the_more_is_asked_and_the_more_help_the_less() {
+    fn the_threshold_rises_with_the_number_tried_and_falls_with_the_number_selected() {
         let check = |values: &[f64], expect: &[bool]| assert_eq!(e_bh(values, 0.1), expect, "{values:?}");
         check(&[], &[]);
         check(&[9.9], &[false]);
         check(&[10.0], &[true]);
         check(&[10.0, 1.0], &[false, false]);
         check(&[1.0, 20.0], &[false, true]);
-        // Two together need half as much each.
+        // Two together need half the value each.
         check(&[10.0, 10.0], &[true, true]);
-        // The second alone would be too little, and the first carries nobody: 30 / 3 = 10 for three, 15 for two.
+        // The threshold is 30 / 2 = 15 for two and 30 / 3 = 10 for all three: the second value is too small.
         check(&[30.0, 14.0, 1.0], &[true, false, false]);
         check(&[29.0, 15.0, 1.0], &[true, true, false]);
-        // A smaller k may fail where a larger one holds.
+        // A smaller k may fail where a larger one passes.
         check(&[12.0, 11.0, 10.0], &[true, true, true]);
         check(&[f64::NAN, 20.0], &[false, true]);
         check(&[f64::NAN, 19.0], &[false, false]);
@@ -41,7 +40,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_has_more_evidence_is_never_refused_before_who_has_less(
+        fn selection_is_monotone_in_the_evidence(
             values in prop::collection::vec(0.0..200.0_f64, 0..30),
             q in 0.01..0.5_f64,
         ) {

@@ -1,4 +1,4 @@
-//! Effects with their uncertainty.
+//! Effects and their uncertainty.
 
 use super::rows::Rows;
 use super::sums::Credit;
@@ -8,48 +8,47 @@ use crate::normal::{interval, one_sided_e_value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Nothing is decided about an entry before it has been drawn for so many groups.
+/// Groups that an entry must have been drawn for before it is decidable.
 pub const DECIDABLE_GROUPS: u64 = 6;
 
-/// Nor before there are so many residual degrees of freedom, or twice as many as there are columns: with fewer,
-/// standard errors are too small.
+/// Residual degrees of freedom before an entry is decidable: this many, or twice the number of columns if that is more. With
+/// fewer, the standard errors are biased downwards.
 const DECIDABLE_DEGREES: i64 = 40;
 
-/// Added to the diagonal of the normal equations: next to nothing beside one group, and it gives a column that says
-/// nothing an effect of 0.
+/// Added to the diagonal of the normal equations. Negligible against one group; a column without information gets effect 0.
 const RIDGE: f64 = 1e-6;
 
-/// What is known of an entry's worth.
+/// What is known about the effect of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Reward that the entry adds, on average over its tasks and over the other entries on trial.
+    /// Mean reward that the entry adds, over its tasks and over the other entries on trial.
     pub effect: f64,
-    /// Of the effect; over 0.
+    /// Standard error of the effect; greater than 0.
     pub standard_error: f64,
-    /// 95 %, and holds however often one looks.
+    /// 95 % confidence sequence of the effect: valid however often it is looked at.
     pub interval: (f64, f64),
-    /// Evidence that it helps: an e-value for [`super::e_bh`]. 1, which is none, until it is decidable.
+    /// Evidence that the entry helps: an e-value for [`super::e_bh`]. It is 1 (no evidence) until the entry is decidable.
     pub admit: f64,
-    /// Evidence that it harms, in the same way.
+    /// Evidence that the entry harms, likewise.
     pub harm: f64,
-    /// Groups that say something about it.
+    /// Groups in which some members were shown the entry and some were not.
     pub groups: u64,
-    /// Members of these.
+    /// Episodes of these groups.
     pub episodes: u64,
-    /// Of the regression: episodes less groups less columns. Negative while there are more unknowns than episodes.
+    /// Of the regression: episodes minus groups minus columns. Negative while there are more unknowns than episodes.
     pub residual_degrees: i64,
-    /// Whether there is enough to decide by.
+    /// Whether there is enough data for a decision.
     pub decidable: bool,
 }
 
-/// The least-squares effects, by column, and the inverse of the normal equations.
+/// The least-squares effect of each column, and the inverse of the normal equations.
 pub(super) fn effects(credit: &Credit) -> (Vec<f64>, Vec<Vec<f64>>) {
     let inverse = credit.gram.inverse(RIDGE);
     let times = |row: &Vec<f64>| row.iter().zip(&credit.columns).map(|(cell, column)| cell * column.with_reward).sum();
     (inverse.iter().map(times).collect(), inverse)
 }
 
-/// Adds a group's products of columns times squared residuals.
+/// Adds a group's products of columns, weighted with squared residuals.
 pub(super) fn squares(rows: &Rows, effects: &[f64], to: &mut Symmetric) {
     let centred = rows.centred();
     let mut weights = centred.residuals(effects);
@@ -57,8 +56,8 @@ pub(super) fn squares(rows: &Rows, effects: &[f64], to: &mut Symmetric) {
     centred.products(&weights, |row, column, product| to.add(row, column, product));
 }
 
-/// Every column's estimate. Variances are those of White's sandwich, which holds whatever the noise of each row, times
-/// `n / (n - groups - columns)` (HC1: MacKinnon and White 1985).
+/// The estimate of every column. The variance is White's sandwich estimator, which allows for heteroscedasticity, times `n /
+/// (n - groups - columns)` (HC1: MacKinnon and White 1985).
 pub(super) fn estimates(credit: &Credit) -> BTreeMap<EntryId, Estimate> {
     let (effects, inverse) = effects(credit);
     let mut middle = credit.settled.squares.clone();
@@ -71,7 +70,8 @@ pub(super) fn estimates(credit: &Credit) -> BTreeMap<EntryId, Estimate> {
     let columns = credit.columns.iter().zip(&effects).zip(&inverse);
     let estimate = columns.map(|((column, effect), influence)| {
         let variance = middle.quadratic(influence) * correction;
-        // Rewards may happen to be all alike: no estimate is surer than one reward in all that the entry was drawn for.
+        // All rewards may be equal by chance. The floor corresponds to a difference of one reward over all episodes of the
+        // entry.
         let floor = (column.episodes.max(1) as f64).powi(-2);
         let standard_error = (variance.max(0.0) + floor).sqrt();
         let decidable = column.groups >= DECIDABLE_GROUPS && residual_degrees >= DECIDABLE_DEGREES.max(2 * count);

@@ -1,17 +1,15 @@
-//! Credit: what an entry is worth, measured inside groups.
+//! Credit: the effect of an entry on the reward, measured within groups.
 //!
-//! Members of a group have equal task and equal seed, and for each entry on trial a draw decides which half of them
-//! sees it. What differs between the halves is the entry's doing, and chance. [`Credit`] takes groups in and estimates
-//! all effects at once: least squares of the reward on who was shown what, with an intercept for each group. So every
-//! episode says something about every entry that was drawn for it, which is what makes trials of many entries
-//! affordable (a factorial design).
+//! Members of a group have equal task and seed. For each entry on trial, half of the members are drawn at random and shown
+//! the entry, so a difference between the halves is the effect of the entry plus chance. [`Credit`] estimates all effects at
+//! once: a least-squares regression of the reward on the shown entries, with an intercept per group. Every episode informs
+//! about every entry that was drawn for it, which makes trials of many entries affordable (a factorial design).
 //!
-//! What is estimated is the mean effect over the tasks for which the entry was drawn and over the other entries on
-//! trial, not what it would do alone: where a task succeeds anyway nothing can be added.
+//! The estimate is the mean effect over the tasks that the entry was drawn for, and over the other entries on trial. It is
+//! not the effect of the entry alone: where a task succeeds anyway, no entry can add to it.
 //!
-//! Decisions are taken after any batch, as often as one likes. So an [`Estimate`] holds e-values, which stay right
-//! under such looking, and [`e_bh`] admits by them so that of all entries admitted in a run about one in ten at most is
-//! worthless.
+//! Decisions may be taken after any batch. An [`Estimate`] therefore contains e-values, which stay valid under repeated
+//! looks. [`e_bh`] selects by them so that in expectation at most one in ten of the entries admitted in a run is worthless.
 
 mod discovery;
 mod estimate;

@@ -1,45 +1,45 @@
-//! What one group teaches.
+//! The regression rows of one group.
 
 use serde::{Deserialize, Serialize};
 
 /// The rows of one group in the regression.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Rows {
-    /// The column of each drawn entry, in the order of the bits in `shown`; none where the group says nothing about the
-    /// entry, or the entry is gone.
+    /// The column of each drawn entry, in the order of the bits in `shown`. `None`: every member or no member was shown the
+    /// entry, or its column was dropped.
     pub(super) columns: Vec<Option<usize>>,
-    /// Which entries each member was shown, and its reward.
+    /// Per member: a bit mask of the entries it was shown, and its reward.
     pub(super) members: Vec<(u64, f64)>,
 }
 
-/// Rows with the group's mean taken out of everything: that is what an intercept per group comes to.
+/// Rows minus the group mean, which is equivalent to an intercept per group.
 pub(super) struct Centred {
-    /// Members.
+    /// Number of members.
     pub(super) members: usize,
     columns: Vec<usize>,
-    /// Column after column, members side by side.
+    /// Column by column; within a column one value per member.
     values: Vec<f64>,
-    /// Of each member.
+    /// One per member.
     pub(super) rewards: Vec<f64>,
 }
 
 impl Rows {
-    /// Whether it has a column left.
+    /// Whether any column is left.
     pub(super) fn teaches(&self) -> bool {
         self.columns.iter().any(Option::is_some)
     }
 
-    /// Members.
+    /// Number of members.
     pub(super) fn episodes(&self) -> u64 {
         self.members.len() as u64
     }
 
-    /// Calls columns by their new numbers; none: it is gone.
+    /// Renumbers the columns; `None` drops one.
     pub(super) fn rename(&mut self, new: impl Fn(usize) -> Option<usize>) {
         self.columns.iter_mut().for_each(|column| *column = column.and_then(&new));
     }
 
-    /// Rows as the regression takes them.
+    /// The rows, centred for the regression.
     pub(super) fn centred(&self) -> Centred {
         let members = self.members.len();
         let count = members as f64;
@@ -58,12 +58,12 @@ impl Rows {
 }
 
 impl Centred {
-    /// Each column's number, and who was shown its entry, less the mean.
+    /// Each column's number and its centred indicator, one value per member.
     pub(super) fn columns(&self) -> impl Iterator<Item = (usize, &[f64])> + Clone {
         self.columns.iter().copied().zip(self.values.chunks_exact(self.members))
     }
 
-    /// What these effects leave unexplained of each member's reward.
+    /// Residual of each member's reward under these effects.
     pub(super) fn residuals(&self, effects: &[f64]) -> Vec<f64> {
         let mut left = self.rewards.clone();
         for (column, shown) in self.columns() {
@@ -73,7 +73,7 @@ impl Centred {
         left
     }
 
-    /// Each pair of columns once, with the sum over members of the product of both and a weight.
+    /// Calls `each` once per pair of columns with the weighted sum of their products over members.
     pub(super) fn products(&self, weights: &[f64], mut each: impl FnMut(usize, usize, f64)) {
         let mut weighted = Vec::with_capacity(self.members);
         for (place, (row, left)) in self.columns().enumerate() {

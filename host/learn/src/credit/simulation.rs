@@ -1,4 +1,4 @@
-//! Ways of deciding, put through the same runs of learning.
+//! Simulated runs that compare decision rules.
 
 use super::*;
 use crate::normal::cumulative;
@@ -7,37 +7,35 @@ use crate::{EntryId, Group, Member};
 use clawhost_core::EpisodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Effects that are planted, over and over: one that helps much, one that helps a little, two that do nothing, one that
-/// harms.
+/// Planted effects, repeated: one large, one small, two without effect, one harmful.
 const EFFECTS: [f64; 5] = [0.2, 0.05, 0.0, 0.0, -0.1];
 const TASKS: usize = 48;
-/// Spread of the tasks' log odds of success with half of the entries shown, which is how they are played. (Were it
-/// without any, twenty entries would solve most tasks, and where a task is solved nothing can be added: +0.2 would come
-/// to +0.14.)
+/// Standard deviation of the tasks' log odds of success when half of the entries are shown. With 0 instead, twenty entries
+/// would solve most tasks, nothing could be added there, and +0.2 would be measured as +0.14.
 const DIFFICULTY: f64 = 1.3;
 const MEMBERS: usize = 4;
 const BATCH: usize = 64;
 const EPISODES: usize = 2_048;
 const RUNS: usize = 200;
-/// Of worthless entries among the admitted.
+/// Largest share of worthless entries among the admitted.
 const Q: f64 = 0.1;
 
 fn entry(number: usize) -> EntryId {
     EntryId(format!("entry {number:03}"))
 }
 
-/// What there is to learn.
+/// The simulated environment.
 struct World {
-    /// Share of the noise that members of a group have in common.
+    /// Share of the noise variance that members of a group share.
     common: f64,
     base: Vec<f64>,
-    /// The entries that each task is about.
+    /// The entries that concern each task.
     about: Vec<Vec<usize>>,
     random: Random,
 }
 
 impl World {
-    /// `relevant` is the share of the tasks that an entry is about.
+    /// `relevant` is the share of tasks that an entry concerns.
     fn new(entries: usize, common: f64, relevant: f64, seed: u64) -> Self {
         let mut random = Random(seed);
         let base = (0..TASKS).map(|_| 1.0 / (1.0 + (-DIFFICULTY * random.normal()).exp())).collect();
@@ -70,18 +68,18 @@ impl World {
     }
 }
 
-/// A way to judge entries.
+/// A decision rule.
 trait Design {
     fn observe(&mut self, group: &Group);
-    /// Entries that it admits, and entries that it retires, now.
+    /// Entries to admit now, and entries to retire now.
     fn decide(&mut self) -> (Vec<EntryId>, Vec<EntryId>);
 }
 
-/// Ours.
+/// The rule in use: e-values and e-BH.
 #[derive(Default)]
 struct EValues {
     credit: Credit,
-    /// The evidence, for and against, that entries were decided with.
+    /// The evidence for and against each decided entry at the time of the decision.
     decided: BTreeMap<EntryId, (f64, f64)>,
 }
 
@@ -111,7 +109,7 @@ impl Design for EValues {
     }
 }
 
-/// Counts how often an entry was shown in an episode that ended well, and in one that did not.
+/// Baseline: counts successes minus failures of the episodes that were shown an entry.
 #[derive(Default)]
 struct Counters(BTreeMap<EntryId, i64>);
 
@@ -137,7 +135,7 @@ impl Design for Counters {
     }
 }
 
-/// The same estimates, with the 95 % interval of a single look at every look.
+/// Baseline: the same estimates, with a fixed-sample 95 % interval at every look.
 #[derive(Default)]
 struct PeekedInterval(Credit);
 
@@ -157,7 +155,7 @@ impl Design for PeekedInterval {
     }
 }
 
-/// What came of many runs; shares are of all entries with the effect.
+/// Result of many runs; shares are of all entries with the effect.
 #[derive(Debug, Default)]
 struct Outcome {
     false_discovery: f64,
@@ -169,9 +167,9 @@ struct Outcome {
     good_retired: f64,
 }
 
-/// Plays runs; in each an entry's first decision is its last.
+/// Simulates runs. The first decision about an entry is final.
 fn simulate<D: Design + Default>(entries: usize, common: f64, relevant: f64) -> Outcome {
-    /// An effect, and the episodes after which an entry with it was decided: admitted or retired.
+    /// An effect, the number of episodes before the decision, and whether the entry was admitted (or retired).
     type Decided = (f64, usize, bool);
     let mut decisions: Vec<Decided> = Vec::new();
     for run in 0..RUNS {
@@ -209,7 +207,7 @@ fn simulate<D: Design + Default>(entries: usize, common: f64, relevant: f64) -> 
 }
 
 impl Outcome {
-    /// What a design must do, and this one does not.
+    /// Requirements that this rule does not meet.
     fn unmet(&self) -> Vec<&'static str> {
         let requirements = [
             ("at most a tenth of what is admitted is worthless or harmful", self.false_discovery <= 0.1),
@@ -225,11 +223,11 @@ fn check(entries: usize, common: f64) {
     let ours = simulate::<EValues>(entries, common, 1.0);
     assert_eq!(ours.unmet(), [""; 0], "{ours:?}");
     assert_eq!((ours.harmful_admitted, ours.good_retired < 0.01), (0.0, true), "{ours:?}");
-    // A small effect is found now and then: nobody should promise it.
+    // A small effect is found in some runs only; nothing guarantees it.
     assert!((0.2..0.9).contains(&ours.small_admitted), "{ours:?}");
 
     let counters = simulate::<Counters>(entries, common, 1.0);
-    assert!(counters.unmet().len() > 1, "counting tells help from luck? {counters:?}");
+    assert!(counters.unmet().len() > 1, "counting separates effects from chance? {counters:?}");
 
     let peeked = simulate::<PeekedInterval>(entries, common, 1.0);
     assert!(peeked.neutral_admitted >= 3.0 * ours.neutral_admitted, "{peeked:?} {ours:?}");
@@ -237,28 +235,28 @@ fn check(entries: usize, common: f64) {
 }
 
 #[test]
-fn five_entries_are_told_apart_when_members_of_a_group_share_no_noise() {
+fn five_entries_are_separated_when_members_share_no_noise() {
     check(5, 0.0);
 }
 
 #[test]
-fn five_entries_are_told_apart_when_members_of_a_group_share_most_noise() {
+fn five_entries_are_separated_when_members_share_most_noise() {
     check(5, 0.8);
 }
 
 #[test]
-fn twenty_entries_are_told_apart_when_members_of_a_group_share_no_noise() {
+fn twenty_entries_are_separated_when_members_share_no_noise() {
     check(20, 0.0);
 }
 
 #[test]
-fn twenty_entries_are_told_apart_when_members_of_a_group_share_most_noise() {
+fn twenty_entries_are_separated_when_members_share_most_noise() {
     check(20, 0.8);
 }
 
-/// Six groups of an entry's own are few for a standard error, however many degrees of freedom the others give.
+/// Six groups of an entry are few for a standard error, however many residual degrees of freedom the others contribute.
 #[test]
-fn entries_that_concern_few_tasks_are_judged_later_and_not_more_lightly() {
+fn entries_that_concern_few_tasks_are_decided_later_with_the_same_error_rates() {
     for common in [0.0, 0.8] {
         let ours = simulate::<EValues>(20, common, 0.1);
         assert!(ours.false_discovery <= 0.1 && ours.neutral_admitted <= 0.01 && ours.good_retired <= 0.01, "{ours:?}");

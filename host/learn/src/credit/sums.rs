@@ -1,4 +1,4 @@
-//! What is kept of the groups.
+//! The accumulated statistics of all groups.
 
 use super::estimate::{Estimate, effects, estimates, squares};
 use super::rows::Rows;
@@ -7,21 +7,20 @@ use crate::{DRAWN_ENTRIES, EntryId, Group};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most groups of which every row is kept, so that residuals are taken at the latest effects: as many as an entry that
-/// concerns a tenth of the tasks needs for its whole trial, in some hundred kilobytes.
+/// Groups whose rows are stored, so that residuals can be taken at the latest effects. An entry that concerns a tenth of the
+/// tasks needs about this many for its trial; they take some hundred kilobytes.
 pub const WINDOW_GROUPS: usize = 1_200;
 
-/// So many of the oldest groups are settled at once when the window is full: the effects are worked out once for all of
-/// them.
+/// Groups that are settled together when the window is full, so that the effects are computed once for all of them.
 const SETTLED_AT_ONCE: usize = WINDOW_GROUPS / 4;
 
 /// One entry in the regression.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Column {
     pub(super) entry: EntryId,
-    /// In which some members were shown it and some were not.
+    /// Groups in which some members were shown the entry and some were not.
     pub(super) groups: u64,
-    /// Members of these.
+    /// Members of these groups.
     pub(super) episodes: u64,
     /// Sum over rows of shown times reward, both centred.
     pub(super) with_reward: f64,
@@ -33,7 +32,7 @@ impl Column {
     }
 }
 
-/// What is left of rows that are no longer kept.
+/// Aggregates of the rows that left the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settled {
     pub(super) groups: u64,
@@ -42,16 +41,15 @@ pub(super) struct Settled {
     pub(super) squares: Symmetric,
 }
 
-/// What was learned about entries from groups.
+/// What the groups so far say about entries.
 ///
-/// Kept are the sums of squares and products (the normal equations), and the rows of the last [`WINDOW_GROUPS`] groups.
-/// Standard errors need each row's residual at the latest effects, and no small number of sums holds these. Older rows
-/// are *settled*: they stay in the normal equations, and their squared residuals in the variance, taken with the
-/// effects of that moment, which a thousand groups had already fixed. So nothing that was seen is forgotten, and memory
-/// is bounded.
+/// It stores the normal equations (sums of squares and products) and the rows of the last [`WINDOW_GROUPS`] groups. Standard
+/// errors need the residual of each row at the latest effects, which no fixed number of sums can provide. Older rows are
+/// *settled*: they stay in the normal equations, and their squared residuals enter the variance with the effects at that
+/// time, when these hardly change any more. So no observation is lost, and memory is bounded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Credit {
-    /// By entry.
+    /// Sorted by entry.
     pub(super) columns: Vec<Column>,
     /// Products of columns.
     pub(super) gram: Symmetric,
@@ -61,8 +59,8 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Takes a group in. It teaches about those of its drawn entries that some of its members were shown and some were
-    /// not; a group of fewer than two members, or with a reward that is no number, teaches nothing.
+    /// Adds a group. It informs about those drawn entries that some members were shown and some were not. A group of fewer
+    /// than two members, or with a reward that is not finite, is ignored.
     pub fn observe(&mut self, group: &Group) {
         let numbers = group.members.iter().all(|member| member.reward.is_finite());
         let seen_by = |bit: usize| group.members.iter().filter(|member| (member.shown >> bit) & 1 == 1).count();
@@ -70,12 +68,12 @@ impl Credit {
         let drawn = group.drawn.iter().take(DRAWN_ENTRIES).enumerate();
         let varying: Vec<Option<&EntryId>> =
             drawn.map(|(bit, entry)| (numbers && varies(bit)).then_some(entry)).collect();
-        // All columns first: a new one moves those behind it.
+        // Insert all columns first: a new one shifts those behind it.
         varying.iter().flatten().for_each(|entry| self.ensure_column(entry));
         let mut columns = Vec::with_capacity(varying.len());
         for entry in varying {
             let column = entry.and_then(|entry| self.place(entry).ok());
-            // An entry that stands twice counts once.
+            // An entry that is listed twice counts once.
             columns.push(column.filter(|_| !columns.contains(&column)));
         }
         let members = group.members.iter().map(|member| (member.shown, member.reward)).collect();
@@ -95,9 +93,9 @@ impl Credit {
         estimates(self)
     }
 
-    /// Takes an entry's column out. What it did in groups that were seen, or will be seen without being told, is noise
-    /// for the others from now on: they were drawn independently of it, so none of their estimates is biased. Seen in a
-    /// later group again, it begins anew.
+    /// Removes an entry's column. Its effect in past and future groups is noise for the other entries from now on; it was
+    /// drawn independently of them, so their estimates stay unbiased. If a later group draws it again, it starts without
+    /// evidence.
     pub fn drop_entry(&mut self, entry: &EntryId) {
         let Ok(gone) = self.place(entry) else { return };
         self.columns.remove(gone);
@@ -112,14 +110,14 @@ impl Credit {
         self.window.retain(Rows::teaches);
     }
 
-    /// Forgets what was seen of an entry, for a re-trial: like [`Credit::drop_entry`], but the entry keeps a column,
-    /// without evidence.
+    /// Discards the evidence about an entry, for a new trial: like [`Credit::drop_entry`], but the entry has a column with
+    /// no evidence.
     pub fn reset_entry(&mut self, entry: &EntryId) {
         self.drop_entry(entry);
         self.ensure_column(entry);
     }
 
-    /// Where its column is, or would be.
+    /// Index of the entry's column, or where it would be inserted.
     fn place(&self, entry: &EntryId) -> Result<usize, usize> {
         self.columns.binary_search_by(|column| column.entry.cmp(entry))
     }

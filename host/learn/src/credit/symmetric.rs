@@ -1,8 +1,8 @@
-//! Small symmetric matrices that gain and lose rows.
+//! Small symmetric matrices that rows can be added to and removed from.
 
 use serde::{Deserialize, Serialize};
 
-/// A symmetric matrix as the rows of its lower triangle: each is one longer than the one before.
+/// A symmetric matrix, stored as the rows of its lower triangle: row n has n + 1 cells.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<f64>>", into = "Vec<Vec<f64>>")]
 pub(super) struct Symmetric(Vec<Vec<f64>>);
@@ -25,14 +25,14 @@ impl From<Symmetric> for Vec<Vec<f64>> {
 }
 
 impl Symmetric {
-    /// A further row and column of zeros before those of this number, or at the end.
+    /// Inserts a row and column of zeros at this index, or at the end.
     pub(super) fn insert(&mut self, at: usize) {
         let at = at.min(self.0.len());
         self.0.iter_mut().skip(at).for_each(|row| row.insert(at, 0.0));
         self.0.insert(at, vec![0.0; at + 1]);
     }
 
-    /// Takes a row and its column out, if they are there.
+    /// Removes a row and its column, if they exist.
     pub(super) fn remove(&mut self, at: usize) {
         if at < self.0.len() {
             self.0.remove(at);
@@ -42,7 +42,7 @@ impl Symmetric {
         }
     }
 
-    /// Adds to the element at this row and column, and to its mirror image.
+    /// Adds to the cell at this row and column and to its mirror image.
     pub(super) fn add(&mut self, row: usize, column: usize, value: f64) {
         if let Some(cell) = self.0.get_mut(row.max(column)).and_then(|line| line.get_mut(row.min(column))) {
             *cell += value;
@@ -59,10 +59,11 @@ impl Symmetric {
         lines.sum()
     }
 
-    /// The full inverse of this matrix, which is a sum of squares, with `ridge` (over 0) added to its diagonal.
+    /// The inverse of this matrix plus `ridge` (greater than 0) on its diagonal, in full. The matrix must be positive
+    /// semidefinite.
     pub(super) fn inverse(&self, ridge: f64) -> Vec<Vec<f64>> {
         let factor = self.cholesky(ridge);
-        // The inverse of the factor, row by row: a triangle too.
+        // The inverse of the factor, row by row; it is triangular too.
         let mut triangle: Vec<Vec<f64>> = Vec::with_capacity(factor.len());
         for row in &factor {
             let diagonal = row.last().copied().unwrap_or(1.0);
@@ -84,7 +85,7 @@ impl Symmetric {
         full
     }
 
-    /// The lower triangle whose product with its mirror image this is, with `ridge` added to the diagonal.
+    /// The lower Cholesky factor of this matrix plus `ridge` on its diagonal.
     fn cholesky(&self, ridge: f64) -> Vec<Vec<f64>> {
         let mut factor: Vec<Vec<f64>> = Vec::with_capacity(self.0.len());
         for own in &self.0 {
@@ -94,7 +95,7 @@ impl Symmetric {
                 row.push((cell - known) / earlier.last().copied().unwrap_or(1.0));
             }
             let known: f64 = row.iter().map(|value| value * value).sum();
-            // Rounding may leave less than the ridge put there.
+            // Rounding may leave less than the ridge on the diagonal.
             row.push((own.last().copied().unwrap_or_default() + ridge - known).max(ridge * 1e-3).sqrt());
             factor.push(row);
         }
@@ -111,7 +112,7 @@ mod tests {
         (0..order).flat_map(move |row| (0..order).map(move |column| (row, column)))
     }
 
-    /// A sum of squares, and itself in full.
+    /// A sum of squares, as this type and in full.
     fn random(order: usize, random: &mut Random) -> (Symmetric, Vec<Vec<f64>>) {
         let mut matrix = Symmetric::default();
         (0..order).for_each(|at| matrix.insert(at));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_times_its_inverse_is_one() {
+    fn a_matrix_times_its_inverse_is_the_identity() {
         for order in [0, 1, 2, 7, 40] {
             let (matrix, mut full) = random(order, &mut Random(order as u64));
             (0..order).for_each(|at| full[at][at] += 0.5);
@@ -143,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_without_an_inverse_has_one_by_the_ridge() {
+    fn the_ridge_makes_a_singular_matrix_invertible() {
         let mut matrix = Symmetric::default();
         (0..2).for_each(|at| matrix.insert(at));
         [(0, 0), (0, 1), (1, 1)].into_iter().for_each(|(row, column)| matrix.add(row, column, 100.0));
         let inverse = matrix.inverse(1e-6);
         assert!(inverse.iter().flatten().all(|value| value.is_finite()), "{inverse:?}");
-        // So large that the ridge is lost in rounding.
+        // So large that the ridge is lost to rounding.
         for size in 1..100 {
             let mut matrix = Symmetric::default();
             (0..3).for_each(|at| matrix.insert(at));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_and_go_with_their_columns() {
+    fn insert_and_remove_keep_the_other_cells() {
         let (original, _) = random(4, &mut Random(4));
         for at in 0..=4 {
             let mut matrix = original.clone();
@@ -184,11 +185,11 @@ mod tests {
         let mut matrix = original.clone();
         matrix.remove(4);
         matrix.add(7, 0, 1.0);
-        assert_eq!(matrix, original, "what is not there");
+        assert_eq!(matrix, original, "indices out of range are ignored");
     }
 
     #[test]
-    fn only_a_triangle_is_read() {
+    fn only_triangular_rows_deserialise() {
         let check = |text: &str, expect: bool| {
             assert_eq!(serde_json::from_str::<Symmetric>(text).is_ok(), expect, "{text}");
         };

@@ -1,4 +1,4 @@
-//! What credit is held to, beside what its simulation is.
+//! Tests of the estimates; `simulation` tests the decisions.
 
 use super::*;
 use crate::random::Random;
@@ -28,7 +28,7 @@ fn group(drawn: &[&str], members: &[(u64, f64)]) -> Group {
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Groups of two to five members with up to five entries, in which an entry adds a tenth of its number.
+/// Groups of two to five members with up to five entries. Each entry adds a tenth of its index to the reward.
 fn random_groups(count: usize, seed: u64) -> Vec<Group> {
     let mut random = Random(seed);
     let groups = (0..count).map(|_| {
@@ -80,9 +80,9 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     (0..order).map(|at| b[at] / a[at][at]).collect()
 }
 
-/// The regression written out: a column for each entry and one for each group, all at once.
+/// The explicit regression with a column for each entry and for each group.
 #[test]
-fn estimates_are_those_of_the_regression_with_a_column_for_every_group() {
+fn estimates_equal_those_of_the_explicit_regression() {
     let groups = random_groups(30, 1);
     let taught: Vec<&Group> = groups
         .iter()
@@ -138,7 +138,7 @@ fn estimates_are_those_of_the_regression_with_a_column_for_every_group() {
 }
 
 #[test]
-fn what_says_nothing_about_an_entry_is_not_counted() {
+fn only_groups_with_both_arms_of_an_entry_count() {
     let check = |drawn: &[&str], members: &[(u64, f64)], expect: &[(&str, u64, u64)]| {
         let estimates = observed([&group(drawn, members)]).estimates();
         let counts: Vec<(&str, u64, u64)> =
@@ -152,20 +152,20 @@ fn what_says_nothing_about_an_entry_is_not_counted() {
     check(&["a"], &[(1, 1.0), (1, 0.0)], &[]);
     check(&["a", "b"], &[(1, 1.0), (3, 0.0)], &[("b", 1, 2)]);
     check(&["a"], &[(1, f64::NAN), (0, 0.0)], &[]);
-    // A bit of no entry.
+    // A bit without an entry.
     check(&["a"], &[(2, 1.0), (0, 0.0)], &[]);
 }
 
 #[test]
-fn an_entry_that_stands_twice_counts_once() {
+fn an_entry_listed_twice_counts_once() {
     let once = observed([&group(&["a"], &[(1, 1.0), (0, 0.0), (0, 0.5)])]);
     let twice = observed([&group(&["a", "a"], &[(3, 1.0), (0, 0.0), (0, 0.5)])]);
     assert_eq!(once.estimates(), twice.estimates());
 }
 
 #[test]
-fn nothing_is_decided_by_few_groups_or_few_degrees_of_freedom() {
-    // Each group of four has three degrees of freedom; columns take one each.
+fn few_groups_or_degrees_of_freedom_are_not_decidable() {
+    // Each group of four has three degrees of freedom; each column takes one.
     let check = |groups: usize, members: usize, columns: usize, decidable: bool| {
         let mut random = Random(7);
         let names = &[
@@ -173,7 +173,7 @@ fn nothing_is_decided_by_few_groups_or_few_degrees_of_freedom() {
             "v",
         ][..columns];
         let members = |random: &mut Random| {
-            // Half of the members each, so that every group counts.
+            // Half of the members are shown each entry, so that every group counts.
             let mut shown = vec![0_u64; members];
             for bit in 0..columns {
                 let first = random.below(members);
@@ -197,7 +197,7 @@ fn nothing_is_decided_by_few_groups_or_few_degrees_of_freedom() {
 }
 
 #[test]
-fn without_an_entry_estimates_are_as_if_it_had_never_been_drawn() {
+fn dropping_an_entry_equals_never_having_drawn_it() {
     for gone in NAMES {
         let groups = random_groups(60, 2);
         let without: Vec<Group> = groups
@@ -222,7 +222,7 @@ fn without_an_entry_estimates_are_as_if_it_had_never_been_drawn() {
 }
 
 #[test]
-fn a_re_trial_begins_without_evidence() {
+fn a_new_trial_starts_without_evidence() {
     let groups = random_groups(40, 3);
     let mut credit = observed(&groups);
     credit.reset_entry(&entry("c"));
@@ -232,7 +232,7 @@ fn a_re_trial_begins_without_evidence() {
     assert!(fresh.standard_error >= 1.0 && fresh.interval.0 < -1.0 && fresh.interval.1.is_finite());
     let mut dropped = observed(&groups);
     dropped.drop_entry(&entry("c"));
-    // Both go on alike.
+    // Both continue identically.
     for group in &random_groups(40, 4) {
         credit.observe(group);
         dropped.observe(group);
@@ -242,11 +242,11 @@ fn a_re_trial_begins_without_evidence() {
 }
 
 #[test]
-fn old_groups_leave_the_window_and_are_not_forgotten() {
+fn settled_groups_still_count() {
     let groups = random_groups(WINDOW_GROUPS * 2, 5);
     let credit = observed(&groups);
     assert!(credit.window.len() <= WINDOW_GROUPS && credit.settled.groups > 0);
-    // All rows at the latest effects, as if the window had no end.
+    // All rows at the latest effects, as with an unbounded window.
     let mut all = credit.clone();
     all.settled = Default::default();
     NAMES.iter().enumerate().for_each(|(at, _)| all.settled.squares.insert(at));
@@ -263,14 +263,14 @@ fn old_groups_leave_the_window_and_are_not_forgotten() {
 }
 
 #[test]
-fn what_is_written_down_is_read_back_and_goes_on_byte_for_byte() {
+fn a_deserialised_credit_continues_byte_for_byte() {
     let groups = random_groups(WINDOW_GROUPS + 100, 6);
     let (before, after) = groups.split_at(WINDOW_GROUPS + 50);
     let mut credit = observed(before);
     credit.drop_entry(&entry("b"));
     let written = serde_json::to_value(&credit).unwrap();
     let sizes = [&written["columns"], &written["gram"], &written["settled"]["squares"]];
-    assert_eq!(sizes.map(|part| part.as_array().unwrap().len()), [4; 3], "no part remembers what was dropped");
+    assert_eq!(sizes.map(|part| part.as_array().unwrap().len()), [4; 3], "no part holds the dropped entry");
     let text = serde_json::to_string(&credit).unwrap();
     let mut read: Credit = serde_json::from_str(&text).unwrap();
     assert_eq!(read, credit);
@@ -283,14 +283,14 @@ fn what_is_written_down_is_read_back_and_goes_on_byte_for_byte() {
 }
 
 #[test]
-fn in_which_order_entries_are_named_changes_nothing() {
+fn the_order_of_drawn_entries_does_not_matter() {
     let forward = group(&["a", "b", "c"], &[(0b011, 0.3), (0b110, 0.7), (0b101, 0.1)]);
     let backward = group(&["c", "b", "a"], &[(0b110, 0.3), (0b011, 0.7), (0b101, 0.1)]);
     assert_eq!(observed([&forward]).estimates(), observed([&backward]).estimates());
 }
 
 #[test]
-fn a_document_of_another_shape_does_no_harm() {
+fn an_inconsistent_document_does_not_panic() {
     let credit = observed(&random_groups(20, 8));
     let mut document: serde_json::Value = serde_json::to_value(&credit).unwrap();
     document["gram"] = serde_json::json!([[1.0]]);

@@ -1,21 +1,21 @@
-//! What is known already: nothing is played twice.
+//! The cache of evaluations: nothing is played twice.
 
 use crate::evolve::Item;
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is known of one candidate on one item. A failure has no number, and one that may pass is not known at all.
+/// A cached result of one candidate on one item. Transient failures are not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
-    /// Its reward, -1 to 1.
+    /// The effective reward, -1 to 1.
     Scored(f64),
-    /// It fails, and would fail again.
+    /// A permanent failure.
     Failed,
 }
 
-/// Candidate, task, seed and policy in one text. The task stands last, because it alone may hold blanks.
+/// Candidate, task, seed and policy as one text. The task is last, because only it can contain spaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Key(String);
@@ -26,8 +26,8 @@ impl Key {
     }
 }
 
-/// Evaluations by candidate, task, seed and policy. It may be handed from one evolution to the next: what another
-/// policy was scored is never mistaken for what this one would be.
+/// Results by candidate, task, seed and policy. The cache can be passed from one evolution to the next: results of another
+/// policy have other keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cache(BTreeMap<Key, Known>);
@@ -41,12 +41,12 @@ impl Cache {
         self.0.insert(key, known);
     }
 
-    /// Evaluations in it.
+    /// Number of results.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is known.
+    /// Whether there are no results.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_a_key_counts() {
+    fn every_part_of_a_key_distinguishes() {
         let digest = |text: &str| Digest::of(text.as_bytes());
         let item = |task: &str, seed| Item { task: task.into(), seed };
         let keys = [

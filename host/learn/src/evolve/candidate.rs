@@ -1,16 +1,16 @@
-//! What evolves, and what it is played on.
+//! Candidates and the items they are played on.
 
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Named sections of text. How they become a prompt is the conductor's business.
+/// Named sections of text. The caller decides how they become a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Candidate(pub BTreeMap<String, String>);
 
 impl Candidate {
-    /// Names it by what it says: equal sections, equal digests.
+    /// Digest of the content: equal sections have equal digests.
     pub fn digest(&self) -> Digest {
         let sections = self.0.iter().map(|(name, text)| (name.clone(), text.as_str().into()));
         Digest::of_json(&serde_json::Value::Object(sections.collect()))
@@ -21,7 +21,7 @@ impl Candidate {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// The same with another text in one section.
+    /// A copy with another text in one section.
     #[must_use]
     pub fn with(&self, section: &str, text: String) -> Self {
         let mut sections = self.0.clone();
@@ -30,13 +30,13 @@ impl Candidate {
     }
 }
 
-/// One thing to play: a task with the environment's seed.
+/// One item to play: a task with an environment seed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
-    /// The task's id.
+    /// Task id.
     pub task: String,
-    /// The environment's seed.
+    /// Seed of the environment.
     pub seed: u64,
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_of_names_and_texts_and_of_nothing_else() {
+    fn the_digest_depends_on_names_and_texts_only() {
         let seed = Candidate::default().with("rules", "a".into()).with("tone", "b".into());
         assert_eq!(seed.digest(), Candidate::default().with("tone", "b".into()).with("rules", "a".into()).digest());
         let others = [

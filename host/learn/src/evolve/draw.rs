@@ -1,10 +1,10 @@
-//! Draws: which tasks are the fixed set, which items a minibatch holds. All follow from the seed.
+//! Random draws: the tasks of the fixed set, the items of a minibatch. All follow from the seed.
 
 use crate::evolve::Item;
 use clawhost_core::derive_seed;
 use std::collections::BTreeSet;
 
-/// In a random order: sorted by a number drawn for each place.
+/// A seeded permutation: sorted by a number drawn for each position.
 fn shuffled<T: Clone>(things: impl IntoIterator<Item = T>, seed: u64, purpose: &str) -> Vec<T> {
     let mut drawn: Vec<(u64, T)> =
         (0..).zip(things).map(|(place, thing)| (derive_seed(seed, purpose, place), thing)).collect();
@@ -12,15 +12,16 @@ fn shuffled<T: Clone>(things: impl IntoIterator<Item = T>, seed: u64, purpose: &
     drawn.into_iter().map(|(_, thing)| thing).collect()
 }
 
-/// Fixed set and training items. Items of one task stay together: a task that trained must not judge.
+/// Splits items into the fixed set and training items. All items of a task are on the same side, so that no task is used for
+/// both.
 pub(super) fn split(items: &BTreeSet<Item>, tasks: usize, seed: u64) -> (Vec<Item>, Vec<Item>) {
     let all: BTreeSet<&str> = items.iter().map(|item| item.task.as_str()).collect();
     let fixed: BTreeSet<&str> = shuffled(all, seed, "evolve fixed set").into_iter().take(tasks).collect();
     items.iter().cloned().partition(|item| fixed.contains(item.task.as_str()))
 }
 
-/// The minibatch of an iteration. Every epoch goes through the training items in an order of its own; what is left at
-/// its end is less than a minibatch and is passed over, so that no minibatch holds an item twice.
+/// The minibatch of an iteration. Every epoch permutes the training items anew. A remainder smaller than a minibatch is
+/// skipped, so that no minibatch contains an item twice.
 pub(super) fn minibatch(training: &[Item], size: usize, seed: u64, iteration: u64) -> Vec<Item> {
     let size = size.max(1);
     let per_epoch = (training.len() / size).max(1) as u64;
@@ -37,17 +38,17 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_in_the_fixed_set_or_trains_and_never_both() {
+    fn a_task_is_either_in_the_fixed_set_or_used_for_training() {
         let items = items(10, 3);
         let (fixed, training) = split(&items, 4, 7);
         assert_eq!((fixed.len(), training.len()), (12, 18));
         assert!(fixed.iter().all(|item| training.iter().all(|other| item.task != other.task)));
         assert_eq!(split(&items, 4, 7).0, fixed);
-        assert_ne!(split(&items, 4, 8).0, fixed, "it is drawn, not the first few");
+        assert_ne!(split(&items, 4, 8).0, fixed, "the set depends on the seed");
     }
 
     #[test]
-    fn an_epoch_shows_every_item_once_in_an_order_of_its_own() {
+    fn an_epoch_contains_every_item_once_in_a_new_order() {
         let training: Vec<Item> = items(9, 1).into_iter().collect();
         let epoch = |number: u64| -> Vec<Item> {
             (0..3).flat_map(|place| minibatch(&training, 3, 5, number * 3 + place)).collect()
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minibatch_holds_no_item_twice_and_takes_what_there_is() {
+    fn a_minibatch_contains_no_item_twice() {
         let check = |tasks: u64, size: usize, expect: usize| {
             let training: Vec<Item> = items(tasks, 1).into_iter().collect();
             for iteration in 0..20 {

@@ -1,4 +1,4 @@
-//! The state machine: what to do next, and what to make of the answer.
+//! The state machine of an evolution.
 
 use crate::LearnError;
 use crate::evolve::cache::Key;
@@ -8,82 +8,81 @@ use clawhost_core::{Digest, derive_seed};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Times that an item is asked for again after a failure that might pass. Three, so that a hiccup costs no item, and an
-/// endpoint that is down does not eat the budget.
+/// Retries of an item after transient failures. Three, so that a short outage loses no item and a long one does not consume
+/// the budget.
 pub const RETRIES: u32 = 3;
 
-/// Epochs in a row that may pass without an evaluation or a new child before an evolution ends. Four, so that each
-/// training item is met by several parents; without this limit a reflector that has nothing to say would be asked for
-/// ever.
+/// Consecutive epochs without an evaluation or a new child after which an evolution ends. Four, so that several parents meet
+/// each training item. Without this limit, a reflector without proposals would be called forever.
 const FRUITLESS_EPOCHS: u64 = 4;
 
-/// Of the form in which a snapshot is written.
+/// Format version of a snapshot.
 const FORMAT: u32 = 1;
 
-/// What came of one evaluation.
+/// The result of one evaluation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
     /// The effective reward, -1 to 1.
     Scored(f64),
-    /// It failed, or nothing scored it.
+    /// The episode failed, or was not scored.
     Failed {
-        /// Whether it might go well another time.
+        /// Whether a retry might succeed.
         transient: bool,
     },
 }
 
-/// Why an evolution is over.
+/// Why an evolution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// What is left of the budget lets no further child in.
+pub enum EndReason {
+    /// The remaining budget does not suffice for another child.
     Budget,
-    /// The best candidate has the highest reward on every item of the fixed set.
+    /// The best candidate has reward 1 on every scored item of the fixed set.
     Perfect,
-    /// Nothing new was proposed for long.
+    /// Nothing new was proposed for several epochs.
     Fruitless,
-    /// The seed was scored on less than half of the fixed set: there is nothing to compare with.
+    /// The seed candidate was scored on less than half of the fixed set, so there is no basis for a comparison.
     Unscored,
 }
 
-/// What to do next.
+/// The next action of the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Play a candidate on items, in any order, and answer each with [`Evolution::evaluated`]. Never more items than
+    /// Play a candidate on items, in any order, and report each result with [`Evolution::evaluated`]. Never more items than
     /// the budget allows.
     Evaluate {
-        /// Whom to play.
+        /// The candidate to play.
         candidate: Candidate,
-        /// On what; at least one, none of them known.
+        /// The items: at least one, none of them cached.
         items: Vec<Item>,
     },
-    /// Ask a reflector about a parent's episodes, and answer with [`Evolution::reflected`].
+    /// Call a reflector about a parent's episodes, and report the proposal with [`Evolution::reflected`].
     Reflect {
-        /// Whose episodes.
+        /// The parent.
         parent: Candidate,
-        /// The items that were scored; at least one.
+        /// The scored items; at least one.
         items: Vec<Item>,
         /// Their rewards, in the same order.
         scores: Vec<f64>,
     },
-    /// Nothing: it is over.
+    /// The evolution has ended.
     Done {
-        /// A candidate for the gate, no more.
+        /// The best candidate; the gate decides about it.
         best: Candidate,
-        /// Why it is over.
-        why: Why,
+        /// Why it ended.
+        why: EndReason,
     },
 }
 
-/// What a candidate is being played for.
+/// The purpose of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Purpose {
-    /// To join the front: it is played on the fixed set.
+    /// Admission to the front, on the fixed set.
     Admission { parent: Option<Digest> },
-    /// To be reflected about.
+    /// The scores of a parent, before reflection.
     Parent { minibatch: Vec<Item> },
-    /// To be compared with its parent.
+    /// Comparison of a child with its parent.
     Child { parent: Candidate, minibatch: Vec<Item> },
 }
 
@@ -92,7 +91,7 @@ enum Purpose {
 enum Phase {
     Evaluating { candidate: Candidate, purpose: Purpose },
     Reflecting { parent: Candidate, minibatch: Vec<Item> },
-    Done(Why),
+    Done(EndReason),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,13 +100,13 @@ struct Counts {
     cached: u64,
     children: u64,
     reflections: u64,
-    /// Iterations begun.
+    /// Iterations started.
     iterations: u64,
     /// Iterations since the last evaluation or new child.
     fruitless: u64,
 }
 
-/// An evolution of prompt candidates, between two answers. See the module.
+/// The state of an evolution. See the [module](super).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evolution {
@@ -117,11 +116,11 @@ pub struct Evolution {
     fixed: Vec<Item>,
     training: Vec<Item>,
     cache: Cache,
-    /// Failures that might have passed, by what failed.
+    /// Number of transient failures per key.
     tries: BTreeMap<Key, u32>,
-    /// Candidates that were played on the whole fixed set, in order of admission.
+    /// Candidates that were evaluated on the whole fixed set, in order of admission.
     pool: Vec<Admitted>,
-    /// Every candidate there ever was.
+    /// All candidates so far, including rejected ones.
     seen: BTreeSet<Digest>,
     curve: Vec<Point>,
     counts: Counts,
@@ -130,11 +129,10 @@ pub struct Evolution {
 }
 
 impl Evolution {
-    /// Begins: draws the fixed set from the items' tasks, leaves the others to train on, and asks for the seed
-    /// candidate to be played. A cache of earlier evolutions saves what it knows.
-    ///
+    /// Starts an evolution: draws the fixed set from the tasks, uses the other items for training, and requests the
+    /// evaluation of the seed candidate. Results in `cache` are reused.
     /// # Errors
-    /// [`LearnError::Evolution`]: the budget, the minibatch or the items let no child in, or an item is given twice.
+    /// [`LearnError::Evolution`]: budget, minibatch or items do not suffice for one child, or an item is given twice.
     pub fn new(settings: Settings, items: Vec<Item>, seed: Candidate, cache: Cache) -> Result<Self, LearnError> {
         let given = items.len();
         let items: BTreeSet<Item> = items.into_iter().collect();
@@ -156,7 +154,7 @@ impl Evolution {
             curve: Vec::new(),
             counts: Counts::default(),
             failures: Failures::default(),
-            phase: Phase::Done(Why::Unscored),
+            phase: Phase::Done(EndReason::Unscored),
             seed: seed.clone(),
         };
         evolution.evaluate(seed, Purpose::Admission { parent: None });
@@ -164,7 +162,7 @@ impl Evolution {
         Ok(evolution)
     }
 
-    /// What to do next. Asking changes nothing.
+    /// The next action. Does not change the state.
     pub fn next(&self) -> Next {
         match &self.phase {
             Phase::Evaluating { candidate, purpose } => {
@@ -182,11 +180,10 @@ impl Evolution {
         }
     }
 
-    /// Takes the answer to one item of [`Next::Evaluate`].
+    /// Reports the result of one item of [`Next::Evaluate`].
     ///
     /// # Errors
-    /// [`LearnError::Evolution`]: this was not asked, or the reward is no number between -1 and 1. Nothing has changed
-    /// then.
+    /// [`LearnError::Evolution`]: this result was not requested, or the reward is outside -1 to 1. The state is unchanged.
     pub fn evaluated(&mut self, candidate: &Digest, item: &Item, outcome: Outcome) -> Result<(), LearnError> {
         let asked = match &self.phase {
             Phase::Evaluating { candidate: one, purpose } => {
@@ -197,14 +194,14 @@ impl Evolution {
         if !asked {
             let Item { task, seed } = item;
             return Err(LearnError::Evolution(format!(
-                "task {task} with seed {seed} was not asked of candidate {candidate}: answer what `next` asks, once"
+                "task {task} with seed {seed} was not requested for candidate {candidate}: report each result that `next` requests, once"
             )));
         }
         let key = self.key(candidate, item);
         match outcome {
             Outcome::Scored(reward) if !(-1.0..=1.0).contains(&reward) => {
                 return Err(LearnError::Evolution(format!(
-                    "a reward of {reward} for task {}: rewards lie between -1 and 1; answer that it failed",
+                    "a reward of {reward} for task {}: rewards are between -1 and 1; report a failure instead",
                     item.task
                 )));
             }
@@ -227,19 +224,20 @@ impl Evolution {
         Ok(())
     }
 
-    /// Takes the answer to [`Next::Reflect`]: the section that changes and its new text, or none if the reflector has
-    /// nothing to say. A child that there was before is dropped, and costs nothing.
+    /// Reports the reflector's proposal for [`Next::Reflect`]: a section and its new text, or `None`. A child that equals an
+    /// earlier candidate is dropped at no cost.
     ///
     /// # Errors
-    /// [`LearnError::Evolution`]: this was not asked, or it is about another section. Nothing has changed then.
+    /// [`LearnError::Evolution`]: no reflection was requested, or the proposal changes another section. The state is
+    /// unchanged.
     pub fn reflected(&mut self, proposal: Option<(String, String)>) -> Result<(), LearnError> {
         let Phase::Reflecting { parent, minibatch } = &self.phase else {
-            return Err(LearnError::Evolution("no reflection was asked for: answer what `next` asks".into()));
+            return Err(LearnError::Evolution("no reflection was requested: report what `next` requests".into()));
         };
         let own = &self.settings.section;
         if let Some((section, _)) = proposal.as_ref().filter(|(section, _)| section != own) {
             return Err(LearnError::Evolution(format!(
-                "a text for section {section}, but {own} is the one that changes"
+                "a text for section {section}; this evolution changes section {own}"
             )));
         }
         let (parent, minibatch) = (parent.clone(), minibatch.clone());
@@ -256,50 +254,50 @@ impl Evolution {
         Ok(())
     }
 
-    /// The candidate with the highest mean on the fixed set, ties to the earlier; the seed while there is none.
-    /// Candidates are compared on the items that both were scored on.
+    /// The candidate with the highest mean on the fixed set, ties to the earlier one; before any is admitted, the seed
+    /// candidate. Two candidates are compared on the items that both were scored on.
     pub fn best(&self) -> &Candidate {
         front::best(&self.pool).map_or(&self.seed, |best| &best.candidate)
     }
 
-    /// What it came to so far.
+    /// Statistics so far.
     pub fn report(&self) -> Report {
         let Counts { evaluations, cached, children, reflections, .. } = self.counts;
         let (curve, candidates, failures) = (self.curve.clone(), self.pool.len() as u64, self.failures);
         Report { curve, candidates, children, reflections, evaluations, cached, failures }
     }
 
-    /// What it was told at the start.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The fixed set: its tasks, like those of minibatches, teach; no gate may use them.
+    /// The fixed set. Its tasks and those of the minibatches are training tasks: a gate must not use them.
     pub fn fixed_set(&self) -> &[Item] {
         &self.fixed
     }
 
-    /// All evaluations, for the next evolution.
+    /// All results, for a next evolution.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Everything, as JSON: equal evolutions, equal bytes.
+    /// The state as JSON. Equal states give equal bytes.
     ///
     /// # Errors
-    /// [`LearnError::Evolution`]: it cannot be written down.
+    /// [`LearnError::Evolution`]: serialisation failed.
     pub fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
         serde_json::to_vec(self).map_err(|error| LearnError::Evolution(format!("no snapshot could be made: {error}")))
     }
 
-    /// The evolution that a snapshot holds; it goes on as if it had never stopped.
+    /// Restores a snapshot. The evolution continues as if it had not been interrupted.
     ///
     /// # Errors
-    /// [`LearnError::Evolution`]: these bytes are no snapshot, or one of another version.
+    /// [`LearnError::Evolution`]: the bytes are not a snapshot, or one of another format.
     pub fn restore(bytes: &[u8]) -> Result<Self, LearnError> {
-        let refuse = |what: String| LearnError::Evolution(format!("{what}; start the evolution anew"));
+        let refuse = |what: String| LearnError::Evolution(format!("{what}; restart the evolution"));
         let evolution: Self =
-            serde_json::from_slice(bytes).map_err(|error| refuse(format!("this is no snapshot: {error}")))?;
+            serde_json::from_slice(bytes).map_err(|error| refuse(format!("not a snapshot: {error}")))?;
         if evolution.format != FORMAT {
             return Err(refuse(format!("a snapshot of format {}, not {FORMAT}", evolution.format)));
         }
@@ -311,7 +309,7 @@ impl Evolution {
         Key::of(&self.settings.policy, candidate, item)
     }
 
-    /// Evaluations that may still be made.
+    /// Evaluations left in the budget.
     fn left(&self) -> u64 {
         self.settings.budget.saturating_sub(self.counts.evaluations)
     }
@@ -323,7 +321,7 @@ impl Evolution {
         }
     }
 
-    /// What is neither known nor left out.
+    /// The items that are neither cached nor given up after too many retries.
     fn open(&self, candidate: &Digest, purpose: &Purpose) -> Vec<Item> {
         let open = |item: &&Item| {
             let key = self.key(candidate, item);
@@ -340,7 +338,7 @@ impl Evolution {
         items.iter().map(score).collect()
     }
 
-    /// Wants a candidate played; what is known of it already is a hit.
+    /// Starts an evaluation; cached items count as hits.
     fn evaluate(&mut self, candidate: Candidate, purpose: Purpose) {
         let digest = candidate.digest();
         let known = self.items(&purpose).iter().filter(|item| self.cache.get(&self.key(&digest, item)).is_some());
@@ -348,12 +346,12 @@ impl Evolution {
         self.phase = Phase::Evaluating { candidate, purpose };
     }
 
-    /// Goes on while nobody has to be asked.
+    /// Advances until an evaluation or a reflection is needed.
     fn advance(&mut self) {
         while let Phase::Evaluating { candidate, purpose } = &self.phase {
             if !self.open(&candidate.digest(), purpose).is_empty() {
                 if self.left() == 0 {
-                    self.phase = Phase::Done(Why::Budget);
+                    self.phase = Phase::Done(EndReason::Budget);
                 }
                 return;
             }
@@ -366,10 +364,10 @@ impl Evolution {
         }
     }
 
-    /// Lets a candidate that was played on the fixed set join the front.
+    /// Admits a candidate that was evaluated on the fixed set to the front.
     fn admit(&mut self, candidate: Candidate, parent: Option<Digest>) {
         let scores = self.scores(&candidate.digest(), &self.fixed);
-        // A mean over the few items that happened not to fail says more about luck than about the candidate.
+        // A mean over the few items that did not fail would mostly be chance.
         if scores.iter().flatten().count() * 2 >= self.fixed.len() {
             let before = self.best().digest();
             self.pool.push(Admitted { candidate, parent, scores });
@@ -381,8 +379,7 @@ impl Evolution {
         self.iterate();
     }
 
-    /// Asks about a parent, unless there is nothing to be had: no child could be strictly better than a parent without
-    /// a flaw.
+    /// Requests a reflection, unless the parent has reward 1 on the whole minibatch: then no child can be strictly better.
     fn reflect(&mut self, parent: Candidate, minibatch: Vec<Item>) {
         if self.scores(&parent.digest(), &minibatch).iter().flatten().any(|score| *score < 1.0) {
             self.counts.reflections += 1;
@@ -392,7 +389,7 @@ impl Evolution {
         }
     }
 
-    /// Plays a child on the fixed set if it is strictly better than its parent, and drops it otherwise.
+    /// Evaluates a child on the fixed set if it is strictly better than its parent, otherwise drops it.
     fn compare(&mut self, child: Candidate, parent: &Candidate, minibatch: &[Item]) {
         let parent = parent.digest();
         let (own, other) = (self.scores(&child.digest(), minibatch), self.scores(&parent, minibatch));
@@ -403,31 +400,31 @@ impl Evolution {
         }
     }
 
-    /// Begins the next iteration, or ends.
+    /// Starts the next iteration, or ends the evolution.
     fn iterate(&mut self) {
         let Counts { iterations, fruitless, .. } = self.counts;
         let Settings { seed, minibatch, .. } = self.settings;
         let per_epoch = (self.training.len() / minibatch.max(1)).max(1) as u64;
         let drawn = front::draw(&self.pool, derive_seed(seed, "evolve parent", iterations));
         let Some(parent) = drawn.map(|drawn| drawn.candidate.clone()) else {
-            self.phase = Phase::Done(Why::Unscored);
+            self.phase = Phase::Done(EndReason::Unscored);
             return;
         };
         if front::best(&self.pool).is_some_and(Admitted::is_perfect) {
-            self.phase = Phase::Done(Why::Perfect);
+            self.phase = Phase::Done(EndReason::Perfect);
             return;
         }
         if fruitless >= FRUITLESS_EPOCHS * per_epoch {
-            self.phase = Phase::Done(Why::Fruitless);
+            self.phase = Phase::Done(EndReason::Fruitless);
             return;
         }
         let minibatch = draw::minibatch(&self.training, minibatch, seed, iterations);
         let purpose = Purpose::Parent { minibatch: minibatch.clone() };
-        // A child is new, so it takes the whole minibatch and the fixed set, save for what an earlier evolution left in
-        // the cache.
+        // A child is new, so it needs the whole minibatch and the fixed set, except for results cached by an earlier
+        // evolution.
         let takes = self.open(&parent.digest(), &purpose).len() + minibatch.len() + self.fixed.len();
         if takes as u64 > self.left() {
-            self.phase = Phase::Done(Why::Budget);
+            self.phase = Phase::Done(EndReason::Budget);
             return;
         }
         self.counts.iterations += 1;

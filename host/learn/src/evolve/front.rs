@@ -1,16 +1,16 @@
-//! The front: who is best at something, and who may become a parent.
+//! The Pareto front and the selection of parents.
 
 use crate::evolve::Candidate;
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
 
-/// A candidate that was played on the whole fixed set.
+/// A candidate that was evaluated on the whole fixed set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Admitted {
     pub(super) candidate: Candidate,
-    /// Whom it came from; none: the seed.
+    /// Digest of its parent; `None` for the seed candidate.
     pub(super) parent: Option<Digest>,
-    /// One per item of the fixed set, in its order; none where the item failed.
+    /// One score per item of the fixed set, in its order; `None` where the item failed.
     pub(super) scores: Vec<Option<f64>>,
 }
 
@@ -19,19 +19,19 @@ impl Admitted {
         self.scores.iter().flatten().copied()
     }
 
-    /// Mean over the items that were scored; none without any.
+    /// Mean over the scored items; `None` if there are none.
     pub(super) fn mean(&self) -> Option<f64> {
         let count = self.scored().count();
         (count > 0).then(|| self.scored().sum::<f64>() / count as f64)
     }
 
-    /// Whether nothing can be better.
+    /// Whether every scored item has reward 1.
     pub(super) fn is_perfect(&self) -> bool {
         self.scored().all(|score| score >= 1.0)
     }
 
-    /// At least as good wherever the other was scored, and better somewhere. Where the other failed nothing is known,
-    /// so that counts for neither.
+    /// Whether this candidate is at least as good on every item that the other was scored on, and better on one. Items where
+    /// the other failed are ignored.
     fn dominates(&self, other: &Self) -> bool {
         let mut better = false;
         for (own, other) in self.scores.iter().zip(&other.scores) {
@@ -45,20 +45,19 @@ impl Admitted {
     }
 }
 
-/// Whether the sum over the items that both have a score for is strictly greater: a mean over other items would be
-/// another number.
+/// Whether the sum over the items that both were scored on is strictly greater.
 pub(super) fn is_better(own: &[Option<f64>], other: &[Option<f64>]) -> bool {
     let shared = own.iter().zip(other).filter_map(|(own, other)| own.zip(*other));
     let (own, other) = shared.fold((0.0, 0.0), |(own, other), (one, two)| (own + one, other + two));
     own > other
 }
 
-/// The highest mean; ties to the earlier.
+/// The candidate with the highest mean; ties to the earlier one.
 pub(super) fn best(pool: &[Admitted]) -> Option<&Admitted> {
     pool.iter().reduce(|best, next| if is_better(&next.scores, &best.scores) { next } else { best })
 }
 
-/// On how many items each candidate is best; 0 for those that are dominated.
+/// Number of items on which each candidate is best; 0 for dominated candidates.
 fn weights(pool: &[Admitted]) -> Vec<u64> {
     let items = pool.iter().map(|admitted| admitted.scores.len()).max().unwrap_or(0);
     let score = |admitted: &Admitted, item: usize| admitted.scores.get(item).copied().flatten();
@@ -73,8 +72,8 @@ fn weights(pool: &[Admitted]) -> Vec<u64> {
     pool.iter().map(weight).collect()
 }
 
-/// A parent, with a probability proportional to the number of items on which it is best; none while nothing is scored.
-/// The number is drawn from 53 bits, so that the remainder favours nobody noticeably.
+/// Draws a parent with probability proportional to the number of items on which it is best; `None` while nothing is scored.
+/// `number` has 53 random bits, so the bias of the remainder is negligible.
 pub(super) fn draw(pool: &[Admitted], number: u64) -> Option<&Admitted> {
     let weights = weights(pool);
     let mut left = number.checked_rem(weights.iter().sum())?;
@@ -91,7 +90,7 @@ pub(super) fn draw(pool: &[Admitted], number: u64) -> Option<&Admitted> {
 mod tests {
     use super::*;
 
-    /// A failure is written as NaN here.
+    /// NaN stands for a failure.
     fn pool(scores: &[&[f64]]) -> Vec<Admitted> {
         let admitted = |(place, scores): (usize, &&[f64])| Admitted {
             candidate: Candidate::default().with("rules", place.to_string()),
@@ -104,7 +103,7 @@ mod tests {
     const FAILED: f64 = f64::NAN;
 
     #[test]
-    fn who_is_best_at_something_and_not_dominated_weighs_what_it_is_best_at() {
+    fn the_weight_of_a_nondominated_candidate_is_the_number_of_items_it_is_best_on() {
         let check = |scores: &[&[f64]], expect: &[u64]| assert_eq!(weights(&pool(scores)), expect, "{scores:?}");
         check(&[&[0.0, 0.0]], &[2]);
         check(&[&[0.0, 0.0], &[1.0, 0.0]], &[0, 2]);
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_makes_nobody_best_and_dominates_nobody() {
+    fn a_failure_is_never_best_and_never_dominates() {
         let check = |scores: &[&[f64]], expect: &[u64]| assert_eq!(weights(&pool(scores)), expect, "{scores:?}");
         check(&[&[FAILED, FAILED]], &[0]);
         check(&[&[0.0, FAILED], &[0.0, -1.0]], &[1, 2]);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_drawn_in_proportion_to_what_they_are_best_at() {
+    fn parents_are_drawn_in_proportion_to_their_weights() {
         let pool = pool(&[&[0.0, 0.0, 0.0, 0.0], &[1.0, 0.0, 0.0, 0.0], &[0.0, 1.0, 1.0, 1.0]]);
         let drawn: Vec<&str> =
             (0..8).filter_map(|number| draw(&pool, number)).map(|drawn| drawn.candidate.section("rules")).collect();
@@ -141,7 +140,7 @@ mod tests {
         check(&[&[0.0, 0.0], &[0.0, 1.0], &[1.0, 0.0]], "1");
         check(&[&[0.5, 0.5], &[1.0, -1.0], &[0.9, 0.2]], "2");
         check(&[&[-0.5, -0.5], &[-1.0, -0.5]], "0");
-        // The second has the higher mean of its own, but is no better on what both played.
+        // The second has the higher mean over its own items, but is not better on the shared ones.
         check(&[&[1.0, 0.0], &[1.0, FAILED]], "0");
         check(&[&[0.0, 1.0], &[0.5, FAILED]], "1");
         check(&[&[FAILED, 0.0], &[1.0, FAILED]], "0");

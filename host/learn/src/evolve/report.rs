@@ -1,42 +1,42 @@
-//! What an evolution came to.
+//! Statistics of an evolution.
 
 use serde::{Deserialize, Serialize};
 
-/// The best candidate so far, against what it has cost to find it.
+/// The mean of the best candidate and the evaluations spent to find it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Evaluations made by then.
+    /// Evaluations so far.
     pub evaluations: u64,
-    /// Its mean on the items of the fixed set that were scored. Too high as an estimate: it was chosen for it.
+    /// Its mean over the scored items of the fixed set. Biased upwards, because the candidate was selected by it.
     pub mean: f64,
 }
 
-/// Failures, by what came of them. None is a number anywhere.
+/// Counts of failures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// Evaluations that failed and might have gone well another time.
+    /// Evaluations that failed transiently.
     pub transient: u64,
-    /// Evaluations that failed for good.
+    /// Evaluations that failed permanently.
     pub permanent: u64,
-    /// Items that were left out for a candidate, because they kept failing.
+    /// Pairs of candidate and item that were given up.
     pub left_out: u64,
 }
 
-/// What an evolution came to, so far or in the end.
+/// Statistics of an evolution, during or after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// One point per candidate that became the best.
     pub curve: Vec<Point>,
-    /// Candidates that were played on the whole fixed set, the seed among them.
+    /// Candidates that were evaluated on the whole fixed set, including the seed candidate.
     pub candidates: u64,
     /// Children that were compared with their parents.
     pub children: u64,
-    /// Times that a reflector was asked.
+    /// Calls of the reflector.
     pub reflections: u64,
-    /// Evaluations made, failed ones included; at most the budget.
+    /// Evaluations, including failed ones; at most the budget.
     pub evaluations: u64,
-    /// Evaluations that were needed and known already.
+    /// Evaluations that the cache saved.
     pub cached: u64,
-    /// What failed.
+    /// Failures.
     pub failures: Failures,
 }

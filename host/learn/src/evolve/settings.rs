@@ -1,42 +1,42 @@
-//! What an evolution is told at the start.
+//! Settings of an evolution.
 
 use crate::LearnError;
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Training items on which a child is compared with its parent, unless told otherwise; the paper's number. More would
-/// cost more per attempt, fewer would let more children through by luck.
+/// Default number of training items on which a child is compared with its parent, as in the paper. More cost more per
+/// attempt; with fewer, more children pass by chance.
 pub const MINIBATCH: usize = 3;
 
-/// What an evolution is told at the start.
+/// Settings of an evolution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Evaluations that may be made in all: one is one candidate on one item, and failed ones count.
+    /// Most evaluations in total. One evaluation is one candidate on one item; failures count.
     pub budget: u64,
     /// Training items on which a child is compared with its parent; at least one ([`MINIBATCH`]).
     pub minibatch: usize,
-    /// Tasks of the fixed set, at least one. The others train.
+    /// Tasks of the fixed set, at least one. The other tasks are for training.
     pub pareto: usize,
-    /// The section that changes.
+    /// The section that is rewritten.
     pub section: String,
-    /// Where every draw comes from.
+    /// Seed of all draws.
     pub seed: u64,
-    /// Names everything beside the candidate that makes a score: model and sampling, environment and rewards with their
-    /// options.
+    /// Digest of everything besides the candidate that determines a score: model and sampling, environment and rewards with
+    /// their options.
     pub policy: Digest,
 }
 
 impl Settings {
-    /// Refuses what could never let a child in.
+    /// Rejects settings that do not suffice for one child.
     pub(super) fn check(&self, training: usize, fixed: usize) -> Result<(), LearnError> {
         let refuse = |what: String| Err(LearnError::Evolution(what));
         if self.minibatch == 0 || self.pareto == 0 {
-            return refuse("a minibatch and a fixed set hold at least one task: raise the number that is 0".into());
+            return refuse("minibatch and fixed set need at least one task each: raise the number that is 0".into());
         }
         if training == 0 || fixed == 0 {
             return refuse(format!(
-                "a fixed set of {} tasks leaves nothing to train on: give more tasks, or make it smaller",
+                "a fixed set of {} tasks leaves no training items: give more tasks, or make it smaller",
                 self.pareto
             ));
         }
@@ -44,7 +44,7 @@ impl Settings {
         let least = attempt + fixed as u64;
         if self.budget < least {
             return refuse(format!(
-                "a budget of {} evaluations lets no child in: the seed takes {fixed}, a child up to {attempt}; give \
+                "a budget of {} evaluations is too small for one child: the seed candidate takes {fixed}, a child up to {attempt}; give \
                  {least} or more",
                 self.budget
             ));

@@ -1,4 +1,4 @@
-//! Evolution in worlds that a test can oversee: does it find what there is to find, and does it keep its promises?
+//! Evolutions in small simulated worlds: they reach the optimum and keep their guarantees.
 
 use super::*;
 use clawhost_core::{Digest, derive_seed};
@@ -23,25 +23,25 @@ fn begin(settings: Settings, count: usize) -> Evolution {
     Evolution::new(settings, items(count), text(""), Cache::default()).unwrap()
 }
 
-/// A number that follows from texts.
+/// A pseudo-random number derived from a text.
 fn chance(of: &str) -> u64 {
     Digest::of(of.as_bytes()).prefix_u64()
 }
 
-/// More than any evolution here takes.
+/// More steps than any evolution here takes.
 const MOST_STEPS: usize = 10_000;
 
-/// Plays, reflects and answers to the end, and holds an evolution to its promises on the way.
+/// Runs an evolution to its end and checks its guarantees on the way.
 struct LearningLoop<S, R> {
     score: S,
     reflect: R,
-    /// Whether items are answered in another order than they were asked in.
+    /// Whether items are reported in another order than requested.
     backwards: bool,
-    /// Whether everything goes through a snapshot between any two answers.
+    /// Whether the state passes through a snapshot between any two reports.
     interrupted: bool,
-    /// What was answered for good, as the cache should hold it.
+    /// Final results, as the cache should contain them.
     answered: BTreeMap<String, serde_json::Value>,
-    /// How often each item was asked of each candidate.
+    /// Number of requests per candidate and item.
     asked: BTreeMap<String, u32>,
     evaluations: u64,
     parents: Vec<Candidate>,
@@ -67,7 +67,7 @@ where
         }
     }
 
-    fn conduct(&mut self, evolution: &mut Evolution) -> Why {
+    fn conduct(&mut self, evolution: &mut Evolution) -> EndReason {
         for _ in 0..MOST_STEPS {
             self.through_a_snapshot(evolution);
             match evolution.next() {
@@ -80,7 +80,7 @@ where
                 }
                 Next::Reflect { parent, items, scores } => {
                     assert!(!items.is_empty() && items.len() == scores.len());
-                    assert!(scores.iter().any(|score| *score < 1.0), "there is nothing to mend");
+                    assert!(scores.iter().any(|score| *score < 1.0), "there is nothing to improve");
                     for (item, score) in items.iter().zip(&scores) {
                         let known = &self.answered[&Self::name(evolution, &parent, item)];
                         assert_eq!(known, &serde_json::json!({ "scored": score }));
@@ -97,7 +97,7 @@ where
                 }
             }
         }
-        panic!("it goes on for ever: {:?}", evolution.report());
+        panic!("it does not terminate: {:?}", evolution.report());
     }
 
     fn play(&mut self, evolution: &mut Evolution, candidate: &Candidate, item: &Item) {
@@ -120,11 +120,11 @@ where
     }
 }
 
-// A landscape: tasks are of eight kinds, and each kind wants one deed. Of several lines about a kind the first counts,
-// so that a wrong one cannot be mended by adding another.
+// A landscape: tasks are of eight kinds, each with its own right action. Of several lines about a kind the first counts, so
+// that a wrong line cannot be corrected by adding another.
 
 const KINDS: usize = 8;
-/// Eight of each kind, so that every kind is met in training and in the fixed set.
+/// Eight tasks of each kind, so that every kind occurs in training and in the fixed set.
 const TASKS: usize = 64;
 
 fn kind(item: &Item) -> usize {
@@ -134,7 +134,7 @@ fn kind(item: &Item) -> usize {
 fn reward(candidate: &Candidate, item: &Item) -> f64 {
     let head = format!("when kind is {}: ", kind(item));
     match candidate.section(SECTION).lines().find_map(|line| line.strip_prefix(&head)) {
-        Some(deed) if deed == format!("deed {}", kind(item)) => 1.0,
+        Some(action) if action == format!("action {}", kind(item)) => 1.0,
         Some(_) => -1.0,
         None => 0.0,
     }
@@ -144,16 +144,16 @@ fn score(candidate: &Candidate, item: &Item, _: u32) -> Outcome {
     Outcome::Scored(reward(candidate, item))
 }
 
-/// Adds a line about the first item that went wrong: one in three is wrong itself.
+/// Adds a line about the first failed item. One in three such lines is wrong.
 fn mend(parent: &Candidate, items: &[Item], scores: &[f64]) -> Option<String> {
     let (item, _) = items.iter().zip(scores).find(|(_, score)| **score < 1.0)?;
     let slip = chance(&format!("{parent:?} {items:?}")).is_multiple_of(3);
-    let deed = if slip { kind(item) + 1 } else { kind(item) };
-    Some(format!("{}when kind is {}: deed {deed}\n", parent.section(SECTION), kind(item)))
+    let action = if slip { kind(item) + 1 } else { kind(item) };
+    Some(format!("{}when kind is {}: action {action}\n", parent.section(SECTION), kind(item)))
 }
 
-/// What a seed and its items come to without minibatches that decide and without a front: every child is the next
-/// parent and is played on the fixed set; the best of all is taken.
+/// The best mean of a control without minibatch test and without front: every child becomes the next parent and is evaluated
+/// on the fixed set.
 fn every_child_a_parent(budget: u64, seed: u64) -> f64 {
     let evolution = begin(settings(budget, seed), TASKS);
     let fixed = evolution.fixed_set();
@@ -177,18 +177,18 @@ fn every_child_a_parent(budget: u64, seed: u64) -> f64 {
     best
 }
 
-/// Evaluations within which every one of the seeds below reaches the optimum.
+/// Evaluations within which every seed below reaches the optimum.
 const ENOUGH: u64 = 300;
 
 #[test]
-fn evolution_reaches_the_optimum_and_children_without_a_test_do_not() {
+fn evolution_reaches_the_optimum_and_the_control_does_not() {
     const SEEDS: u64 = 20;
     let mut most = 0;
     for seed in 0..SEEDS {
         let mut evolution = begin(settings(ENOUGH, seed), TASKS);
         let why = LearningLoop::new(score, mend).conduct(&mut evolution);
         let report = evolution.report();
-        assert_eq!((why, report.curve.last().unwrap().mean), (Why::Perfect, 1.0), "seed {seed}: {report:?}");
+        assert_eq!((why, report.curve.last().unwrap().mean), (EndReason::Perfect, 1.0), "seed {seed}: {report:?}");
         most = most.max(report.evaluations);
     }
     let control = (0..SEEDS).filter(|seed| every_child_a_parent(ENOUGH, *seed) == 1.0).count() as u64;
@@ -197,21 +197,21 @@ fn evolution_reaches_the_optimum_and_children_without_a_test_do_not() {
 }
 
 #[test]
-fn a_child_is_played_on_the_fixed_set_only_if_it_is_strictly_better() {
-    // Every child is another, and as good as its parent.
+fn only_strictly_better_children_are_evaluated_on_the_fixed_set() {
+    // Every child is new and as good as its parent.
     let equal = |_: &Candidate, _: &Item, _: u32| Outcome::Scored(0.5);
     let other = |_: &Candidate, items: &[Item], _: &[f64]| Some(format!("{items:?}"));
     let mut evolution = begin(settings(200, 3), 40);
     let why = LearningLoop::new(equal, other).conduct(&mut evolution);
     let report = evolution.report();
-    assert_eq!((why, report.candidates), (Why::Budget, 1));
+    assert_eq!((why, report.candidates), (EndReason::Budget, 1));
     assert!(report.children > 20);
-    assert_eq!(report.evaluations, 16 + 24 + 3 * report.children, "the seed everywhere, and each child on a minibatch");
+    assert_eq!(report.evaluations, 16 + 24 + 3 * report.children, "the seed on all items, each child on a minibatch");
 }
 
 #[test]
-fn a_candidate_that_is_best_at_some_task_is_a_parent_though_its_mean_is_lower() {
-    // The seed is good at even tasks. Its children are good at odd ones, and better on average.
+fn a_candidate_that_is_best_on_some_task_stays_a_parent() {
+    // The seed candidate succeeds on even tasks. Its children succeed on odd ones and have a higher mean.
     let score = |candidate: &Candidate, item: &Item, _: u32| {
         let even = kind(item).is_multiple_of(2);
         Outcome::Scored(match (candidate.section(SECTION).is_empty(), even) {
@@ -230,36 +230,36 @@ fn a_candidate_that_is_best_at_some_task_is_a_parent_though_its_mean_is_lower() 
     assert!(conductor.parents[admitted..].contains(&text("")), "the seed stays a parent: {:?}", conductor.parents);
     assert_ne!(evolution.best(), &text(""));
     let Report { curve, candidates, .. } = evolution.report();
-    assert!(candidates > 2 && curve.len() == 2, "the later ones are as good as the second: {curve:?}");
+    assert!(candidates > 2 && curve.len() == 2, "later candidates equal the second: {curve:?}");
 }
 
 #[test]
-fn a_child_that_there_was_before_costs_nothing() {
+fn a_known_child_costs_nothing() {
     let mut evolution = begin(settings(400, 2), 40);
     LearningLoop::new(score, |_: &Candidate, _: &[Item], _: &[f64]| Some(String::new())).conduct(&mut evolution);
-    assert_eq!(evolution.report().children, 0, "it is the seed");
+    assert_eq!(evolution.report().children, 0, "the child equals the seed");
 
     let mut evolution = begin(settings(400, 2), 40);
     let same = |_: &Candidate, _: &[Item], _: &[f64]| Some("always the same".to_owned());
     let why = LearningLoop::new(score, same).conduct(&mut evolution);
     let report = evolution.report();
-    assert_eq!((why, report.children), (Why::Fruitless, 1));
+    assert_eq!((why, report.children), (EndReason::Fruitless, 1));
     assert_eq!(report.evaluations, 16 + 24 + 3);
     assert!(report.cached > 0);
 }
 
 #[test]
-fn a_reflector_with_nothing_to_say_ends_it() {
+fn a_reflector_without_proposals_ends_the_evolution() {
     let mut evolution = begin(settings(400, 2), 40);
     let why = LearningLoop::new(score, |_: &Candidate, _: &[Item], _: &[f64]| None).conduct(&mut evolution);
     let report = evolution.report();
-    assert_eq!((why, report.children, report.evaluations), (Why::Fruitless, 0, 40));
-    assert_eq!(report.reflections, 8 + 4 * 8, "an epoch in which the seed was played, and four in which nothing was");
+    assert_eq!((why, report.children, report.evaluations), (EndReason::Fruitless, 0, 40));
+    assert_eq!(report.reflections, 8 + 4 * 8, "one epoch with evaluations and four without");
 }
 
 #[test]
-fn what_keeps_failing_is_left_out_and_the_rest_goes_on() {
-    // Task 3 is never played, task 4 fails for good.
+fn failing_items_are_left_out() {
+    // Task 3 always fails transiently, task 4 permanently.
     let score = |candidate: &Candidate, item: &Item, asked: u32| match item.task.as_str() {
         "t3" => Outcome::Failed { transient: true },
         "t4" => Outcome::Failed { transient: false },
@@ -269,7 +269,7 @@ fn what_keeps_failing_is_left_out_and_the_rest_goes_on() {
         let mut evolution = begin(settings(600, seed), TASKS);
         let why = LearningLoop::new(score, mend).conduct(&mut evolution);
         let Report { failures, curve, .. } = evolution.report();
-        assert_eq!((why, curve.last().unwrap().mean), (Why::Perfect, 1.0), "seed {seed}");
+        assert_eq!((why, curve.last().unwrap().mean), (EndReason::Perfect, 1.0), "seed {seed}");
         let (transient, left_out) = (failures.transient, failures.left_out);
         assert!(failures.permanent > 0 && transient > 0, "{failures:?}");
         assert_eq!(left_out, failures.permanent + transient / u64::from(RETRIES + 1), "{failures:?}");
@@ -277,17 +277,17 @@ fn what_keeps_failing_is_left_out_and_the_rest_goes_on() {
 }
 
 #[test]
-fn without_a_score_for_the_seed_there_is_nothing_to_compare_with() {
+fn an_unscored_seed_candidate_ends_the_evolution() {
     let mut evolution = begin(settings(400, 2), 40);
     let fails = |_: &Candidate, _: &Item, _: u32| Outcome::Failed { transient: false };
-    assert_eq!(LearningLoop::new(fails, mend).conduct(&mut evolution), Why::Unscored);
+    assert_eq!(LearningLoop::new(fails, mend).conduct(&mut evolution), EndReason::Unscored);
     let report = evolution.report();
     assert_eq!((report.evaluations, report.candidates, report.curve.len()), (16, 0, 0));
     assert_eq!(evolution.best(), &text(""));
 }
 
 #[test]
-fn a_second_evolution_pays_for_nothing_that_the_first_has_played() {
+fn a_second_evolution_reuses_the_cache() {
     let mut first = begin(settings(ENOUGH, 1), TASKS);
     LearningLoop::new(score, mend).conduct(&mut first);
     let again = |policy: &[u8]| {
@@ -300,12 +300,12 @@ fn a_second_evolution_pays_for_nothing_that_the_first_has_played() {
     }
     assert_eq!(second.report().evaluations, 0);
     assert_eq!((second.next(), second.report().cached > 0), (first.next(), true));
-    let Next::Evaluate { items, .. } = again(b"another").next() else { panic!("it should play everything") };
+    let Next::Evaluate { items, .. } = again(b"another").next() else { panic!("it should evaluate everything") };
     assert_eq!(items.len(), 16);
 }
 
 #[test]
-fn children_that_cost_nothing_are_fruit_too() {
+fn cached_children_count_as_progress() {
     let equal = |_: &Candidate, _: &Item, _: u32| Outcome::Scored(0.5);
     let other = |_: &Candidate, items: &[Item], _: &[f64]| Some(format!("{items:?}"));
     let mut first = begin(settings(200, 3), 40);
@@ -314,11 +314,11 @@ fn children_that_cost_nothing_are_fruit_too() {
     while let Next::Reflect { parent, items, scores } = second.next() {
         second.reflected(other(&parent, &items, &scores).map(|text| (SECTION.into(), text))).unwrap();
     }
-    assert!(second.report().children > first.report().children, "it goes on where the first had no budget left");
+    assert!(second.report().children > first.report().children, "it continues where the first ran out of budget");
 }
 
 #[test]
-fn what_was_not_asked_is_refused_and_changes_nothing() {
+fn unrequested_results_are_errors_and_change_nothing() {
     let mut evolution = begin(settings(400, 1), 40);
     let Next::Evaluate { candidate, items } = evolution.next() else { panic!("the seed comes first") };
     let before = evolution.clone();
@@ -328,17 +328,19 @@ fn what_was_not_asked_is_refused_and_changes_nothing() {
         assert_eq!(evolution, before);
     };
     let (digest, other) = (candidate.digest(), Item { task: "t0".into(), seed: 2 });
-    check("was not asked", &|evolution| evolution.evaluated(&digest, &other, Outcome::Scored(1.0)));
-    check("was not asked", &|evolution| evolution.evaluated(&text("other").digest(), &items[0], Outcome::Scored(1.0)));
+    check("was not requested", &|evolution| evolution.evaluated(&digest, &other, Outcome::Scored(1.0)));
+    check("was not requested", &|evolution| {
+        evolution.evaluated(&text("other").digest(), &items[0], Outcome::Scored(1.0))
+    });
     for odd in [f64::NAN, f64::INFINITY, 1.5, -1.5] {
         check("between -1 and 1", &|evolution| evolution.evaluated(&digest, &items[0], Outcome::Scored(odd)));
     }
-    check("no reflection was asked", &|evolution| evolution.reflected(None));
+    check("no reflection was requested", &|evolution| evolution.reflected(None));
     for item in &items {
         evolution.evaluated(&digest, item, Outcome::Scored(0.0)).unwrap();
     }
     let twice = evolution.evaluated(&digest, &items[0], Outcome::Scored(0.0));
-    assert!(twice.unwrap_err().to_string().contains("was not asked"));
+    assert!(twice.unwrap_err().to_string().contains("was not requested"));
     let Next::Evaluate { candidate, items } = evolution.next() else { panic!("then a minibatch") };
     for item in &items {
         evolution.evaluated(&candidate.digest(), item, Outcome::Scored(0.0)).unwrap();
@@ -348,7 +350,7 @@ fn what_was_not_asked_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn settings_that_let_no_child_in_are_refused() {
+fn settings_that_allow_no_child_are_errors() {
     let check = |change: &dyn Fn(&mut Settings), items: Vec<Item>, what: &str| {
         let mut settings = settings(38, 1);
         change(&mut settings);
@@ -359,21 +361,21 @@ fn settings_that_let_no_child_in_are_refused() {
     check(&|settings| settings.budget = 37, items(40), "give 38 or more");
     check(&|settings| settings.minibatch = 0, items(40), "at least one");
     check(&|settings| settings.pareto = 0, items(40), "at least one");
-    check(&|settings| settings.pareto = 40, items(40), "nothing to train on");
+    check(&|settings| settings.pareto = 40, items(40), "no training items");
     check(&|_| {}, [items(40), items(1)].concat(), "given twice");
 }
 
 #[test]
-fn bytes_of_another_kind_or_format_are_no_snapshot() {
+fn restoring_other_bytes_or_formats_fails() {
     let snapshot = begin(settings(400, 1), 40).snapshot().unwrap();
     let other = String::from_utf8(snapshot).unwrap().replace("\"format\":1", "\"format\":2");
-    for (bytes, what) in [("{}", "no snapshot"), (other.as_str(), "format 2")] {
+    for (bytes, what) in [("{}", "not a snapshot"), (other.as_str(), "format 2")] {
         let error = Evolution::restore(bytes.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
 }
 
-/// A world without sense: scores, failures and texts follow from a number.
+/// A random world: scores, failures and proposals follow from a number.
 fn odd_score(world: u64, failing: u64) -> impl Fn(&Candidate, &Item, u32) -> Outcome {
     move |candidate, item, asked| {
         let number = chance(&format!("{world} {candidate:?} {item:?} {asked}"));
@@ -394,13 +396,13 @@ fn odd_reflect(world: u64) -> impl Fn(&Candidate, &[Item], &[f64]) -> Option<Str
 }
 
 proptest! {
-    // Every case is three evolutions, one of them through a snapshot between any two answers.
+    // Every case is three evolutions, one of them through a snapshot between any two reports.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    // The conductor asserts in every step: the budget is kept, nothing known is asked again, nothing is asked too
-    // often, and the cache holds what was answered for good, so that no failure is a number.
+    // The driver checks in every step: the budget is kept, no cached item is requested, retries are limited, and the cache
+    // contains exactly the final results.
     #[test]
-    fn interrupted_anywhere_and_answered_in_any_order_it_comes_to_the_same_bytes(
+    fn interruptions_and_the_order_of_reports_do_not_change_the_bytes(
         seed in any::<u64>(), tasks in 3_usize..16, pareto in 1_usize..8, minibatch in 1_usize..5, budget in 0_u64..150,
         failing in 0_u64..60,
     ) {

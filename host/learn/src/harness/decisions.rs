@@ -1,4 +1,4 @@
-//! What credit decides: who is admitted, who is retired, who expires, and who is tried next.
+//! Decisions from credit: admission, retirement, expiry, and the next trials.
 
 use super::{EXPIRE_AFTER, Evidence, FALSE_DISCOVERY, Harness, NEVER_RELEVANT_AFTER, Record, TRIAL_SLOTS};
 use crate::credit::{Estimate, e_bh};
@@ -6,7 +6,7 @@ use crate::{EntryId, Status};
 use std::collections::BTreeMap;
 
 impl Harness {
-    /// Takes all decisions that the evidence allows; says what happened.
+    /// Takes all decisions that the evidence allows; returns the events.
     pub(super) fn decide(&mut self) -> Vec<String> {
         let estimates = self.credit.estimates();
         for (id, estimate) in &estimates {
@@ -14,19 +14,19 @@ impl Harness {
             let values = if estimate.decidable {
                 Evidence { helps: Some(estimate.admit), harms: estimate.harm }
             } else {
-                // It counts among those that were tried, with nothing in its favour.
+                // The entry counts as tried, without evidence in its favour.
                 Evidence { helps: Some(0.0), harms: 0.0 }
             };
             record.evidence = match (&record.entry.status, record.evidence) {
                 (Status::OnTrial, _) => Some(values),
-                // It was admitted on what is frozen now; maintenance can only speak against it.
+                // It was admitted by the frozen value. Maintenance can only produce evidence against it.
                 (Status::Admitted | Status::Deployed, frozen) => {
                     Some(Evidence { helps: frozen.and_then(|frozen| frozen.helps), harms: values.harms })
                 }
                 (_, frozen) => frozen,
             };
         }
-        // Questioned long enough: what was asked is answered, one way or the other.
+        // The test of a deployed entry ends after this many groups, whatever its outcome.
         self.questioned.retain(|id| estimates.get(id).is_none_or(|estimate| estimate.groups < EXPIRE_AFTER));
         let mut events = self.admit(&estimates);
         events.extend(self.retire(&estimates));
@@ -34,7 +34,7 @@ impl Harness {
         events
     }
 
-    /// Of all entries that were ever asked this about: those for which the evidence is enough.
+    /// The entries selected by e-BH among all entries for which this evidence was ever measured.
     pub(super) fn convincing(&self, value: fn(Evidence) -> Option<f64>) -> Vec<EntryId> {
         let tried: Vec<(&EntryId, f64)> =
             self.records.iter().filter_map(|(id, record)| Some((id, value(record.evidence?)?))).collect();
@@ -57,14 +57,14 @@ impl Harness {
             if let Some(evidence) = record.evidence.as_mut() {
                 evidence.harms = 0.0;
             }
-            events.push(told("admitted", record, Some(estimate)));
-            // Maintenance begins with clean sheets.
+            events.push(event("admitted", record, Some(estimate)));
+            // Maintenance starts without the evidence of the trial.
             self.credit.reset_entry(&id);
         }
         events
     }
 
-    /// One at a time: what the others are worth may change with it.
+    /// Retires at most one entry per step, because its removal may change the effects of the others.
     fn retire(&mut self, estimates: &BTreeMap<EntryId, Estimate>) -> Option<String> {
         let shown =
             |record: &Record| matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Deployed);
@@ -77,7 +77,7 @@ impl Harness {
         self.close(&id, Status::Harmful);
         let record = self.records.get_mut(&id)?;
         record.decided = Some(estimate.clone());
-        Some(told("harmful", record, Some(estimate)))
+        Some(event("harmful", record, Some(estimate)))
     }
 
     fn expire(&mut self, estimates: &BTreeMap<EntryId, Estimate>) -> Vec<String> {
@@ -93,13 +93,13 @@ impl Harness {
             self.close(&id, Status::Expired);
             let Some(record) = self.records.get_mut(&id) else { continue };
             record.decided = estimates.get(&id).cloned();
-            events.push(told("expired, no evidence", record, estimates.get(&id)));
+            events.push(event("expired, no evidence", record, estimates.get(&id)));
         }
         events
     }
 
-    /// Puts queued entries on trial while there are places: those with most support first, and at most one of several that say
-    /// nearly the same.
+    /// Starts trials of queued entries while there are slots, by falling support. Of several near-duplicates at most one is
+    /// on trial.
     pub(super) fn fill_trial(&mut self) -> Vec<String> {
         let mut events = Vec::new();
         let mut queued: Vec<&Record> =
@@ -112,7 +112,7 @@ impl Harness {
             }
             let Some(record) = self.records.get(&id) else { continue };
             let mut on_trial = self.records.values().filter(|other| other.entry.status == Status::OnTrial);
-            if on_trial.any(|other| other.form(&self.embedding).says_the_same(record.form(&self.embedding))) {
+            if on_trial.any(|other| other.form(&self.embedding).is_duplicate_of(record.form(&self.embedding))) {
                 continue;
             }
             let groups = self.groups;
@@ -120,7 +120,7 @@ impl Harness {
                 record.entry.status = Status::OnTrial;
                 record.began = groups;
                 record.evidence = Some(Evidence { helps: Some(0.0), harms: 0.0 });
-                events.push(told("on trial", record, None));
+                events.push(event("on trial", record, None));
             }
             self.credit.reset_entry(&id);
         }
@@ -129,8 +129,8 @@ impl Harness {
     }
 }
 
-/// An event, in words.
-fn told(what: &str, record: &Record, estimate: Option<&Estimate>) -> String {
+/// The text of an event.
+fn event(what: &str, record: &Record, estimate: Option<&Estimate>) -> String {
     let line = record.entry.lesson.line();
     match estimate {
         Some(estimate) => format!(

@@ -1,5 +1,5 @@
-//! Intake: what a reflector proposes becomes a queued entry, support for one that is there, or a counted refusal. Nothing is
-//! applied because a reflector said so: a proposal to retire puts a deployed entry to the test.
+//! Intake of proposals: each becomes a queued entry, support for a known one, or a counted refusal. A proposal alone changes
+//! nothing that is served: a proposed retirement only puts a deployed entry under test.
 
 use super::{
     Admission, Harness, QUESTIONED, QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, Record, SOURCE_BYTES,
@@ -10,7 +10,7 @@ use crate::playbook::safety::{Refusal, TextLimits, check, check_section};
 use crate::{Entry, EntryId, Lesson, Skill, Status};
 use clawhost_core::{Attributes, Change, Evidence, Proposal};
 
-/// A lesson as a plugin writes it: structured in `extra`, else read from its text.
+/// The lesson of a plugin's entry: from the fields of `extra` if they are set, otherwise parsed from the text.
 fn lesson(text: &str, extra: &Attributes) -> Lesson {
     let field = |name: &str| extra.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.trim());
     let (name, when, action, avoid) = (field("name"), field("when"), field("do"), field("avoid"));
@@ -28,7 +28,7 @@ fn lesson(text: &str, extra: &Attributes) -> Lesson {
     }
 }
 
-/// What is noted of the episodes that suggest a lesson.
+/// The sources of a proposal that are stored.
 fn noted(sources: Vec<Evidence>, room: usize) -> impl Iterator<Item = Evidence> {
     let short = sources.into_iter().filter(|source| source.episode.len() <= SOURCE_BYTES);
     short.take(room).map(|mut source| {
@@ -38,7 +38,7 @@ fn noted(sources: Vec<Evidence>, room: usize) -> impl Iterator<Item = Evidence> 
 }
 
 impl Harness {
-    /// Takes one proposal in.
+    /// Processes one proposal.
     pub(super) fn take(&mut self, reflector: &str, proposal: Proposal) {
         self.counts.proposed += 1;
         match proposal.change {
@@ -48,18 +48,18 @@ impl Harness {
             Change::Update(entry) => {
                 let id = EntryId(entry.id.clone());
                 if self.status(&id).is_none_or(|status| !status.is_open()) {
-                    return self.refuse("an update of an entry that is not there");
+                    return self.refuse("an update of an entry that does not exist");
                 }
                 let lesson = lesson(&entry.text, &entry.extra);
                 self.offer(reflector, lesson, entry.tags, proposal.evidence, Some(id));
             }
             Change::Retire(id) => match self.status(&EntryId(id.clone())) {
-                // It is measured like a new one, while it goes on being served.
-                Some(Status::Deployed) => self.put_to_the_test(&EntryId(id)),
-                Some(status) if status.is_open() => self.refuse("a retirement of an entry that is being measured"),
-                _ => self.refuse("a retirement of an entry that is not there"),
+                // It is measured like a new entry, and stays served meanwhile.
+                Some(Status::Deployed) => self.put_under_test(&EntryId(id)),
+                Some(status) if status.is_open() => self.refuse("a retirement of an entry that is not deployed"),
+                _ => self.refuse("a retirement of an entry that does not exist"),
             },
-            Change::RewriteSection(..) => self.refuse("a section: sections are changed by evolving prompts only"),
+            Change::RewriteSection(..) => self.refuse("a section: only prompt evolution changes sections"),
         }
     }
 
@@ -77,21 +77,23 @@ impl Harness {
     ) {
         let lesson = match check(&lesson, TextLimits { withheld: &self.settings.forbidden, ..TextLimits::default() }) {
             Ok(lesson) => lesson,
-            // Without its length: reasons are counted by their words.
+            // Without the actual length: refusals are counted by their text.
             Err(Refusal::TooLong { limit, .. }) => {
-                return self
-                    .refuse(&format!("a lesson of more than {limit} bytes; say it shorter, or in several lessons"));
+                return self.refuse(&format!(
+                    "a lesson of more than {limit} bytes; shorten it or split it into several lessons"
+                ));
             }
             Err(refusal) => return self.refuse(&refusal.to_string()),
         };
         let limits = TextLimits { bytes: TAG_BYTES, withheld: &self.settings.forbidden };
         if check_section(&tags.join("\n"), limits).is_err() {
-            return self.refuse(&format!("tags of more than {TAG_BYTES} bytes, or that quote what must not leave"));
+            return self
+                .refuse(&format!("tags of more than {TAG_BYTES} bytes, or with a credential or a withheld text"));
         }
         let id = lesson.id();
-        let twin = if self.records.contains_key(&id) { Some(id) } else { self.twin(&lesson, replaces.as_ref()) };
-        if let Some(twin) = twin {
-            return self.support(&twin, sources);
+        let known = if self.records.contains_key(&id) { Some(id) } else { self.duplicate(&lesson, replaces.as_ref()) };
+        if let Some(known) = known {
+            return self.support(&known, sources);
         }
         let sources = noted(sources, SOURCES).collect();
         let mut entry = Entry { tags, sources, born: self.batches, ..Entry::new(lesson, reflector) };
@@ -103,19 +105,19 @@ impl Harness {
         self.shorten_queue();
     }
 
-    /// An entry that says nearly the same, open ones first. The one that is to be replaced is none: another wording is what was
-    /// proposed.
-    fn twin(&self, lesson: &Lesson, replaces: Option<&EntryId>) -> Option<EntryId> {
+    /// The id of a near-duplicate entry, open ones first. The replaced entry is excluded, because an update proposes a new
+    /// wording of it.
+    fn duplicate(&self, lesson: &Lesson, replaces: Option<&EntryId>) -> Option<EntryId> {
         let form = Form::of(lesson, self.embedding.port());
         let others = self.records.values().filter(|record| Some(&record.entry.id) != replaces);
-        let twins = others.filter(|record| record.form(&self.embedding).says_the_same(&form));
-        let twin = twins.min_by_key(|record| (!record.entry.status.is_open(), record.position))?;
-        Some(twin.entry.id.clone())
+        let duplicates = others.filter(|record| record.form(&self.embedding).is_duplicate_of(&form));
+        let duplicate = duplicates.min_by_key(|record| (!record.entry.status.is_open(), record.position))?;
+        Some(duplicate.entry.id.clone())
     }
 
     fn support(&mut self, id: &EntryId, sources: Vec<Evidence>) {
         let groups = self.groups;
-        // As long as it is served its removal is before the gate.
+        // While it is still served, the gate decides about its removal.
         let served = self.deployed.contains(id);
         let Some(record) = self.records.get_mut(id) else { return };
         record.entry.support += 1;
@@ -135,26 +137,27 @@ impl Harness {
         }
     }
 
-    /// A deployed entry is held out from half of the members of every group, instead of now and then.
-    pub(super) fn put_to_the_test(&mut self, id: &EntryId) {
+    /// Puts a deployed entry under test: it is held out from half of the members of every group, instead of one in
+    /// [`super::MAINTENANCE`] groups.
+    pub(super) fn put_under_test(&mut self, id: &EntryId) {
         if self.questioned.contains(id) {
             self.counts.merged += 1;
         } else if self.questioned.len() >= QUESTIONED {
-            self.refuse("a retirement while as many entries are put to the test as may be");
+            self.refuse("a retirement while the maximum number of deployed entries is under test");
         } else {
             self.questioned.insert(id.clone());
             self.credit.reset_entry(id);
         }
     }
 
-    /// Drops those with least support, of equals the latest, from a queue that is too long.
+    /// Drops the entries with least support, ties by latest, from a queue that is too long.
     pub(super) fn shorten_queue(&mut self) {
         while self.count(&Status::Queued) > QUEUE {
             let queued = self.records.values().filter(|record| record.entry.status == Status::Queued);
             let weakest = queued.min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)));
             let Some(Record { entry, evidence, .. }) = weakest else { return };
             let id = entry.id.clone();
-            // What was ever measured stays known: it counts among all that were tried.
+            // A measured entry keeps its record: it counts among those tried.
             if evidence.is_some() {
                 self.close(&id, Status::Expired);
             } else {

@@ -1,14 +1,14 @@
-//! The harness layer: turns proposals into playbook entries, measures what each is worth, and keeps what helps.
+//! The harness layer: turns proposals into playbook entries, measures their effects, and admits those that help.
 //!
 //! ```text
-//! proposed ─▶ queued ─▶ on trial ─▶ admitted ─▶ (gate) ─▶ deployed ─▶ maintenance, as long as it lives
+//! proposed ─▶ queued ─▶ on trial ─▶ admitted ─▶ (gate) ─▶ deployed ─▶ maintenance
 //!    │                     │            └────────────┴─▶ harmful: out of the next candidate
 //!    └─ refused, merged    └─▶ expired: no evidence
 //! ```
 //!
-//! Entries on trial are shown to half of the members of every training group in which they are relevant. What is admitted
-//! comes into the next candidate, and so do rewritten sections; only the gate deploys. A lesson that was turned down is remembered, and tried again after many
-//! groups if it is proposed again: nothing is deleted.
+//! Entries on trial are shown to half of the members of every training group in which they are relevant. Admitted entries
+//! and rewritten sections become part of the next candidate; only the gate deploys it. Rejected lessons are kept: one that
+//! is proposed again gets a new trial after a number of groups.
 
 mod decisions;
 mod intake;
@@ -28,41 +28,43 @@ pub use settings::{
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;
 use crate::playbook::{Embedder, Form, Playbook};
-use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Measurements, Metric, Status, Step};
+use crate::{
+    Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, LessonUse, Measurements, Metric, Status, Step,
+};
 use clawhost_core::{Digest, Proposal};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Support of what is planted: more than any reflector reaches, so that it is tried first. It is told to nobody.
+/// Support of planted entries. More than reflectors can reach, so that they are tried first. Not shown in reports.
 const PLANTED: u64 = 1 << 40;
 
-/// How often an entry was proposed. Planting is no proposal.
+/// Number of proposals of an entry. Planting is not a proposal.
 fn times_proposed(entry: &Entry) -> u64 {
     entry.support.checked_sub(PLANTED).unwrap_or(entry.support)
 }
 
-/// An entry with what was decided about it.
+/// An entry with the decisions about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) entry: Entry,
-    /// Order of first proposal.
+    /// Rank by first proposal.
     pub(crate) position: u64,
-    /// The entry whose place it takes, if it is let through.
+    /// The entry that this one replaces once the gate accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replaces: Option<EntryId>,
-    /// Groups that had been learned from when its trial began.
+    /// Number of groups observed when its trial began.
     pub(crate) began: u64,
-    /// The same, when its last verdict was given.
+    /// Number of groups observed when it was last closed.
     pub(crate) closed: u64,
-    /// What it was worth when it was decided.
+    /// The estimate at the time of the last decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) decided: Option<Estimate>,
-    /// Evidence for and against it, of all entries that were ever measured; frozen when it is decided.
+    /// Evidence for and against the entry, if it was ever measured. Frozen by the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<Evidence>,
-    /// What it says, for comparing; worked out when it is wanted.
+    /// The normalised lesson for duplicate detection; computed on demand.
     #[serde(skip)]
     form: OnceCell<Form>,
 }
@@ -73,7 +75,7 @@ impl Record {
     }
 }
 
-/// Who tells whether prose means the same, where somebody does.
+/// The embedder that compares prose, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Embedding(Option<Arc<dyn Embedder>>);
 
@@ -92,13 +94,13 @@ impl std::fmt::Debug for Embedding {
 /// E-values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// That it helps. None: it was deployed from the beginning, so nobody asks.
+    /// That it helps. `None`: it was deployed from the start, so this is not tested.
     pub(crate) helps: Option<f64>,
     /// That it harms.
     pub(crate) harms: f64,
 }
 
-/// What a run leaves for later ones.
+/// What a run passes on to later runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Memory(Vec<Remembered>);
@@ -117,38 +119,38 @@ impl FromIterator<Entry> for Memory {
     }
 }
 
-/// What happened to proposals that became no entry.
+/// Counts of proposals and of those that became no entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Proposals so far.
+    /// All proposals.
     pub proposed: u64,
-    /// Refused, by why.
+    /// Refused proposals, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Support for an entry that says the same.
+    /// Proposals that support an open entry.
     pub merged: u64,
-    /// Lessons that were turned down not long ago.
+    /// Proposals of lessons that were closed recently.
     pub known: u64,
-    /// Dropped from a full queue.
+    /// Entries dropped from a full queue.
     pub dropped: u64,
 }
 
-/// A playbook that may take the place of the one that is deployed.
+/// A playbook that may replace the deployed one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// What it says.
+    /// Its content.
     pub playbook: Playbook,
-    /// Entries that are new in it.
+    /// Entries that the deployed playbook does not have.
     pub added: Vec<EntryId>,
-    /// Deployed entries that it lacks.
+    /// Deployed entries that it does not have.
     pub removed: Vec<EntryId>,
-    /// Sections that say something else in it.
+    /// Names of the sections whose text differs.
     pub rewritten: Vec<String>,
-    /// What the gate asks about it.
+    /// The hypothesis that the gate tests.
     pub question: Question,
 }
 
 impl Candidate {
-    /// Names what it says.
+    /// Digest of the playbook.
     pub fn digest(&self) -> Digest {
         self.playbook.digest()
     }
@@ -159,13 +161,13 @@ impl Candidate {
 pub struct Harness {
     settings: HarnessSettings,
     sections: BTreeMap<String, String>,
-    /// What may take their place.
+    /// Sections that wait for the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proposed_sections: Option<BTreeMap<String, String>>,
     records: BTreeMap<EntryId, Record>,
-    /// Served, in this order.
+    /// Deployed entries, in the order in which they are served.
     deployed: Vec<EntryId>,
-    /// Deployed entries that a reflector wants to see gone: they are measured in every group.
+    /// Deployed entries under test, because a reflector proposed their retirement. They are measured in every group.
     questioned: BTreeSet<EntryId>,
     credit: Credit,
     batches: u64,
@@ -180,7 +182,7 @@ pub struct Harness {
     named: OnceCell<Digest>,
 }
 
-/// What was handed in and not applied.
+/// Accumulated updates that are not applied yet.
 #[derive(Debug, Clone, Default)]
 struct Pending {
     batches: u64,
@@ -188,36 +190,39 @@ struct Pending {
     proposals: Vec<(String, Proposal)>,
 }
 
-/// One line about an entry, for people.
+/// A report row about an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EntryRow {
     /// The entry.
     pub id: EntryId,
-    /// Where it is in its life.
+    /// Name of its status ([`Status::name`]).
     pub status: String,
-    /// What it says.
+    /// The lesson on one line.
     pub lesson: String,
-    /// Groups in which it was relevant and drawn for.
+    /// Groups in which some members were shown the entry and some were not.
     pub groups: u64,
-    /// Mean difference in reward between those who were shown it and those who were not; none: nothing is known.
+    /// Estimated mean effect on the reward; `None` without data.
     pub lift: Option<f64>,
-    /// Always-valid 95 % interval of it; none: nothing is known.
+    /// Its 95 % confidence sequence; `None` without data.
     pub interval: Option<(f64, f64)>,
-    /// Evidence that it helps, as an e-value; above 1 / 0.05 is strong. While it is on trial that of the last batch, later that by which
-    /// it was decided. None: nothing is known, or nobody asks, because it was deployed from the beginning.
+    /// Evidence that it helps, an e-value; above 1 / 0.05 is strong. During the trial that of the last batch, later that of
+    /// the decision. `None` without data, or if it was deployed from the start.
     pub helps: Option<f64>,
-    /// Evidence that it harms, in the same way; of what is deployed that of the last batch. None: nothing is known.
+    /// Evidence that it harms, likewise; of a deployed entry that of the last batch. `None` without data.
     pub harms: Option<f64>,
-    /// Tokens in a prompt, about.
+    /// Estimated tokens in a prompt.
     pub tokens: u64,
-    /// How often it was proposed; 0: it was planted, and nobody has proposed it since.
+    /// Number of proposals; 0 if it was planted and never proposed.
     pub support: u64,
-    /// Who proposed it first.
+    /// The reflector that proposed it first, or who planted it.
     pub created_by: String,
+    /// In how many episodes of the run it could apply; none: no episode was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<LessonUse>,
 }
 
 impl EntryRow {
-    /// About an entry of which nothing is known.
+    /// The row of an entry without data.
     pub fn unmeasured(entry: &Entry) -> Self {
         Self {
             id: entry.id.clone(),
@@ -231,12 +236,13 @@ impl EntryRow {
             tokens: entry.lesson.tokens(),
             support: times_proposed(entry),
             created_by: entry.created_by.clone(),
+            usage: None,
         }
     }
 }
 
 impl Harness {
-    /// A layer that begins with what is deployed.
+    /// A layer that starts from a deployed playbook.
     pub fn new(settings: HarnessSettings, deployed: Playbook) -> Self {
         let mut harness = Self {
             settings,
@@ -261,14 +267,14 @@ impl Harness {
         harness
     }
 
-    /// What a later run should know about entries.
+    /// What later runs should know about the entries.
     pub fn memory(&self) -> Memory {
         let remembered = |record: &Record| Remembered { entry: record.entry.clone(), decided: record.decided.clone() };
         Memory(self.in_order().into_iter().map(remembered).collect())
     }
 
-    /// Remembers an earlier run: what deployed entries were measured to be worth, what was turned down (it is not tried again
-    /// soon), and what waits. What was on trial begins anew: evidence is counted by run.
+    /// Restores the knowledge of an earlier run: estimates of deployed entries, closed entries (which are not tried again
+    /// soon), and queued ones. Trials start again, because evidence is counted per run.
     pub fn remember(&mut self, memory: Memory) {
         for Remembered { entry, decided } in memory.0 {
             let id = entry.id.clone();
@@ -292,13 +298,13 @@ impl Harness {
         self.fill_trial();
     }
 
-    /// Lets this tell which lessons in prose mean the same. Without it they are compared by their words.
+    /// Sets the embedder that compares lessons in prose. Without one they are compared by their words.
     pub fn compare_by(&mut self, embedder: Arc<dyn Embedder>) {
         self.embedding = Embedding(Some(embedder));
         self.records.values_mut().for_each(|record| record.form = OnceCell::new());
     }
 
-    /// Puts a lesson on the way that every proposal goes, before any other.
+    /// Queues a lesson before all proposals; it must pass trial and gate like any other.
     pub fn plant(&mut self, lesson: Lesson, by: &str) {
         let mut entry = Entry { support: PLANTED, ..Entry::new(lesson, by) };
         if self.records.contains_key(&entry.id) {
@@ -328,7 +334,7 @@ impl Harness {
         self.touched();
     }
 
-    /// The state has changed: it needs another name.
+    /// Invalidates the cached digest after a change of state.
     fn touched(&mut self) {
         self.named = OnceCell::new();
     }
@@ -337,14 +343,14 @@ impl Harness {
         self.records.get(id).map(|record| &record.entry.status)
     }
 
-    /// Records in order of first proposal.
+    /// Records by first proposal.
     fn in_order(&self) -> Vec<&Record> {
         let mut records: Vec<&Record> = self.records.values().collect();
         records.sort_by_key(|record| record.position);
         records
     }
 
-    /// What is served.
+    /// The deployed playbook.
     pub fn deployed(&self) -> Playbook {
         self.playbook(self.deployed.iter())
     }
@@ -354,25 +360,30 @@ impl Harness {
         Playbook { sections: self.sections.clone(), entries }
     }
 
-    /// What reflectors are shown: everything that is open, so that they need not propose it again.
+    /// The playbook that reflectors are shown: all open entries, so that they do not propose them again.
     pub fn known(&self) -> Playbook {
         let open = self.in_order().into_iter().filter(|record| record.entry.status.is_open());
         let ids: Vec<EntryId> = open.map(|record| record.entry.id.clone()).collect();
         self.playbook(ids.iter())
     }
 
-    /// What happened to proposals.
+    /// Whether an entry may still be shown.
+    pub fn is_open(&self, id: &EntryId) -> bool {
+        self.status(id).is_some_and(Status::is_open)
+    }
+
+    /// Counts of proposals.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// How many entries have this status.
+    /// Number of entries with this status.
     fn count(&self, status: &Status) -> usize {
         self.records.values().filter(|record| record.entry.status == *status).count()
     }
 
-    /// The open entries whose place a record takes once it is let through. An entry takes the place of older ones only, so no two
-    /// ever take each other's.
+    /// The open entries that this record replaces once the gate accepts it. A record replaces only older ones, so the chain
+    /// has no cycle.
     fn replaced<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a EntryId> {
         let older = |record: &&'a Record| {
             let old = self.records.get(record.replaces.as_ref()?)?;
@@ -381,7 +392,7 @@ impl Harness {
         std::iter::successors(older(&record), move |old| older(old)).map(|old| &old.entry.id)
     }
 
-    /// What may take the place of what is deployed; none: nothing has changed.
+    /// The candidate that could replace the deployed playbook; `None` if nothing changed.
     pub fn candidate(&self) -> Option<Candidate> {
         let admitted: Vec<&Record> =
             self.in_order().into_iter().filter(|record| record.entry.status == Status::Admitted).collect();
@@ -403,7 +414,7 @@ impl Harness {
         Some(Candidate { playbook, added, removed, rewritten, question })
     }
 
-    /// The gate has let a candidate through.
+    /// Deploys a candidate that the gate accepted.
     pub fn promote(&mut self, candidate: &Candidate) {
         self.sections.clone_from(&candidate.playbook.sections);
         self.settle_sections(candidate);
@@ -421,7 +432,7 @@ impl Harness {
         self.touched();
     }
 
-    /// Takes an entry out of everything that is measured.
+    /// Closes an entry: it is not measured any more.
     fn close(&mut self, id: &EntryId, status: Status) {
         self.credit.drop_entry(id);
         self.questioned.remove(id);
@@ -431,9 +442,9 @@ impl Harness {
         }
     }
 
-    /// The gate has turned a candidate down: its new entries are tried anew, its sections are given up, and what it wanted
-    /// to remove stays, unless it was turned down for something else.
-    pub fn turn_down(&mut self, candidate: &Candidate) {
+    /// The gate rejected a candidate: its new entries return to the queue and its sections are dropped. If it only removed
+    /// entries, these stay deployed.
+    pub fn reject(&mut self, candidate: &Candidate) {
         self.settle_sections(candidate);
         for id in &candidate.added {
             self.try_again(id, Status::Queued);
@@ -446,9 +457,9 @@ impl Harness {
         self.touched();
     }
 
-    /// The gate cannot tell whether a candidate is better: what it adds makes too little of a difference to be kept, what it
-    /// wanted to remove stays.
-    pub fn give_up(&mut self, candidate: &Candidate) {
+    /// The gate could not decide about a candidate within its limit: the entries that it adds expire, and those that it
+    /// removes stay deployed if it did nothing else.
+    pub fn abandon(&mut self, candidate: &Candidate) {
         self.settle_sections(candidate);
         for id in &candidate.added {
             self.close(id, Status::Expired);
@@ -461,7 +472,7 @@ impl Harness {
         self.touched();
     }
 
-    /// What was seen of it is forgotten; its column comes back when it is drawn for.
+    /// Discards the evidence about an entry and gives it this status. Its column is created again when it is drawn.
     fn try_again(&mut self, id: &EntryId, status: Status) {
         self.credit.drop_entry(id);
         if let Some(record) = self.records.get_mut(id) {
@@ -469,7 +480,7 @@ impl Harness {
             record.began = self.groups;
             record.decided = None;
             if let Some(evidence) = record.evidence.as_mut() {
-                // It goes on counting among those that were tried, with nothing in its favour.
+                // It still counts as tried, without evidence.
                 evidence.harms = 0.0;
                 evidence.helps = evidence.helps.map(|_| 0.0);
             }
@@ -477,17 +488,17 @@ impl Harness {
         self.shorten_queue();
     }
 
-    /// A line about every entry, in order of first proposal.
+    /// A row per entry, by first proposal.
     pub fn rows(&self) -> Vec<EntryRow> {
         let estimates = self.credit.estimates();
         let row = |record: &Record| {
             let current = estimates.get(&record.entry.id);
-            // What was decided on says more than the few groups of maintenance since.
+            // The estimate of the decision is more precise than that of a few maintenance groups.
             let estimate = match (record.decided.as_ref(), current) {
                 (Some(decided), Some(current)) if current.groups < decided.groups => Some(decided),
                 (decided, current) => current.or(decided),
             };
-            // Before it was relevant anywhere the numbers are those that computing begins with: they say nothing.
+            // Without groups the estimate holds only initial values.
             let estimate = estimate.filter(|estimate| estimate.groups > 0);
             let evidence = record.evidence.filter(|_| estimate.is_some());
             EntryRow {
@@ -502,6 +513,7 @@ impl Harness {
                 tokens: record.entry.lesson.tokens(),
                 support: times_proposed(&record.entry),
                 created_by: record.entry.created_by.clone(),
+                usage: None,
             }
         };
         self.in_order().into_iter().map(row).collect()
@@ -536,7 +548,7 @@ impl Layer for Harness {
             self.credit.observe(group);
             self.groups += 1;
         }
-        // The control measures nothing.
+        // The control does not measure.
         let measures = self.settings.admission == Admission::Measured;
         let mut events = if measures { self.decide() } else { Vec::new() };
         for (reflector, proposal) in proposals {
@@ -558,7 +570,7 @@ impl Layer for Harness {
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
         let broken = |error: serde_json::Error| LearnError::Layer { layer: "harness".into(), why: error.to_string() };
         let bytes = serde_json::to_vec(self).map_err(broken)?;
-        // The digest is wanted next, and would write the same down again.
+        // Cache the digest, which is needed next and hashes the same bytes.
         self.named.get_or_init(|| Digest::of(&bytes));
         Ok(bytes)
     }
@@ -566,7 +578,7 @@ impl Layer for Harness {
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
         let broken = |error: serde_json::Error| LearnError::Layer { layer: "harness".into(), why: error.to_string() };
         let restored: Self = serde_json::from_slice(bytes).map_err(broken)?;
-        // A port is no state.
+        // The embedder is not part of the state.
         *self = Self { embedding: std::mem::take(&mut self.embedding), ..restored };
         Ok(())
     }

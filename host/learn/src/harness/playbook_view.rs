@@ -1,8 +1,8 @@
-//! Who is shown what: relevance, budget, and draws.
+//! Which entries an episode is shown: relevance, token budget, randomisation.
 //!
-//! Whether an entry is *eligible* in an episode is settled first: it must be relevant to what the task shows, and fit the
-//! token budget. Only then a draw decides, for each eligible entry on trial on its own, which half of the group's members
-//! see it. So every difference between members of a group is chance, and what is compared is comparable.
+//! Eligibility comes first: an entry must be relevant to the task's text and fit the token budget. Only then is each
+//! eligible entry on trial randomised, independently of the others: half of the members of a group are shown it. So all
+//! differences between members of a group are random, and the comparison is unbiased.
 
 use super::{Admission, HELD_OUT, Harness, MAINTENANCE};
 use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, render};
@@ -10,51 +10,51 @@ use crate::{EntryId, Status};
 use clawhost_core::{Digest, derive_seed};
 use std::collections::BTreeMap;
 
-/// When an entry is drawn for.
+/// When an entry is randomised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Draw {
     /// Never: it is always shown.
     Never,
-    /// In one group of [`MAINTENANCE`].
+    /// In one of [`MAINTENANCE`] groups.
     Seldom,
     /// In every group: it is on trial.
     Trial,
-    /// In every group: it is served, and put to the test.
+    /// In every group: it is deployed and under test.
     Questioned,
 }
 
-/// Shows a playbook.
+/// Selects the entries of a playbook for episodes.
 pub struct PlaybookView {
     playbook: Playbook,
     draws: Vec<Draw>,
-    /// What is known for certain that each is worth.
+    /// Lower bound of each entry's effect.
     worth: Vec<f64>,
     index: Index,
     budget: u64,
-    /// Entries on trial in one prompt.
+    /// Most entries on trial in one prompt.
     crowd: usize,
     seed: u64,
     digest: Digest,
 }
 
-/// What one episode is shown.
+/// The entries that one episode is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
-    /// What stands in the prompt.
+    /// The prompt text.
     pub text: String,
     /// The entries in it.
     pub shown: Vec<EntryId>,
-    /// Entries that were eligible and drawn for, with what the draw decided.
+    /// Eligible entries that were randomised, and whether this episode is shown them.
     pub drawn: Vec<(EntryId, bool)>,
-    /// The probability with which a drawn entry is shown.
+    /// Probability that a randomised entry is shown.
     pub propensity: f64,
 }
 
-/// What an entry counts for the budget of which nothing is known.
+/// Lower bound for entries without an estimate.
 const UNKNOWN_WORTH: f64 = 0.0;
 
 impl PlaybookView {
-    /// Shows a playbook as it is served: nothing is drawn.
+    /// A view of a playbook for serving: all eligible entries are shown.
     pub fn serving(playbook: Playbook, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
         let draws = vec![Draw::Never; playbook.entries.len()];
         Self::new(playbook, draws, worth, (budget, 0), 0)
@@ -70,7 +70,7 @@ impl PlaybookView {
         let worth: Vec<f64> =
             playbook.entries.iter().map(|entry| worth.get(&entry.id).copied().unwrap_or(UNKNOWN_WORTH)).collect();
         let index = Index::new(&playbook.entries);
-        // Sections are always shown; lessons take what they leave.
+        // Sections are always shown; lessons use the rest of the budget.
         let budget = Rendering { token_budget: budget }.room(&playbook.sections);
         let drawn: Vec<u8> = draws.iter().map(|draw| *draw as u8).collect();
         let worths: Vec<u8> = worth.iter().flat_map(|worth| worth.to_be_bytes()).collect();
@@ -85,16 +85,16 @@ impl PlaybookView {
         Self { playbook, draws, worth, index, budget, crowd, seed, digest }
     }
 
-    /// Names all that decides what is shown.
+    /// Digest of everything that determines the selection.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What a member of a group is shown, whose task shows this text.
+    /// The entries for one member of a group whose task shows this text. `members` is the size of the group.
     pub fn choose(&self, group: u64, member: u32, members: u32, text: &str) -> Chosen {
         let mut relevant: Vec<usize> = self.index.relevant(text).into_iter().map(|hit| hit.position).collect();
         relevant.sort_unstable();
-        // Entries on trial take what the measured ones leave.
+        // Entries on trial use what the measured ones leave of the budget.
         let (measured, mut tried): (Vec<usize>, Vec<usize>) =
             relevant.into_iter().partition(|position| self.draws.get(*position) != Some(&Draw::Trial));
         if tried.len() > self.crowd {
@@ -158,7 +158,7 @@ impl PlaybookView {
     }
 }
 
-/// Whether a member is in the half that sees an entry: a shuffle of the members by this seed, of which the first half sees it.
+/// Whether a member is in the half that is shown an entry: the first half of a seeded shuffle of the members, rounded down.
 fn sees(seed: u64, member: u32, members: u32) -> bool {
     if members < 2 {
         return true;
@@ -182,12 +182,12 @@ fn mixed(state: u64) -> u64 {
 }
 
 impl Harness {
-    /// What training episodes are shown: what is deployed or admitted, and what is on trial.
+    /// The view for training episodes: deployed and admitted entries, and those on trial.
     pub fn training(&self, seed: u64) -> PlaybookView {
         let mut records = self.in_order();
         records.retain(|record| matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Deployed));
         let served = |id: &EntryId| self.deployed.iter().position(|known| known == id).unwrap_or(usize::MAX);
-        // As they are served, then as they would be.
+        // Deployed entries in their order, then admitted ones by first proposal, then those on trial.
         records
             .sort_by_key(|record| (record.entry.status == Status::OnTrial, served(&record.entry.id), record.position));
         let draw = |status: &Status, id: &EntryId| match status {
@@ -202,12 +202,12 @@ impl Harness {
         PlaybookView::new(playbook, draws, &self.worth(), (self.settings.token_budget, self.settings.trial_crowd), seed)
     }
 
-    /// A playbook as it is served.
+    /// The view of a playbook for serving.
     pub fn serving(&self, playbook: Playbook) -> PlaybookView {
         PlaybookView::serving(playbook, &self.worth(), self.settings.token_budget)
     }
 
-    /// What is known for certain that entries are worth: the lower end of the interval that they were decided by.
+    /// Lower bounds of the effects: the lower end of the interval at the time of the decision.
     pub fn worth(&self) -> BTreeMap<EntryId, f64> {
         let worth = |(id, record): (&EntryId, &super::Record)| {
             Some((id.clone(), record.decided.as_ref().map(|decided| decided.interval.0)?))
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_members_see_an_entry_and_every_member_as_often_as_another() {
+    fn half_of_the_members_see_an_entry_and_members_are_drawn_uniformly() {
         let mut times = [0u32; 4];
         for seed in 0..4_000 {
             let seen: Vec<u32> = (0..4).filter(|member| sees(seed, *member, 4)).collect();
@@ -229,7 +229,7 @@ mod tests {
             seen.iter().for_each(|member| times[*member as usize] += 1);
         }
         assert!(times.iter().all(|times| (1_850..2_150).contains(times)), "{times:?}");
-        assert_eq!((0..5).filter(|member| sees(7, *member, 5)).count(), 2, "of an odd number the smaller half");
-        assert!(sees(7, 0, 1), "whoever is alone sees everything");
+        assert_eq!((0..5).filter(|member| sees(7, *member, 5)).count(), 2, "an odd number is rounded down");
+        assert!(sees(7, 0, 1), "a single member sees everything");
     }
 }

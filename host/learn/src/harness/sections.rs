@@ -1,17 +1,17 @@
-//! Sections of the prompt: what an evolution found waits for the gate, like an entry that was admitted.
+//! Rewritten sections of the prompt: the result of an evolution waits for the gate, like an admitted entry.
 
 use super::{Candidate, Harness};
 use std::collections::BTreeMap;
 
 impl Harness {
-    /// Sections that may take the place of the deployed ones, all of them: they come into the next candidate. Those that
-    /// are deployed already propose nothing.
+    /// Proposes sections that replace all deployed ones in the next candidate. Proposing the deployed sections withdraws an
+    /// earlier proposal.
     pub fn propose_sections(&mut self, sections: BTreeMap<String, String>) {
         self.proposed_sections = (sections != self.sections).then_some(sections);
         self.touched();
     }
 
-    /// Names of the sections that would say something else.
+    /// Names of the sections whose text would change.
     pub(super) fn rewritten(&self) -> Vec<String> {
         let Some(proposed) = &self.proposed_sections else { return Vec::new() };
         let mut names: Vec<String> = proposed.keys().chain(self.sections.keys()).cloned().collect();
@@ -21,7 +21,7 @@ impl Harness {
         names
     }
 
-    /// The gate has decided about the sections of a candidate: they wait no more.
+    /// Drops the proposed sections once the gate has decided about them.
     pub(super) fn settle_sections(&mut self, candidate: &Candidate) {
         if self.proposed_sections.as_ref() == Some(&candidate.playbook.sections) {
             self.proposed_sections = None;
@@ -41,7 +41,7 @@ mod tests {
         BTreeMap::from([("rules".to_owned(), text.to_owned())])
     }
 
-    /// Serves one lesson and one section.
+    /// A harness that serves one lesson and one section.
     fn harness() -> Harness {
         let entries = vec![Entry::new(Lesson::read("when a is b: c"), "operator")];
         Harness::new(HarnessSettings::default(), Playbook { sections: sections("old"), entries })
@@ -54,12 +54,12 @@ mod tests {
     }
 
     #[test]
-    fn proposed_sections_are_served_by_nobody_until_the_gate_lets_them_through() {
+    fn proposed_sections_are_not_served_before_the_gate_accepts_them() {
         let mut harness = harness();
         let before = harness.digest();
         assert_eq!(harness.candidate(), None);
         harness.propose_sections(sections("new"));
-        assert_ne!(harness.digest(), before, "the state has another name");
+        assert_ne!(harness.digest(), before, "the digest changes");
         assert_eq!(harness.deployed().sections, sections("old"));
         assert!(harness.training(1).choose(0, 0, 1, "").text.contains("old"), "training shows what is deployed");
         let candidate = harness.candidate().unwrap();
@@ -71,57 +71,57 @@ mod tests {
     }
 
     #[test]
-    fn sections_that_are_turned_down_are_given_up() {
+    fn rejected_sections_are_dropped() {
         let mut harness = harness();
         harness.propose_sections(sections("new"));
-        harness.turn_down(&harness.candidate().unwrap());
+        harness.reject(&harness.candidate().unwrap());
         assert_eq!((harness.deployed().sections, harness.candidate()), (sections("old"), None));
     }
 
     #[test]
-    fn sections_that_are_deployed_already_propose_nothing() {
+    fn proposing_the_deployed_sections_makes_no_candidate() {
         let mut harness = harness();
         harness.propose_sections(sections("old"));
         assert_eq!(harness.candidate(), None);
         harness.propose_sections(sections("new"));
         harness.propose_sections(sections("old"));
-        assert_eq!(harness.candidate(), None, "the later proposal counts");
+        assert_eq!(harness.candidate(), None, "the later proposal replaces the earlier one");
     }
 
     #[test]
-    fn a_section_that_is_new_or_missing_is_rewritten_too() {
+    fn added_and_removed_sections_count_as_rewritten() {
         let mut harness = harness();
         harness.propose_sections(BTreeMap::from([("tone".to_owned(), "kind".to_owned())]));
         assert_eq!(harness.candidate().unwrap().rewritten, ["rules", "tone"]);
     }
 
     #[test]
-    fn what_was_proposed_after_a_candidate_waits_for_its_own_judgement() {
+    fn sections_proposed_after_a_candidate_wait_for_their_own_decision() {
         let mut harness = harness();
         harness.propose_sections(sections("new"));
         let candidate = harness.candidate().unwrap();
         harness.propose_sections(sections("newer"));
-        harness.turn_down(&candidate);
+        harness.reject(&candidate);
         assert_eq!(harness.candidate().unwrap().playbook.sections, sections("newer"));
     }
 
     #[test]
-    fn a_harmful_entry_leaves_although_the_sections_beside_it_are_turned_down() {
+    fn a_harmful_entry_can_be_removed_after_its_candidate_was_rejected_for_its_sections() {
         let mut harness = harness();
         let id = set(&mut harness, &Status::Harmful);
         harness.propose_sections(sections("new"));
         let both = harness.candidate().unwrap();
         assert_eq!((both.removed.as_slice(), both.question), (&[id.clone()][..], Question::Better));
-        harness.turn_down(&both);
+        harness.reject(&both);
         let next = harness.candidate().unwrap();
         assert_eq!((next.removed.as_slice(), next.question), (&[id][..], Question::NotWorse));
         assert_eq!(next.playbook.sections, sections("old"));
-        harness.turn_down(&next);
-        assert_eq!(harness.candidate(), None, "turned down for itself, it stays");
+        harness.reject(&next);
+        assert_eq!(harness.candidate(), None, "its own removal was rejected: it stays");
     }
 
     #[test]
-    fn what_is_proposed_survives_a_snapshot() {
+    fn a_snapshot_contains_proposed_sections() {
         let mut harness = harness();
         harness.propose_sections(sections("new"));
         let mut other = Harness::new(HarnessSettings::default(), Playbook::default());

@@ -1,64 +1,65 @@
-//! How the harness layer goes about it.
+//! Settings of the harness layer.
 
 use crate::DRAWN_ENTRIES;
 use crate::playbook::TOKEN_BUDGET;
 use serde::{Deserialize, Serialize};
 
-/// Entries on trial at once: what the credit of each is measured with grows with it.
+/// Most entries on trial at once. The variance of each estimate grows with this number.
 pub const TRIAL_SLOTS: usize = 16;
-/// Groups in which an entry was relevant before it expires without a verdict.
+/// Relevant groups after which a trial ends without a finding.
 pub const EXPIRE_AFTER: u64 = 120;
-/// Groups altogether before an entry on trial expires that is hardly ever relevant: its place is wanted.
+/// Groups in total after which the trial of a rarely relevant entry ends, to free its slot.
 pub const NEVER_RELEVANT_AFTER: u64 = 1_200;
-/// Groups after which a lesson that was found harmful may be tried again, if it is proposed again.
+/// Groups before a lesson that was found harmful can have a new trial, if it is proposed again.
 pub const RETRIAL_AFTER_HARM: u64 = 1_200;
-/// The same for one that expired: what it lacked may have been learned since, and nothing speaks against it.
+/// The same for an expired lesson. Shorter, because other entries may have changed its effect, and no evidence speaks
+/// against it.
 pub const RETRIAL_AFTER_EXPIRY: u64 = 320;
-/// Entries on trial that one prompt holds at most; which of those that are relevant is drawn for each group. Lessons that say
-/// different things about one case are in each other's way: of many that compete hardly any is followed, so less would be learned.
+/// Most entries on trial in one prompt. Which relevant entries these are is drawn per group. Many competing lessons about
+/// one case are rarely followed, so that less would be measured.
 pub const TRIAL_CROWD: usize = 4;
-/// An admitted entry is held out from half of the members in one group of so many, as long as it lives.
+/// An admitted entry is held out from half of the members in one of this many groups.
 pub const MAINTENANCE: u64 = 10;
-/// Entries waiting for a trial: past it those with least support are dropped, and counted.
+/// Most entries waiting for a trial. The entries with least support are dropped beyond it, and counted.
 pub const QUEUE: usize = 256;
-/// Deployed entries that reflectors put to the test at once: each is held out from half of all training episodes.
+/// Most deployed entries under test at once. Each is held out from half of all training episodes.
 pub const QUESTIONED: usize = TRIAL_SLOTS;
-/// Most other entries that are held out in one group: who is on trial or put to the test must have one of the bits too.
+/// Most other entries held out in one group, so that entries on trial and under test always have a bit each.
 pub const HELD_OUT: usize = DRAWN_ENTRIES - TRIAL_SLOTS - QUESTIONED;
-/// Expected share of wrong entries among those that are admitted, and among those that are retired.
+/// Expected share of false decisions among the admitted entries, and among the retired ones.
 pub const FALSE_DISCOVERY: f64 = 0.10;
-/// Episodes noted as an entry's sources; later ones only count.
+/// Episodes stored as an entry's sources. Later ones are only counted.
 pub const SOURCES: usize = 8;
-/// Most bytes of a source's episode, which has no more in any store; others are not noted.
+/// Most bytes of a source's episode id. No stored episode has a longer one; others are not stored.
 pub const SOURCE_BYTES: usize = 64;
-/// Turns noted of a source.
+/// Turns stored per source.
 pub const SOURCE_TURNS: usize = 32;
-/// Most bytes of an entry's tags together: a dozen words for retrieval.
+/// Most bytes of an entry's tags together: about a dozen words for retrieval.
 pub const TAG_BYTES: usize = 500;
 
-/// Who comes into the playbook.
+/// Which entries enter the playbook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Admission {
-    /// Entries that were measured to help, once the gate has passed them.
+    /// Entries that credit admitted and the gate accepted.
     #[default]
     Measured,
-    /// Whatever is proposed, at once: a control, to see what measuring is worth.
+    /// Every proposal, at once. A control that shows the value of measuring.
     Everything,
 }
 
-/// How the harness layer goes about it.
+/// Settings of the harness layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HarnessSettings {
     /// Entries on trial at once, 1 to [`TRIAL_SLOTS`].
     pub trial_slots: usize,
-    /// Entries on trial that one prompt holds at most.
+    /// Most entries on trial in one prompt.
     pub trial_crowd: usize,
-    /// Tokens of entries in one prompt.
+    /// Token budget of one prompt's sections and entries.
     pub token_budget: u64,
-    /// Who comes into the playbook.
+    /// Which entries enter the playbook.
     pub admission: Admission,
-    /// Texts that no lesson may quote.
+    /// Texts that no lesson may contain.
     pub forbidden: Vec<String>,
 }
 

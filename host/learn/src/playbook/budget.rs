@@ -1,33 +1,35 @@
-//! Which entries fit into a prompt.
+//! Selection of entries by token budget.
 
 /// An entry that could be shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Its place in the playbook.
+    /// Index in the playbook.
     pub position: usize,
-    /// What it costs in a prompt.
+    /// Estimated tokens in a prompt.
     pub tokens: u64,
-    /// Lower bound of its measured effect on the reward, -2 to 2. Not measured: as much as is assumed of it. No number: the worst.
+    /// Lower bound of its effect on the reward, -2 to 2: measured, or a prior for an entry that was not measured. NaN ranks
+    /// last.
     pub lower_bound: f64,
 }
 
 impl Candidate {
-    /// What a token of it brings. Of two that bring nothing good the longer is worse, so there it is a product.
+    /// Value per token. For a bound of 0 or less the value falls with the length, hence the product.
     fn worth(&self) -> f64 {
         let tokens = self.tokens.max(1) as f64;
         match self.lower_bound {
             bound if bound.is_nan() => f64::NEG_INFINITY,
             bound if bound > 0.0 => bound / tokens,
-            // Adding zero makes the negative zero positive: two equal bounds, one order.
+            // Adding zero turns -0.0 into 0.0, so that equal bounds have one order.
             bound => bound * tokens + 0.0,
         }
     }
 }
 
-/// The positions of those that are shown, in playbook order: the best by lower bound per token, of equals the earlier, as long as
-/// they fit. One that does not fit makes room for the next. Together they never take more than `budget` tokens.
+/// The indices of the chosen entries, in playbook order. Candidates are taken by lower bound per token, ties by position, if
+/// they still fit; one that does not fit is skipped. The sum of their tokens never exceeds `budget`.
 ///
-/// Greedy, so not always the best set, but the same entry stays in when others come and go.
+/// The greedy choice is not always optimal, but it is stable: a chosen entry rarely changes when other candidates appear or
+/// vanish.
 pub fn fit(candidates: &[Candidate], budget: u64) -> Vec<usize> {
     let mut ordered: Vec<&Candidate> = candidates.iter().collect();
     ordered.sort_by(|one, other| other.worth().total_cmp(&one.worth()).then(one.position.cmp(&other.position)));
@@ -57,11 +59,11 @@ mod tests {
         let candidates: Vec<Candidate> = candidates.iter().enumerate().map(candidate).collect();
         assert_eq!(fit(&candidates, budget), expect, "{candidates:?}");
         let backwards: Vec<Candidate> = candidates.iter().rev().copied().collect();
-        assert_eq!(fit(&backwards, budget), expect, "the order in which they come does not matter");
+        assert_eq!(fit(&backwards, budget), expect, "the order of the candidates does not matter");
     }
 
     #[test]
-    fn the_best_per_token_stays() {
+    fn the_best_bounds_per_token_are_chosen() {
         check(&[(10, 0.1), (10, 0.3), (10, 0.2)], 20, &[1, 2]);
         check(&[(10, 0.3), (5, 0.2), (5, 0.2)], 10, &[1, 2]);
         check(&[(10, 0.1), (10, 0.1), (10, 0.1)], 20, &[0, 1]);
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_bring_nothing_the_shorter_is_better_and_no_number_is_worst() {
+    fn without_a_positive_bound_shorter_entries_rank_first_and_nan_ranks_last() {
         check(&[(10, -0.1), (5, -0.1)], 14, &[1]);
         check(&[(5, f64::NAN), (5, -1.0)], 5, &[1]);
         check(&[(5, -0.0), (5, 0.0)], 5, &[0]);
@@ -81,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_budget_is_never_exceeded_and_no_room_is_left_for_anybody(
+        fn the_budget_is_never_exceeded_and_no_other_candidate_fits(
             parts in prop::collection::vec((0_u64..50, prop::num::f64::ANY), 0..30),
             budget in 0_u64..300,
         ) {

@@ -1,4 +1,4 @@
-//! What changed between two playbooks, for people.
+//! Differences between two playbooks, for people.
 
 use super::Playbook;
 use crate::{Entry, EntryId, Lesson, Skill};
@@ -8,26 +8,27 @@ use std::fmt;
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
-    /// An entry is new.
+    /// An entry was added.
     Added(Entry),
-    /// An entry is gone.
+    /// An entry was removed.
     Removed(Entry),
-    /// An entry has other tags, or other capitals.
+    /// The tags or the capitalisation of an entry changed.
     Changed {
-        /// As it was.
+        /// The entry before.
         before: Box<Entry>,
-        /// As it is.
+        /// The entry after.
         after: Box<Entry>,
     },
-    /// Entries that are in both stand in another order. These, in their new order, have another place among them.
+    /// Entries that both playbooks have are ordered differently. Lists those whose rank among them changed, in the new
+    /// order.
     Reordered(Vec<EntryId>),
-    /// A section is new, gone, or reads otherwise.
+    /// A section was added, removed or changed.
     Section {
-        /// Its name.
+        /// The section's name.
         name: String,
-        /// As it was; none: it is new.
+        /// The text before; `None` if the section was added.
         before: Option<String>,
-        /// As it is; none: it is gone.
+        /// The text after; `None` if the section was removed.
         after: Option<String>,
     },
 }
@@ -58,7 +59,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Sections by name; entries that went, came and changed, in the order of the document that they stand in; then the order.
+/// All differences: sections by name, removed entries, added and changed entries, the order.
 pub(super) fn between(before: &Playbook, after: &Playbook) -> Vec<Difference> {
     let mut differences = sections(before, after);
     let (old, new) = (numbered(before), numbered(after));
@@ -87,7 +88,7 @@ pub(super) fn between(before: &Playbook, after: &Playbook) -> Vec<Difference> {
     differences
 }
 
-/// An id, and how many entries with that id stand before it: usually none.
+/// An entry's id and its number among the entries with that id, from 1. Usually ids are unique.
 type Key<'a> = (&'a EntryId, usize);
 
 fn numbered(playbook: &Playbook) -> Vec<(Key<'_>, &Entry)> {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_change_is_told() {
+    fn each_kind_of_change_is_listed() {
         let base = playbook(&["a", "b"], &[("s", "x")]);
         check(&base, &base, &[]);
         check(&base, &playbook(&["a", "b", "c"], &[("s", "x")]), &["+ C c"]);
@@ -164,7 +165,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
-        fn nothing_differs_exactly_where_digests_are_equal(one in any_playbook(), other in any_playbook()) {
+        fn the_difference_is_empty_if_and_only_if_digests_are_equal(one in any_playbook(), other in any_playbook()) {
             prop_assert_eq!(one.diff(&other).is_empty(), one.digest() == other.digest());
         }
     }

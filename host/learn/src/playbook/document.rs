@@ -1,4 +1,4 @@
-//! The document: entries in order, and named sections.
+//! The playbook: entries in order, and named sections.
 
 use super::Difference;
 use crate::{Entry, Lesson, Skill};
@@ -6,32 +6,32 @@ use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is shown to models. Its texts are stored inert ([`super::safety`]).
+/// The knowledge that models are shown. Texts are stored escaped ([`super::safety`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Playbook {
     /// Named texts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sections: BTreeMap<String, String>,
-    /// Lessons in the order in which they are shown; no id twice.
+    /// Lessons in the order in which they are shown. Ids are unique.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<Entry>,
 }
 
-/// What a digest begins with, so that it is no digest of anything else, or of another form of this.
+/// Prefix of the hashed bytes: the type and version of the content.
 const DIGEST_FORM: &[u8] = b"clawhost playbook 1";
 
-/// Bytes of a usual entry, so that what is hashed need not grow step by step.
+/// Expected bytes per entry, to allocate the buffer once.
 const USUAL_ENTRY_BYTES: usize = 256;
 
 impl Playbook {
-    /// Whether it holds nothing that could be shown.
+    /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.sections.is_empty()
     }
 
-    /// Names everything in it that can change an output: the sections, and of the entries their order, id, lesson and tags. Where
-    /// an entry came from, how often it was proposed, its status and its name for people are left out.
+    /// Digest of everything that can change a model's output: the sections, and each entry's position, id, lesson and tags.
+    /// Origin, support, status and skill names are left out.
     pub fn digest(&self) -> Digest {
         let mut bytes = Vec::with_capacity(USUAL_ENTRY_BYTES * (self.entries.len() + self.sections.len() + 1));
         bytes.extend_from_slice(DIGEST_FORM);
@@ -53,13 +53,13 @@ impl Playbook {
         Digest::of(&bytes)
     }
 
-    /// What changed from this one to a later one. Empty exactly where the digests are equal.
+    /// The differences from this playbook to a later one. Empty if and only if the digests are equal.
     pub fn diff(&self, later: &Self) -> Vec<Difference> {
         super::difference::between(self, later)
     }
 }
 
-/// Lengths stand before texts, so that no two playbooks have equal bytes.
+/// A length precedes each text, so that the bytes are unambiguous.
 fn write_count(count: usize, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&(count as u64).to_le_bytes());
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_people_alone_changes_no_digest() {
+    fn bookkeeping_fields_do_not_change_the_digest() {
         let check = |change: fn(&mut Playbook)| {
             let mut changed = playbook();
             change(&mut changed);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_back_as_it_was_written_and_refuses_what_it_does_not_know() {
+    fn serialisation_round_trips_and_unknown_fields_are_errors() {
         let json = serde_json::to_string(&playbook()).unwrap();
         assert_eq!(serde_json::from_str::<Playbook>(&json).unwrap(), playbook());
         assert_eq!(serde_json::from_str::<Playbook>("{}").unwrap(), Playbook::default());

@@ -1,33 +1,33 @@
-//! Lessons that say the same in nearly the same words.
+//! Detection of lessons that say the same in nearly the same words.
 //!
-//! A lesson that is taken for another one is lost, and its support is counted to the other; one that is not recognised costs a trial.
-//! So what is compared must be close, and what can turn a meaning around must be equal:
+//! A lesson that is wrongly taken for a duplicate is lost, and its support is added to the other lesson. A duplicate that is
+//! not detected costs one more trial. So the test is strict, and everything that can invert a meaning must be equal:
 //!
-//! - Two *rules* (conditions that a program can read) are duplicates if they have the same set of conditions and the same action, but
-//!   for case and white space. Another value or another action is another lesson.
-//! - Two lessons in prose are duplicates if the words of one stand in the other in the same order and little is added (Jaccard
-//!   similarity of their word pairs), or an [`Embedder`] finds them near; and negations, restrictions, numbers and symbols are the same. A word in the place of another
-//!   may be another value, so it keeps them apart.
+//! - Two *rules* (lessons whose conditions a program can evaluate) are duplicates if they have the same set of conditions
+//!   and the same action, up to case and white space. Another value or another action makes another lesson.
+//! - Two lessons in prose are duplicates if their negations, restrictions, numbers and symbols are equal, and either the
+//!   words of one occur in the other in the same order with few additions (Jaccard similarity of word pairs), or an
+//!   [`Embedder`] maps both to nearby vectors. A replaced word may be another value, so it makes another lesson.
 
 use super::words::words;
 use crate::{Lesson, Skill};
 use clawhost_core::Condition;
 use std::collections::BTreeSet;
 
-/// Cosine of the angle between two vectors from which on two texts say the same.
+/// Smallest cosine similarity of the vectors of two texts with the same meaning.
 const NEAR_COSINE: f64 = 0.95;
 
-/// Turns texts into vectors that are near each other where meanings are. A port: who has a model of that kind brings it. Equal texts
-/// must give equal vectors.
+/// Maps texts to vectors that are close for similar meanings. A port: a program with an embedding model can implement it.
+/// Must be deterministic.
 pub trait Embedder: Send + Sync {
-    /// The text's vector; none: it has none for this text, which is then compared by its words.
+    /// The vector of a text. `None` if there is none for it; then the text is compared by its words.
     fn embed(&self, text: &str) -> Option<Vec<f32>>;
 }
 
-/// Word pairs that two texts must share, of those of both. One more word in seven still passes.
+/// Smallest Jaccard similarity of word pairs. One additional word in seven passes.
 const SHARED_PAIRS: f64 = 0.7;
 
-/// A lesson, ready to be compared.
+/// A lesson in the form in which it is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Form {
     Rule {
@@ -36,9 +36,9 @@ pub(crate) enum Form {
         avoid: String,
     },
     Prose {
-        /// Condition, action, what to avoid.
+        /// Condition, action, avoid.
         wordings: [Wording; 3],
-        /// Of all of it.
+        /// Embedding of the whole lesson.
         vector: Option<Vec<f32>>,
     },
 }
@@ -61,48 +61,49 @@ impl Form {
         }
     }
 
-    /// Whether both are one lesson.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+    /// Whether both are the same lesson.
+    pub(crate) fn is_duplicate_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Prose { wordings: one, vector: near }, Self::Prose { wordings: other, vector: to }) => {
                 let pairs = || one.iter().zip(other);
                 let is_near =
                     || near.as_ref().zip(to.as_ref()).is_some_and(|(one, other)| cosine(one, other) >= NEAR_COSINE);
-                pairs().all(|(one, other)| one.turns_alike(other))
-                    && (pairs().all(|(one, other)| one.reads_alike(other)) || is_near())
+                pairs().all(|(one, other)| one.negates_alike(other))
+                    && (pairs().all(|(one, other)| one.words_alike(other)) || is_near())
             }
             (rule, other) => rule == other,
         }
     }
 }
 
-/// In lower case, with single blanks, without a full stop.
+/// Lower case, single spaces, no final full stop.
 fn plain(text: &str) -> String {
     let text = text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
     text.trim_end_matches('.').to_owned()
 }
 
-/// Words without which a lesson says the same, in the form that [`words`] gives them.
+/// Words that do not change the meaning of a lesson, as [`words`] normalises them.
 const FILLERS: [&str; 15] = [
     "a", "an", "the", "please", "do", "does", "did", "alway", "any", "very", "just", "really", "simply", "then", "also",
 ];
 
-/// Words that turn a meaning around or narrow it, in the languages that are met most. In others only the order of words tells.
+/// Words that invert or restrict a meaning, in common languages. In other languages only the word order protects against a
+/// wrong match.
 const TURNS: [&str; 40] = [
     "not", "no", "none", "nothing", "without", "only", "except", "unless", "instead", "avoid", "stop", "refuse",
     "skip", "nicht", "kein", "keine", "keinen", "nie", "ohne", "nur", "ne", "pas", "jamai", "san", "sauf", "nunca",
     "sin", "solo", "не", "нет", "без", "不", "没", "沒", "无", "無", "未", "非", "别", "勿",
 ];
 
-/// Marks that say nothing by themselves. Others are symbols, and count.
+/// Punctuation without a meaning of its own. Other marks are symbols, which must be equal.
 const MARKS: &str = ".,;:!?'\"’‘“”()-–—…*`";
 
-/// How a text is worded.
+/// The words of a text in the form in which they are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wording {
-    /// In order, without fillers.
+    /// Words in order, without fillers.
     words: Vec<String>,
-    /// Negations and restrictions among them.
+    /// The negations and restrictions among them.
     turns: Vec<String>,
     /// Digits and symbols, in order.
     exact: String,
@@ -119,12 +120,12 @@ impl Wording {
         Self { words, turns, exact: exact(text) }
     }
 
-    /// Whether nothing that could turn the meaning around differs.
-    fn turns_alike(&self, other: &Self) -> bool {
+    /// Whether negations, restrictions, numbers and symbols are equal.
+    fn negates_alike(&self, other: &Self) -> bool {
         self.turns == other.turns && self.exact == other.exact
     }
 
-    fn reads_alike(&self, other: &Self) -> bool {
+    fn words_alike(&self, other: &Self) -> bool {
         let (short, long) = if self.words.len() <= other.words.len() { (self, other) } else { (other, self) };
         let mut rest = long.words.iter();
         let in_order = short.words.iter().all(|word| rest.any(|other| other == word));
@@ -136,7 +137,7 @@ fn exact(text: &str) -> String {
     let mut exact = String::new();
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
-        // A point or a sign in front of a digit is part of a number.
+        // A point, comma or minus sign before a digit is part of the number.
         let of_number = matches!(character, '.' | ',' | '-') && characters.peek().is_some_and(char::is_ascii_digit);
         let is_word = character.is_alphabetic() || character.is_whitespace();
         if of_number || !is_word && !MARKS.contains(character) {
@@ -146,7 +147,7 @@ fn exact(text: &str) -> String {
     exact
 }
 
-/// Jaccard similarity of the sets of neighbouring words; beginning and end are neighbours too.
+/// Jaccard similarity of the sets of adjacent word pairs, including the text's start and end.
 fn shared_pairs(one: &[String], other: &[String]) -> f64 {
     let pairs = |words: &[String]| -> BTreeSet<(Option<String>, Option<String>)> {
         let before = std::iter::once(None).chain(words.iter().cloned().map(Some));
@@ -157,8 +158,7 @@ fn shared_pairs(one: &[String], other: &[String]) -> f64 {
     one.intersection(&other).count() as f64 / one.union(&other).count() as f64
 }
 
-/// Cosine of the angle between two vectors. Where there is none (another number of dimensions, no length) it is no number, and near
-/// nothing.
+/// Cosine similarity. NaN, which is never near, for different dimensions or a zero vector.
 fn cosine(one: &[f32], other: &[f32]) -> f64 {
     let dot = |one: &[f32], other: &[f32]| -> f64 {
         one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
@@ -173,12 +173,12 @@ mod tests {
 
     fn check(one: &str, other: &str, expect: bool) {
         let (one, other) = (Form::of(&Lesson::read(one), None), Form::of(&Lesson::read(other), None));
-        assert_eq!(one.says_the_same(&other), expect, "{one:?} {other:?}");
-        assert_eq!(other.says_the_same(&one), expect, "the other way round: {one:?} {other:?}");
+        assert_eq!(one.is_duplicate_of(&other), expect, "{one:?} {other:?}");
+        assert_eq!(other.is_duplicate_of(&one), expect, "the other way round: {one:?} {other:?}");
     }
 
     #[test]
-    fn rules_are_duplicates_only_where_they_do_the_same_in_the_same_case() {
+    fn rules_are_duplicates_if_conditions_and_action_are_equal() {
         check("when tier is gold and age is days: refund", "when Age is days and tier is GOLD: Refund.", true);
         check("when tier is gold: refund", "when tier is silver: refund", false);
         check("when tier is gold: refund", "when tier is gold: escalate", false);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_a_duplicate_where_only_its_dress_differs() {
+    fn prose_with_the_same_words_in_order_is_a_duplicate() {
         check("Check the policy before refunding.", "check policy BEFORE refunding", true);
         check(
             "Always verify the order's number before a refund",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_mean_something_else_is_no_duplicate() {
+    fn prose_with_another_value_or_negation_is_no_duplicate() {
         check(
             "do refund orders of gold customers before the others",
             "do not refund orders of gold customers before the others",
@@ -239,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn words_that_matter_are_written_as_they_are_compared() {
+    fn word_lists_are_in_normalised_form() {
         FILLERS.iter().chain(&TURNS).for_each(|word| assert_eq!(words(word), [*word]));
     }
 
     #[test]
-    fn what_to_avoid_counts_too() {
+    fn the_avoid_part_is_compared_too() {
         let skill = |when: &str, avoid: &str| {
             Form::of(
                 &Lesson::Skill(Skill {
@@ -257,13 +257,13 @@ mod tests {
             )
         };
         for when in ["", "a is b"] {
-            assert!(skill(when, "waiting").says_the_same(&skill(when, "Waiting")));
-            assert!(!skill(when, "waiting").says_the_same(&skill(when, "haste")));
-            assert!(!skill(when, "waiting").says_the_same(&skill(when, "")));
+            assert!(skill(when, "waiting").is_duplicate_of(&skill(when, "Waiting")));
+            assert!(!skill(when, "waiting").is_duplicate_of(&skill(when, "haste")));
+            assert!(!skill(when, "waiting").is_duplicate_of(&skill(when, "")));
         }
     }
 
-    /// Knows a few texts by heart.
+    /// An embedder with a fixed table.
     struct Known(Vec<(&'static str, Vec<f32>)>);
 
     impl Embedder for Known {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_embedder_finds_other_words_but_cannot_overrule_a_negation_or_a_value() {
+    fn an_embedder_matches_paraphrases_but_not_other_negations_or_values() {
         let known = Known(vec![
             ("greet people", vec![1.0, 0.0]),
             ("say hello to everyone", vec![0.99, 0.1]),
@@ -287,7 +287,7 @@ mod tests {
         ]);
         let check = |one: &str, other: &str, expect: bool| {
             let form = |text: &str| Form::of(&Lesson::read(text), Some(&known));
-            assert_eq!(form(one).says_the_same(&form(other)), expect, "{one} {other}");
+            assert_eq!(form(one).is_duplicate_of(&form(other)), expect, "{one} {other}");
         };
         check("greet people", "say hello to everyone", true);
         for other in ["count to three", "never greet people", "greet 2 people", "odd", "nothing", "unheard of"] {

@@ -1,15 +1,15 @@
-//! The playbook: the text knowledge that an agent is given.
+//! The playbook: knowledge as text that a model is shown.
 //!
-//! A [`Playbook`] holds entries (lessons) and named sections. The way of a lesson:
+//! A [`Playbook`] holds entries (lessons) and named sections. The life of a lesson:
 //!
-//! 1. [`safety::check`] refuses it or makes it inert; only then does it get an id.
-//! 2. What is known already in nearly the same words only counts as support.
-//! 3. When a task begins, [`Index::relevant`] finds the entries that its text is about.
-//! 4. [`fit`] keeps those with the best measured effect per token within the budget ([`Rendering::room`]).
-//! 5. [`render`] writes them down.
+//! 1. [`safety::check`] rejects or escapes it. Its id is computed from the result.
+//! 2. A duplicate of a known lesson only increases that lesson's support.
+//! 3. When a task begins, [`Index::relevant`] finds the entries that are relevant to the task's text.
+//! 4. [`fit`] selects the entries with the largest effect per token within the budget ([`Rendering::room`]).
+//! 5. [`render`] produces the prompt text.
 //!
-//! [`Playbook::digest`] names everything that can change an output, [`Playbook::diff`] tells two versions apart, and
-//! [`exchange`] brings playbooks to other people and tools and back.
+//! [`Playbook::digest`] identifies everything that can change an output. [`Playbook::diff`] compares two versions.
+//! [`exchange`] exports and imports playbooks.
 
 mod budget;
 mod difference;

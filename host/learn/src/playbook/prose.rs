@@ -1,9 +1,9 @@
-//! Which prose lessons a text is about.
+//! Relevance of prose lessons to a text.
 //!
-//! An entry is represented by its most telling words, each weighed as in BM25 (Robertson and Zaragoza, "The Probabilistic
-//! Relevance Framework", 2009): a word counts more the fewer entries have it, and the more often it stands in this one. Weights
-//! are divided by their sum, so an entry's *share* is 1 for a text that has all of its words and 0 for one that has none. Of
-//! skills only the condition is read: it says when they matter.
+//! An entry is represented by its most significant words, weighted as in BM25 (Robertson and Zaragoza, "The Probabilistic
+//! Relevance Framework", 2009): the weight of a word falls with the number of entries that contain it, and rises with its
+//! count in this entry. Weights are normalised to sum 1. The *share* of an entry in a text is the sum of the weights of the
+//! words that occur in the text, 0 to 1. Of a skill only the condition is used.
 
 use super::exchange::DISPLAY_TAG;
 use super::words::words;
@@ -11,38 +11,40 @@ use super::{Hit, retrieval};
 use crate::{Entry, Lesson, Skill};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With fewer prose entries all of them are relevant: they fit into a prompt, and words of so few tell little.
+/// With fewer prose entries than this all are relevant: they fit into a prompt, and word statistics over so few are
+/// unreliable.
 pub const FEW_PROSE_ENTRIES: usize = 30;
 
-/// An entry is relevant to texts that have this share of it. Low, because a lesson that is missed is lost, while one too many only
-/// takes part in the contest for the budget.
+/// Smallest share of a relevant entry. Low, because a relevant entry that is missed is lost, while an irrelevant one only
+/// competes for the token budget.
 pub const RELEVANT_SHARE: f64 = 0.2;
 
-/// Most words that represent an entry. A usual lesson has fewer; long ones would else be about everything, and cost time.
+/// Most words that represent an entry. Typical lessons have fewer. Without a limit, long lessons would match every text and
+/// cost time.
 const TELLING_WORDS: usize = 24;
 
-/// How soon more occurrences of a word count no more, and how much longer entries are held back: the usual values of BM25.
+/// The usual parameters of BM25: `k1` (saturation of word counts) and `b` (length normalisation).
 const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.75;
 
-/// Prose entries by their words and tags.
+/// Prose entries by words and tags.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Prose {
-    /// Positions of all prose entries.
+    /// Playbook indices of all prose entries.
     positions: Vec<usize>,
-    /// Which of them hold a word, by their place in `positions`, and what it is of them.
+    /// Word to the entries that contain it, as indices into `positions`, with the word's weight.
     words: BTreeMap<String, Vec<(usize, f64)>>,
     /// Tags by their first word.
     tags: BTreeMap<String, Vec<Tag>>,
-    /// Those without any word: nothing tells when they matter.
+    /// Entries without any word. They are always relevant, since nothing indicates when they apply.
     wordless: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
 struct Tag {
-    /// Words behind the first.
+    /// The words after the first.
     rest: Vec<String>,
-    /// Entries that have it, by their place in `positions`.
+    /// Entries with this tag, as indices into `positions`.
     entries: Vec<usize>,
 }
 
@@ -83,7 +85,7 @@ impl Prose {
         prose
     }
 
-    /// Adds what is relevant to a text.
+    /// Adds the entries that are relevant to a text.
     pub(super) fn collect(&self, text: &str, hits: &mut Vec<Hit>) {
         if self.positions.is_empty() {
             return;
@@ -105,14 +107,14 @@ impl Prose {
         }
         let found = self.positions.iter().zip(shares).zip(named);
         let relevant = found.filter(|((_, share), named)| *named || *share >= RELEVANT_SHARE);
-        // Sums of parts can pass the whole by a rounding error.
+        // Rounding may take the sum above the largest score.
         hits.extend(
             relevant.map(|((position, share), _)| Hit { position: *position, score: share.min(retrieval::APPLIES) }),
         );
     }
 }
 
-/// What says when an entry matters.
+/// The text that determines when an entry is relevant.
 fn telling_text(lesson: &Lesson) -> &str {
     match lesson {
         Lesson::Text(text) => text,

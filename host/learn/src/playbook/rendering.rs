@@ -1,4 +1,4 @@
-//! The form in which a playbook is shown: sections, then chosen lessons under a heading.
+//! The prompt text of a playbook: sections, then the chosen lessons under a heading.
 //!
 //! ```text
 //! house rules:
@@ -13,16 +13,16 @@ use super::safety::escape;
 use crate::{Entry, estimated_tokens};
 use std::collections::BTreeMap;
 
-/// What stands above the lessons.
+/// The heading above the lessons.
 pub const LESSONS_HEADING: &str = "Lessons from experience:";
 
-/// Most tokens of a playbook in a prompt, where nobody chose otherwise: a page or two, which any model reads in full.
+/// Default token budget: a page or two, which a model of any context length can read.
 pub const TOKEN_BUDGET: u64 = 2_000;
 
-/// How a playbook is shown.
+/// How a playbook is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rendering {
-    /// Most tokens, about, of everything that is shown.
+    /// Largest estimated number of tokens of the rendered text.
     pub token_budget: u64,
 }
 
@@ -33,16 +33,16 @@ impl Default for Rendering {
 }
 
 impl Rendering {
-    /// Tokens that are left for entries ([`super::fit`]) when the sections and the heading are written down. Sections are always
-    /// shown: where they take more than the budget, no entry has room.
+    /// Tokens left for entries ([`super::fit`]) after sections and heading. Sections are always shown; if they exceed the
+    /// budget, the result is 0.
     pub fn room(&self, sections: &BTreeMap<String, String>) -> u64 {
         let above = written(sections, std::iter::once(LESSONS_HEADING));
         self.token_budget.saturating_sub(estimated_tokens(&above))
     }
 }
 
-/// Sections that say something, then the entries, as a model reads them. Nothing to show: an empty text. What was not stored
-/// inert is made so.
+/// The prompt text: non-empty sections, then the entries. Empty if there are none. Texts are escaped again, in case they
+/// were not stored escaped.
 pub fn render(entries: &[&Entry], sections: &BTreeMap<String, String>) -> String {
     let prompts: Vec<String> = entries.iter().map(|entry| entry.lesson.prompt()).collect();
     let heading = (!prompts.is_empty()).then_some(LESSONS_HEADING);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_come_first_and_lessons_stand_under_their_heading() {
+    fn sections_come_first_then_lessons_under_a_heading() {
         let text = shown(&["when a is b: c", "one\ntwo"], &[("house", "Be kind.\n"), ("z", " ")]);
         assert_eq!(text, "house:\nBe kind.\n\nLessons from experience:\n- when a is b: c\n- one\n  two");
         assert_eq!(shown(&[], &[("house", "Be kind.")]), "house:\nBe kind.");
@@ -83,20 +83,20 @@ mod tests {
     }
 
     #[test]
-    fn rules_can_be_read_from_what_is_shown() {
+    fn rules_parse_from_the_rendered_text() {
         let text = shown(&["when a is b: call x {\"y\": \"<z>\"}", "always: wait"], &[]);
         let actions: Vec<_> = text.lines().filter_map(clawhost_core::rule).map(|rule| rule.action).collect();
         assert_eq!(actions, ["call x {\"y\": \"<z>\"}", "wait"]);
     }
 
     #[test]
-    fn a_section_cannot_speak_by_its_name() {
+    fn a_section_name_cannot_imitate_a_role() {
         assert_eq!(shown(&[], &[("System", "obey")]), "System\\:\nobey");
     }
 
     proptest! {
         #[test]
-        fn whatever_was_stored_what_is_shown_is_inert(
+        fn the_rendered_text_is_always_inert(
             lessons in prop::collection::vec(hostile_text(), 0..4),
             sections in prop::collection::btree_map(hostile_text(), hostile_text(), 0..3),
         ) {
@@ -106,7 +106,7 @@ mod tests {
         }
 
         #[test]
-        fn what_fits_the_room_keeps_the_whole_within_its_budget(
+        fn entries_that_fit_the_room_keep_the_text_within_the_budget(
             lessons in prop::collection::vec("[a-z \n]{0,40}", 0..12),
             sections in prop::collection::btree_map("[a-z]{1,8}", "[a-z \n]{0,40}", 0..3),
             token_budget in 0_u64..120,

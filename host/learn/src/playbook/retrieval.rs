@@ -1,34 +1,35 @@
-//! Which entries are relevant to a task.
+//! Retrieval of the entries that are relevant to a task.
 //!
-//! The text that a task shows first is read for facts (`tier: gold`) and words.
+//! The first text that a task shows is parsed for facts (`tier: gold`) and words.
 //!
-//! - A *rule*, whose conditions a program can read, is relevant if the text mentions every fact that it asks for, and contradicts
-//!   none. `tier: silver` contradicts `when tier is gold`; `tier: not asked yet` does not, because it may still turn out.
-//! - An entry without conditions is always relevant.
-//! - Prose is relevant if the text has a fair share of its words, or all words of one of its tags
-//!   ([`RELEVANT_SHARE`](super::RELEVANT_SHARE)); few of them are all relevant.
+//! - A *rule* (a lesson whose conditions a program can evaluate) is relevant if the text mentions every fact of its
+//!   conditions and contradicts none. `tier: silver` contradicts `when tier is gold`; `tier: not asked yet` does not, since
+//!   the value may still become `gold`.
+//! - A lesson without conditions is always relevant.
+//! - Prose is relevant if the text contains a sufficient share of its words ([`RELEVANT_SHARE`](super::RELEVANT_SHARE)) or
+//!   all words of one of its tags. With few prose entries all are relevant.
 //!
-//! The index is inverted: it is walked from what the text says, so its cost follows what is found, not what is stored.
+//! The index is inverted: its cost grows with the facts and words of the text, not with the number of entries.
 
 use super::prose::Prose;
 use crate::Entry;
 use clawhost_core::{Condition, Facts};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The score of an entry that applies whatever the text says. Every condition that holds for certain adds as much: the most
-/// specific rule comes first. Prose has at most this.
+/// Score of an entry that applies to every text. Each satisfied condition of a rule adds 1, so the most specific rule comes
+/// first. The score of prose is at most this.
 pub(super) const APPLIES: f64 = 1.0;
 
 /// A relevant entry.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// Its place in the playbook.
+    /// Index in the playbook.
     pub position: usize,
-    /// How much it has to do with the text: prose 0 to 1, rules 1 and one more for every condition that holds for certain.
+    /// Relevance: prose 0 to 1; rules 1 plus the number of satisfied conditions.
     pub score: f64,
 }
 
-/// A playbook's entries by what makes them relevant. Built once per playbook.
+/// The retrieval index of a playbook.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
     /// Positions of entries without conditions.
@@ -38,7 +39,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the entries of a playbook.
+    /// Indexes the entries of a playbook.
     pub fn new(entries: &[Entry]) -> Self {
         let mut index = Self::default();
         let mut prose = Vec::new();
@@ -53,7 +54,7 @@ impl Index {
         index
     }
 
-    /// What is relevant to a text: the highest score first, of equals the earlier position.
+    /// The entries relevant to a text, by falling score, then by position.
     pub fn relevant(&self, text: &str) -> Vec<Hit> {
         let mut hits: Vec<Hit> =
             self.always.iter().map(|position| Hit { position: *position, score: APPLIES }).collect();
@@ -64,12 +65,12 @@ impl Index {
     }
 }
 
-/// Entries with conditions.
+/// Entries with conditions that a program can evaluate.
 #[derive(Debug, Clone, Default)]
 struct Rules {
-    /// Positions, and how many different conditions each has.
+    /// Playbook index, and number of distinct conditions.
     entries: Vec<(usize, usize)>,
-    /// By fact, then by value: places in `entries`.
+    /// Fact to value to indices into `entries`.
     by_fact: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
 }
 
@@ -84,7 +85,7 @@ impl Rules {
     }
 
     fn collect(&self, facts: &Facts, hits: &mut Vec<Hit>) {
-        // Of each: conditions that may hold, and those that do.
+        // Per entry: number of conditions not contradicted, and number satisfied.
         let mut held = vec![(0_usize, 0_u32); self.entries.len()];
         let mut count = |places: &[usize], may_hold: usize, holds: u32| {
             for place in places {
@@ -111,7 +112,7 @@ impl Rules {
     }
 }
 
-/// Values, in lower case, that say that a fact is not known yet.
+/// Values, in lower case, that mean "not known yet".
 const OPEN_VALUES: [&str; 8] = ["", "unknown", "hidden", "none given", "n/a", "tbd", "?", "-"];
 
 fn is_open(value: &str) -> bool {
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_is_said_twice_counts_once() {
+    fn a_repeated_condition_counts_once() {
         check(&["when a is b and a is b: c"], "a: b", &[(0, 2.0)]);
         check(&["when a is b and a is c: d"], "a: b", &[]);
     }
@@ -194,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn few_prose_entries_are_all_relevant_the_nearest_first() {
+    fn few_prose_entries_are_all_relevant_sorted_by_share() {
         check(&["quite another thing", "refund orders"], "An order. Refund?", &[(1, 1.0), (0, 0.0)]);
         check(&["!"], "?", &[(0, 0.0)]);
     }
 
-    /// As many lessons about other things as it takes until relevance is asked for.
+    /// Enough unrelated prose lessons that not all of them are relevant.
     fn crowd() -> Vec<Entry> {
         let filler = |n: usize| {
             let text = format!("Check the topic{n} of the plan{n} before you touch the thing{n} in the shop.");
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_prose_entries_those_are_relevant_that_the_text_is_about() {
+    fn of_many_prose_entries_only_related_ones_are_relevant() {
         let lesson = "Verify the shipping address with the customer before you refund damaged orders.";
         let check = |text: &str, expect: bool| {
             assert_eq!(found(Entry::new(Lesson::Text(lesson.into()), "operator"), text), expect, "{text}");
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_lesson_is_not_about_everything() {
+    fn a_long_lesson_does_not_match_every_text() {
         let long: Vec<String> = (0..300).map(|n| format!("word{n}")).collect();
         let entry = Entry::new(Lesson::Text(format!("{} the of in before", long.join(" "))), "operator");
         assert!(!found(entry.clone(), "before the shop in the middle of the town"));
@@ -237,11 +238,11 @@ mod tests {
         let more = [shared.clone(), format!("{shared} {own}")].map(|text| Entry::new(Lesson::Text(text), "operator"));
         entries.extend(more);
         let hits = Index::new(&entries).relevant(&shared);
-        assert_eq!(hits.len(), 1, "what it shares with another is not what it is about: {hits:?}");
+        assert_eq!(hits.len(), 1, "words shared with another entry weigh less: {hits:?}");
     }
 
     #[test]
-    fn of_a_skill_in_prose_the_condition_counts() {
+    fn a_skill_in_prose_matches_by_its_condition() {
         let skill = Skill { when: "filling forms".into(), action: "poem sea house".into(), ..Skill::default() };
         let entry = Entry::new(Lesson::Skill(skill), "operator");
         assert!(found(entry.clone(), "please help filling this form"));
@@ -256,7 +257,7 @@ mod tests {
         };
         assert!(found(tagged("gift-cards"), "They paid with two gift cards."));
         assert!(!found(tagged("gift-cards"), "A gift."));
-        assert!(!found(tagged("imported:helpful=3"), "imported helpful 3"), "for display only");
+        assert!(!found(tagged("imported:helpful=3"), "imported helpful 3"), "display tags do not match");
     }
 
     #[test]
@@ -264,7 +265,7 @@ mod tests {
         assert!(found(Entry::new(Lesson::Text("!?".into()), "operator"), "anything"));
     }
 
-    /// As the module says it, entry by entry.
+    /// The definition of relevance, applied to a single entry.
     fn relevant_rule(lesson: &Lesson, facts: &Facts) -> bool {
         lesson.conditions().unwrap().iter().all(|condition| {
             facts.get(&condition.fact).is_some_and(|known| known.to_lowercase() == condition.value || is_open(known))
@@ -273,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_finds_what_looking_at_every_entry_finds(
+        fn the_index_agrees_with_a_scan_of_all_entries(
             rules in prop::collection::vec(prop::collection::vec((0..4_usize, 0..3_usize), 1..4), 0..40),
             known in prop::collection::vec(0..5_usize, 4),
         ) {
@@ -283,7 +284,7 @@ mod tests {
                 Lesson::read(&format!("when {}: act", parts.join(" and ")))
             };
             let entries: Vec<Entry> = rules.iter().map(|conditions| Entry::new(lesson(conditions), "operator")).collect();
-            // The value that is out of the list: the fact is not mentioned.
+            // An index past the list means that the text does not mention the fact.
             let lines: Vec<_> = known.iter().enumerate()
                 .filter_map(|(fact, value)| Some(format!("f{fact}: {}", values.get(*value)?))).collect();
             let text = lines.join("\n");

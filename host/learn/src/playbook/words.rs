@@ -1,6 +1,6 @@
-//! Words of a text, in a form in which they can be compared: lower case, singular, negations spelled out.
+//! Normalised words of a text: lower case, singular, negations spelled out.
 
-/// Short for a word and `not` when `nt` follows (`don't`, `can't`), and what each is without it.
+/// Stems that become a word and `not` when `nt` follows (`don't`, `can't`), with that word.
 const AUXILIARIES: [(&str, &str); 18] = [
     ("do", "do"),
     ("does", "does"),
@@ -22,8 +22,8 @@ const AUXILIARIES: [(&str, &str); 18] = [
     ("might", "might"),
 ];
 
-/// The words of a text in order. A word is a run of letters and digits; apostrophes inside vanish. Scripts that write no
-/// blanks between words give a word per character.
+/// The words of a text in order. A word is a run of letters and digits; apostrophes inside are dropped. Scripts without
+/// spaces between words give one word per character.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -63,11 +63,11 @@ fn finish(word: &mut String, words: &mut Vec<String>) {
     }
 }
 
-/// Plural endings taken off, by the rules of the "S stemmer" (Harman, "How effective is suffixing?", 1991): of the stemmers the
-/// one that joins fewest words that do not belong together.
+/// Removes a plural ending by the rules of the "S stemmer" (Harman, "How effective is suffixing?", 1991), the stemmer that
+/// merges the fewest unrelated words.
 fn singular(mut word: String) -> String {
     let ends = |endings: &[&str]| endings.iter().any(|ending| word.ends_with(ending));
-    // Words of three letters (`yes`, `gas`) are no plurals.
+    // Words of up to three letters (`yes`, `gas`) are not plurals.
     if word.len() <= 3 {
         return word;
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_compared_in_one_form() {
+    fn words_are_normalised() {
         let check = |text: &str, expect: &str| assert_eq!(words(text).join(" "), expect, "{text}");
         check("Check the ORDER's policies, twice!", "check the order policy twice");
         check("addresses, statuses, heroes, bus, less, yes", "addresse statuse heroes bus less yes");

@@ -1,40 +1,40 @@
-//! Advantages: how much better a trajectory, or a turn, was than expected. Pure functions of rewards.
+//! Advantages: how much better a trajectory or a turn was than expected. Pure functions of rewards.
 
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
 
-/// Rewards of a group that differ by less than this teach nothing: nobody did better than anybody.
+/// A group has no variance if its largest and smallest reward differ by less than this.
 pub const ZERO_VARIANCE: f64 = 1e-6;
 
-/// Added to the standard deviation, so that groups that hardly differ are not blown up (as TRL does).
+/// Added to the standard deviation, so that tiny differences are not amplified (as in TRL).
 const STANDARD_DEVIATION_FLOOR: f64 = 1e-4;
 
-/// Added to the standard deviation when advantages are whitened (as TRL does).
+/// Added to the standard deviation when advantages are whitened (as in TRL).
 const WHITENING_FLOOR: f64 = 1e-8;
 
-/// What a reward is compared with.
+/// The baseline that a reward is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advantage {
-    /// `(r - mean) / (std + 1e-4)` in the group, with n - 1 under the variance (GRPO: Shao et al. 2024).
+    /// `(r - mean) / (std + 1e-4)` over the group, with the sample standard deviation (GRPO: Shao et al. 2024).
     Standardised,
-    /// `r - mean` in the group: hard and easy tasks keep their weight (Dr. GRPO: Liu et al. 2025).
+    /// `r - mean` over the group: no rescaling by difficulty (Dr. GRPO: Liu et al. 2025).
     Centred,
-    /// `r - mean of the others` in the group: no bias from one's own reward (RLOO: Ahmadian et al. 2024).
+    /// `r - mean of the other members`: a baseline that does not depend on the own reward (RLOO: Ahmadian et al. 2024).
     LeaveOneOut,
-    /// Per turn, from what follows it; the group is not looked at.
+    /// Generalised advantage estimation per turn; the group is not used.
     Generalised(GeneralisedAdvantage),
 }
 
 /// Generalised advantage estimation (Schulman et al. 2016) over the turns of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GeneralisedAdvantage {
-    /// What a reward one turn later is worth, 0 to 1.
+    /// Discount per turn, 0 to 1.
     pub gamma: f64,
-    /// 0: trusts values, 1: trusts rewards alone.
+    /// Bias-variance trade-off, 0 to 1: 0 relies on values, 1 on rewards only.
     pub lambda: f64,
-    /// Brings the advantages of all trained tokens of an experience to mean 0 and standard deviation 1. Without it, and without
-    /// values, rewards in 0 to 1 would push every action up.
+    /// Normalises the advantages of all trained tokens of an experience to mean 0 and standard deviation 1. Without it and
+    /// without values, rewards in 0 to 1 would increase the probability of every action.
     pub whiten: bool,
 }
 
@@ -45,8 +45,8 @@ impl Default for GeneralisedAdvantage {
 }
 
 impl GeneralisedAdvantage {
-    /// The advantage of each turn: `A_k = d_k + gamma lambda A_(k+1)`, `d_k = r_k + gamma V_(k+1) - V_k`. After the last turn
-    /// values are 0; turns without a value have 0.
+    /// The advantage of each turn: `A_k = d_k + gamma lambda A_(k+1)`, `d_k = r_k + gamma V_(k+1) - V_k`. The value after
+    /// the last turn is 0; missing values are 0.
     pub fn of(&self, rewards: &[f64], values: &[f64]) -> Vec<f64> {
         let mut values: Vec<f64> = values.to_vec();
         values.resize(rewards.len(), 0.0);
@@ -64,38 +64,38 @@ impl GeneralisedAdvantage {
     pub(super) fn check(&self) -> Result<(), LearnError> {
         for (name, value) in [("gamma", self.gamma), ("lambda", self.lambda)] {
             if !(0.0..=1.0).contains(&value) {
-                return Err(LearnError::Objective(format!("{name} is {value}, but lies in 0 to 1")));
+                return Err(LearnError::Objective(format!("{name} is {value}; expected 0 to 1")));
             }
         }
         Ok(())
     }
 }
 
-/// What becomes of an episode that was cut off. Its reward is mostly a 0 that nobody gave.
+/// How truncated episodes are used. Their reward is usually a 0 that no reward function assigned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncation {
-    /// It is taken out: of the loss, of the denominator, and of what the others of its group are compared with.
+    /// They are excluded from the loss, from its denominator, and from the baseline of their group.
     #[default]
     Mask,
-    /// It counts like any other.
+    /// They are used like other episodes.
     Keep,
-    /// It counts, with so much less reward (0 or more).
+    /// They are used, with their reward reduced by this amount (0 or more).
     Penalty(f64),
 }
 
-/// The advantages of a group, or why there are none.
+/// The advantages of a group, or why it has none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GroupAdvantages {
     /// One per reward.
     Advantages(Vec<f64>),
-    /// Fewer than two rewards: nothing to compare with.
+    /// Fewer than two rewards, so there is no baseline.
     TooFew,
-    /// Rewards differ by less than [`ZERO_VARIANCE`].
+    /// The rewards differ by less than [`ZERO_VARIANCE`].
     ZeroVariance,
 }
 
-/// Compares the rewards of a group of scored members. [`Advantage::Generalised`] compares nothing: it leaves rewards as they are.
+/// The advantages of the scored members of a group. [`Advantage::Generalised`] returns the rewards unchanged.
 pub fn group_advantages(rule: Advantage, rewards: &[f64]) -> GroupAdvantages {
     let count = rewards.len() as f64;
     if rewards.len() < 2 {
@@ -108,14 +108,14 @@ pub fn group_advantages(rule: Advantage, rewards: &[f64]) -> GroupAdvantages {
     let scale = match rule {
         Advantage::Standardised => 1.0 / (standard_deviation(rewards) + STANDARD_DEVIATION_FLOOR),
         Advantage::Centred => 1.0,
-        // r - (sum - r)/(n - 1), put together.
+        // Equals r - (sum - r)/(n - 1).
         Advantage::LeaveOneOut => count / (count - 1.0),
         Advantage::Generalised(_) => return GroupAdvantages::Advantages(rewards.to_vec()),
     };
     GroupAdvantages::Advantages(rewards.iter().map(|reward| (reward - mean) * scale).collect())
 }
 
-/// Whether anybody did better than anybody.
+/// Whether the rewards differ.
 pub(super) fn varies(rewards: &[f64]) -> bool {
     let (low, high) = rewards
         .iter()
@@ -123,12 +123,12 @@ pub(super) fn varies(rewards: &[f64]) -> bool {
     high - low >= ZERO_VARIANCE
 }
 
-/// 0 of nothing.
+/// The mean; 0 for an empty slice.
 pub(super) fn mean(numbers: &[f64]) -> f64 {
     if numbers.is_empty() { 0.0 } else { numbers.iter().sum::<f64>() / numbers.len() as f64 }
 }
 
-/// With n - 1 under the variance; 0 of fewer than two.
+/// The sample standard deviation (n - 1); 0 for fewer than two numbers.
 pub(super) fn standard_deviation(numbers: &[f64]) -> f64 {
     if numbers.len() < 2 {
         return 0.0;
@@ -138,7 +138,7 @@ pub(super) fn standard_deviation(numbers: &[f64]) -> f64 {
     (squares / (numbers.len() as f64 - 1.0)).sqrt()
 }
 
-/// To mean 0 and standard deviation 1 over the numbers where the mask is true; the others become 0.
+/// Normalises the numbers with a true mask to mean 0 and standard deviation 1; sets the others to 0.
 pub(super) fn whiten(columns: &mut [(Vec<f64>, &[bool])]) {
     let trained: Vec<f64> = columns
         .iter()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn advantages_are_the_published_ones() {
+    fn advantages_equal_the_published_formulas() {
         let check = |rule, rewards: &[f64], expect: &[f64]| close(&advantages(rule, rewards), expect);
         check(Advantage::Standardised, &[1.0, 0.0], &[0.707_007, -0.707_007]);
         check(Advantage::Standardised, &[0.25, 0.75], &[-0.706_907, 0.706_907]);
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn the_deviation_has_one_less_than_the_count_under_it_and_a_floor_of_a_ten_thousandth() {
-        // Of 0, 1 and 2 it is 1, not sqrt(2/3).
+    fn standardisation_uses_the_sample_deviation_plus_a_floor() {
+        // The sample deviation of 0, 1 and 2 is 1, not sqrt(2/3).
         close(&advantages(Advantage::Standardised, &[0.0, 1.0, 2.0]), &[-1.0 / 1.0001, 0.0, 1.0 / 1.0001]);
     }
 
     #[test]
-    fn a_group_without_variance_or_company_has_no_advantages() {
+    fn groups_without_variance_or_of_one_member_have_no_advantages() {
         let check = |rewards: &[f64], expect| assert_eq!(group_advantages(Advantage::Standardised, rewards), expect);
         check(&[], GroupAdvantages::TooFew);
         check(&[1.0], GroupAdvantages::TooFew);
@@ -204,21 +204,21 @@ mod tests {
     }
 
     #[test]
-    fn estimation_over_turns_is_as_computed_by_hand() {
+    fn generalised_estimation_equals_hand_computed_values() {
         let check = |gamma, lambda, rewards: &[f64], values: &[f64], expect: &[f64]| {
             close(&GeneralisedAdvantage { gamma, lambda, whiten: false }.of(rewards, values), expect);
         };
-        // Without values an early turn gets a share of what the last one earned.
+        // Without values, an early turn gets a discounted share of the last reward.
         check(1.0, 0.95, &[0.0, 0.0, 1.0], &[], &[0.9025, 0.95, 1.0]);
-        // lambda 1: what is still to come, less the value.
+        // lambda 1: the return minus the value.
         check(0.9, 1.0, &[1.0, 2.0], &[0.5, 0.25], &[1.0 + 0.9 * 2.0 - 0.5, 1.75]);
-        // lambda 0: one step ahead.
+        // lambda 0: the one-step temporal difference.
         check(0.9, 0.0, &[1.0, 2.0], &[0.5, 0.25], &[1.0 + 0.9 * 0.25 - 0.5, 1.75]);
         check(1.0, 0.95, &[], &[], &[]);
     }
 
     #[test]
-    fn whitening_looks_at_trained_tokens_only() {
+    fn whitening_uses_trained_tokens_only() {
         let mask = [true, false, true];
         let mut columns = vec![(vec![1.0, 100.0, 3.0], mask.as_slice()), (vec![2.0], &[true][..])];
         whiten(&mut columns);

@@ -1,33 +1,33 @@
-//! How losses of tokens become one loss.
+//! Aggregation of token losses.
 //!
-//! The denominator is a property of the whole optimiser step. Taken per micro-batch it would give a token in a short micro-batch
-//! more weight than one in a long one, so the result would depend on how much memory there is. So a [`Denominator`] is
-//! made once, of the whole step, and every micro-batch takes its weights from it.
+//! The denominator is a property of the whole optimiser step. Computed per micro-batch, it would give tokens in small
+//! micro-batches more weight, and the result would depend on the available memory. A [`Denominator`] is therefore computed
+//! once per step, and every micro-batch takes its weights from it.
 
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
-/// How losses of tokens become one loss.
+/// How token losses are aggregated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregation {
-    /// Mean over all trained tokens of the step: long trajectories weigh more (DAPO: Yu et al. 2025).
+    /// Mean over all trained tokens of the step: every token has equal weight (DAPO: Yu et al. 2025).
     Token,
-    /// Mean over each sequence's tokens, then over sequences: tokens of long trajectories weigh less (GRPO: Shao et al. 2024).
+    /// Mean over each sequence's tokens, then over sequences: every sequence has equal weight (GRPO: Shao et al. 2024).
     #[serde(rename = "seq")]
     Sequence,
-    /// Sum over tokens, divided by the number of sequences and by a constant: no token's weight depends on any length (Dr. GRPO:
-    /// Liu et al. 2025).
+    /// Sum over tokens, divided by the number of sequences times a constant: the weight of a token does not depend on any
+    /// sequence length (Dr. GRPO: Liu et al. 2025).
     Constant {
-        /// Usually the most tokens a trajectory may have.
+        /// Usually the largest number of tokens of a trajectory.
         length: NonZeroU32,
     },
     /// Sum over tokens.
     Sum,
 }
 
-/// What losses of one optimiser step are divided by.
+/// The denominator of the losses of one optimiser step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Denominator {
     aggregation: Aggregation,
@@ -36,11 +36,12 @@ pub struct Denominator {
 }
 
 impl Denominator {
-    /// From the number of trained tokens of *every* sequence of the step. Sequences without any do not count.
+    /// Computes it from the number of trained tokens of *every* sequence of the step. Sequences without trained tokens do
+    /// not count.
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`] if no token is trained.
+    /// [`LearnError::Objective`]: the step has no trained token.
     pub fn of(aggregation: Aggregation, whole_step: impl IntoIterator<Item = usize>) -> Result<Self, LearnError> {
         let (sequences, tokens) = whole_step
             .into_iter()
@@ -54,7 +55,7 @@ impl Denominator {
         Ok(Self { aggregation, sequences: sequences as f64, tokens: tokens as f64 })
     }
 
-    /// What each trained token of a sequence with so many of them weighs, over 0.
+    /// The weight of each trained token of a sequence with `trained_tokens` of them; greater than 0.
     pub fn weight(&self, trained_tokens: usize) -> f64 {
         match self.aggregation {
             Aggregation::Token => 1.0 / self.tokens,
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_weighs_what_its_aggregation_says() {
+    fn token_weights_follow_the_aggregation() {
         let check = |aggregation, expect: [f64; 2]| {
             let denominator = Denominator::of(aggregation, [3, 1, 0]).unwrap();
             let got = [denominator.weight(3), denominator.weight(1)];
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_without_a_trained_token_is_refused() {
+    fn a_step_without_trained_tokens_is_an_error() {
         for step in [vec![], vec![0, 0]] {
             let error = Denominator::of(Aggregation::Token, step).unwrap_err().to_string();
             assert!(error.contains("no trained token"), "{error}");

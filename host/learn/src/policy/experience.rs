@@ -1,7 +1,7 @@
 //! Experience: the trajectories of an iteration with their advantages.
 //!
-//! Advantages compare whole groups, so they are worked out here, once, before anything is cut into optimiser steps. What
-//! teaches nothing is left out and counted.
+//! Advantages compare whole groups, so they are computed here, once, before the experience is divided into optimiser steps.
+//! Trajectories without a gradient are left out and counted.
 
 use super::advantage::{
     Advantage, GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies, whiten,
@@ -11,59 +11,59 @@ use super::objective::{PolicyGradient, RewardTerm};
 use super::sample::{Trajectory, TrajectoryGroup};
 use crate::{LearnError, Measurements, Metric};
 
-/// Times that groups without variance are played anew before an iteration is trained with what there is (dynamic sampling,
-/// DAPO: Yu et al. 2025). Late in training a third of all groups has none.
+/// Times that groups without variance are replaced before an iteration is trained on what there is (dynamic sampling, DAPO:
+/// Yu et al. 2025). Late in training about a third of the groups has no variance.
 pub const REFILLS: u32 = 3;
 
-/// A trajectory that is trained on.
+/// A trajectory with its advantages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trained {
     trajectory: Trajectory,
     group: usize,
     member: usize,
-    /// Per token.
+    /// One per token.
     advantages: Vec<f64>,
 }
 
 impl Trained {
-    /// What was recorded.
+    /// The recorded columns.
     pub fn trajectory(&self) -> &Trajectory {
         &self.trajectory
     }
 
-    /// Number of its group among those handed over.
+    /// Index of its group in the input.
     pub fn group(&self) -> usize {
         self.group
     }
 
-    /// Its number in the group as handed over.
+    /// Index of the trajectory in its group.
     pub fn member(&self) -> usize {
         self.member
     }
 
-    /// What its reward says about each token, unweighted.
+    /// Reward advantage of each token, before weighting.
     pub fn advantages(&self) -> &[f64] {
         &self.advantages
     }
 }
 
-/// What an iteration's trajectories were like, and what was left out of training.
+/// Statistics of an iteration's trajectories, and what was left out of training.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExperienceReport {
-    /// Groups that were handed over.
+    /// Groups in the input.
     pub groups: u64,
-    /// Tasks of groups of two or more whose rewards are equal. Unless a teacher has something to say, they are left out; play them
-    /// or others anew, at most [`REFILLS`] times.
+    /// Tasks of groups of two or more members with equal rewards. They are left out, unless the objective has a teacher. The
+    /// caller may replace them, at most [`REFILLS`] times.
     pub zero_variance: Vec<String>,
-    /// Groups with fewer than two scored members: left out where a group is compared.
+    /// Groups with fewer than two scored members. Left out if the advantage needs a baseline.
     pub too_small: u64,
-    /// Trajectories without reward: failed, or not scored. Left out.
+    /// Trajectories without a reward: failed or not scored. Left out.
     pub failed: u64,
-    /// Trajectories left out because they were cut off.
+    /// Truncated trajectories that were left out.
     pub truncated: u64,
-    /// Trajectories of which no token was the policy's choice. Left out.
+    /// Trajectories without a trained token. Left out.
     pub untrained: u64,
-    /// Rewards, before penalties.
+    /// Rewards before penalties.
     rewards: Vec<f64>,
     lengths: Vec<f64>,
     cut_off: u64,
@@ -71,8 +71,8 @@ pub struct ExperienceReport {
 }
 
 impl ExperienceReport {
-    /// By the names people look for. Means and shares are over all trajectories (of rewards: all scored ones), whatever was left out;
-    /// `zero_variance_share` is over groups of two or more. Lengths are trained tokens.
+    /// The statistics as metrics. Means and shares are over all trajectories (of rewards: all scored ones), including those
+    /// left out; `zero_variance_share` is over groups of two or more. Lengths are trained tokens.
     pub fn named(&self) -> Measurements {
         let mut named = Measurements::from([
             (Metric::Failed, self.failed as f64),
@@ -96,7 +96,7 @@ impl ExperienceReport {
         named
     }
 
-    /// Groups that could have variance: those of two or more scored members.
+    /// Groups that can have variance: those with two or more scored members.
     pub fn comparable(&self) -> u64 {
         self.comparable
     }
@@ -111,12 +111,12 @@ pub struct Experience {
 }
 
 impl Experience {
-    /// Works out advantages.
+    /// Computes the advantages.
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`] for settings that make no sense; [`LearnError::Sequence`] for a trajectory that lacks what
-    /// the objective is computed from: a reference, a teacher, or, for one of earlier weights, the trainer's log-probs.
+    /// [`LearnError::Objective`]: invalid settings. [`LearnError::Sequence`]: a trajectory lacks a column that the objective
+    /// needs: the reference, the teacher, or, for a version lag above 0, the trainer's log-probs.
     pub fn new(objective: PolicyGradient, groups: Vec<TrajectoryGroup>) -> Result<Self, LearnError> {
         objective.check()?;
         let mut experience = Self { objective, trained: Vec::new(), report: ExperienceReport::default() };
@@ -137,11 +137,11 @@ impl Experience {
         Ok(experience)
     }
 
-    /// One optimiser step over some of the trajectories, by their numbers in [`Self::trained`].
+    /// One optimiser step over some of the trajectories, by their indices in [`Self::trained`].
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`] for numbers that are not there or stand twice, and for a step without any token.
+    /// [`LearnError::Objective`]: an index is out of range or repeated, or the step has no trained token.
     pub fn step(&self, sequences: &[usize]) -> Result<PolicyStep<'_>, LearnError> {
         PolicyStep::new(self.objective, &self.trained, sequences)
     }
@@ -150,17 +150,17 @@ impl Experience {
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`] if nothing is left to train on.
+    /// [`LearnError::Objective`]: there is no trained token.
     pub fn whole(&self) -> Result<PolicyStep<'_>, LearnError> {
         self.step(&(0..self.trained.len()).collect::<Vec<usize>>())
     }
 
-    /// What is trained on, in the order of groups and members.
+    /// The trajectories to train on, in the order of groups and members.
     pub fn trained(&self) -> &[Trained] {
         &self.trained
     }
 
-    /// What there was, and what was left out.
+    /// Statistics of the input, and what was left out.
     pub fn report(&self) -> &ExperienceReport {
         &self.report
     }
@@ -169,18 +169,24 @@ impl Experience {
         let recorded = member.recorded();
         let refuse = |what: String| Err(LearnError::Sequence { sequence: recorded.sequence.clone(), what });
         if self.objective.kl > 0.0 && recorded.reference.is_none() {
-            return refuse("has no reference log-probs, but kl is over 0: compute them with the adapter off".into());
+            return refuse(
+                "has no reference log-probs, but kl is greater than 0: compute them with the adapter off".into(),
+            );
         }
         if self.objective.distillation.is_some() && recorded.teacher.is_none() {
-            return refuse("has no teacher log-probs, but the objective follows a teacher".into());
+            return refuse("has no teacher log-probs, but the objective has a teacher".into());
         }
         if recorded.version_lag > 0 && self.objective.truncated_importance.is_none() {
             let lag = recorded.version_lag;
-            return refuse(format!("is {lag} versions old: turn truncated importance sampling on (cap 2), or drop it"));
+            return refuse(format!(
+                "has a version lag of {lag}: enable truncated importance sampling (cap 2), or drop it"
+            ));
         }
         if recorded.version_lag > 0 && recorded.trainer.is_none() {
             let lag = recorded.version_lag;
-            return refuse(format!("is {lag} versions old and has no trainer log-probs: compute them, they weigh it"));
+            return refuse(format!(
+                "has a version lag of {lag} and no trainer log-probs: compute them for its importance weight"
+            ));
         }
         Ok(())
     }
@@ -222,7 +228,7 @@ impl Experience {
             // Turns are compared with values, not with the group.
             (Advantage::Generalised(_), _) => rewards,
             (_, GroupAdvantages::Advantages(advantages)) => advantages,
-            // Rewards say nothing about these, but the teacher does.
+            // Without variance the reward advantages are 0; the teacher still gives a gradient.
             _ if self.objective.distillation.is_some() => vec![0.0; scored.len()],
             _ => return,
         };
@@ -249,8 +255,7 @@ fn penalty(term: &RewardTerm, trajectory: &Trajectory) -> f64 {
     }
 }
 
-/// The advantage of each turn. What was compared in a group is the same for all of them; `number` is then the advantage, else
-/// the reward.
+/// The advantage of each turn. With a group baseline, `number` is the advantage of all turns; otherwise it is the reward.
 fn by_turn(term: &RewardTerm, trajectory: &Trajectory, number: f64) -> Vec<f64> {
     let recorded = trajectory.recorded();
     let turns = recorded.turn_ends.len();

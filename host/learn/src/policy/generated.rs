@@ -1,41 +1,41 @@
-//! From a recorded episode to what is trained on: exact tokens, never made from text afterwards.
+//! Converts a recorded episode into training data: the exact sampled tokens, never re-tokenised text.
 //!
-//! A model's turns follow each other: the prompt of a turn begins with all that was said before, so one sequence holds them all.
-//! Where it does not (a template that drops what was thought, a conversation that was cut), a new sequence begins.
+//! Usually the prompt of a turn begins with all earlier tokens, so one sequence contains all turns. Where it does not (a
+//! template that drops reasoning, a shortened conversation), a new sequence starts.
 
 use super::{Recorded, Sampling};
 use clawhost_core::{Ending, Episode, Turn};
 
-/// Tokens that were read and written behind each other.
+/// Consecutive tokens of prompts and replies.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GeneratedSequence {
-    /// All of them.
+    /// The token ids.
     pub tokens: Vec<u32>,
-    /// True where the model wrote the token.
+    /// True where the model sampled the token.
     pub mask: Vec<bool>,
 }
 
-/// What a local model wrote in one episode.
+/// The tokens that a local model sampled in one episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
-    /// In the order of the turns.
+    /// Sequences in the order of the turns.
     pub sequences: Vec<GeneratedSequence>,
-    /// Log-probs of the tokens that it wrote, in the distribution that they were drawn from.
+    /// Log-probs of the sampled tokens under the sampling distribution, nats.
     pub rollout: Vec<f32>,
-    /// For each turn the number of tokens written up to its end.
+    /// For each turn, the number of sampled tokens up to its end.
     pub turn_ends: Vec<usize>,
-    /// What logits were divided by; 0: the likeliest token was taken, which tells nothing about ratios.
+    /// Sampling temperature; 0 is greedy decoding, which gives no importance ratios.
     pub temperature: f32,
-    /// The oldest weights that wrote in it.
+    /// The oldest version of the weights that sampled in the episode.
     pub version: u64,
-    /// Whether some tokens could not be drawn.
+    /// Whether sampling was restricted to a subset of the vocabulary (top-p, top-k, a grammar, ...).
     pub restricted: bool,
-    /// Cut off by a limit of turns or tokens.
+    /// Whether a limit of turns or tokens ended the episode.
     pub truncated: bool,
 }
 
 impl Generated {
-    /// Reads an episode. None: no turn has tokens on record.
+    /// Extracts the tokens of an episode. `None` if no turn recorded tokens, or if they do not follow each other.
     pub fn of(episode: &Episode) -> Option<Self> {
         let first = episode.turns.iter().find_map(|turn| turn.tokens.as_ref())?;
         let cut = |turn: &Turn| turn.finish == "length";
@@ -52,7 +52,7 @@ impl Generated {
             let goes_on = record.shared > 0
                 && generated.sequences.last().is_some_and(|sequence| sequence.tokens.len() == record.shared);
             if record.shared > 0 && !goes_on {
-                // It stands behind something that is not on record.
+                // The preceding tokens are not on record.
                 return None;
             }
             if !goes_on {
@@ -70,13 +70,13 @@ impl Generated {
         Some(generated)
     }
 
-    /// Tokens that the model wrote.
+    /// Number of sampled tokens.
     pub fn written(&self) -> usize {
         self.rollout.len()
     }
 
-    /// What is known of it when it is learned from. What a trainer or a reference make of its tokens is added by whoever can
-    /// compute that.
+    /// The trajectory's record for training. Log-probs of trainer and reference are added by the crate that can compute
+    /// them.
     pub fn recorded(&self, name: String, reward: f64, version_lag: u64) -> Recorded {
         Recorded {
             sequence: name,
@@ -86,7 +86,7 @@ impl Generated {
             turn_ends: self.turn_ends.clone(),
             truncated: self.truncated,
             version_lag,
-            // Which restriction it was does not matter: without the kept set it cannot be trained on.
+            // The kind of restriction does not matter: without the kept set the trajectory cannot be trained on.
             sampling: Sampling { top_p: if self.restricted { 0.0 } else { 1.0 }, ..Sampling::default() },
             ..Recorded::default()
         }

@@ -1,8 +1,8 @@
-//! How good a policy is when it may try more than once.
+//! Success measures over several tries.
 
-/// Probability that at least one of `k` tries succeeds, from `successes` among `tries`: `1 - C(n - c, k) / C(n, k)`, which is
-/// unbiased, unlike `1 - (1 - c/n)^k` (Chen et al. 2021). In 0 to 1; none if `k` is 0 or more than there were tries, or if more
-/// succeeded than were tried. Over several tasks take the mean.
+/// Unbiased estimate of the probability that at least one of `k` tries succeeds: `1 - C(n - c, k) / C(n, k)` with n tries
+/// and c successes (Chen et al. 2021). The plug-in estimate `1 - (1 - c/n)^k` is biased. In 0 to 1; `None` if `k` is 0 or
+/// greater than `tries`, or `successes` exceeds `tries`. Average over tasks.
 pub fn pass_at_k(tries: u64, successes: u64, k: u64) -> Option<f64> {
     if k == 0 || k > tries || successes > tries {
         return None;
@@ -11,12 +11,12 @@ pub fn pass_at_k(tries: u64, successes: u64, k: u64) -> Option<f64> {
     if failures < k {
         return Some(1.0);
     }
-    // C(n - c, k) / C(n, k), factor by factor: nothing overflows.
+    // C(n - c, k) / C(n, k) as a product, which cannot overflow.
     let none = (failures + 1..=tries).map(|tried| 1.0 - k as f64 / tried as f64).product::<f64>();
     Some(1.0 - none)
 }
 
-/// Mean reward of the first `k` tries; none if there are fewer, or `k` is 0. Over several tasks take the mean.
+/// Mean reward of the first `k` tries; `None` if there are fewer or `k` is 0. Average over tasks.
 pub fn mean_at_k(rewards: &[f64], k: usize) -> Option<f64> {
     let first = rewards.get(..k).filter(|first| !first.is_empty())?;
     Some(first.iter().sum::<f64>() / k as f64)
@@ -27,14 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pass_at_k_is_the_share_of_draws_with_a_success() {
+    fn pass_at_k_equals_known_values() {
         let check = |tries, successes, k, expect: Option<f64>| {
             let got = pass_at_k(tries, successes, k);
             let is_close = got.zip(expect).is_none_or(|(got, expect)| (got - expect).abs() < 1e-12);
             assert!(got.is_some() == expect.is_some() && is_close, "{tries}, {successes}, {k}: {got:?}");
         };
         check(10, 3, 1, Some(0.3));
-        // Of the 10 pairs of 5 tries 3 have no success.
+        // 3 of the 10 pairs of 5 tries have no success.
         check(5, 2, 2, Some(1.0 - 3.0 / 10.0));
         check(5, 2, 4, Some(1.0));
         check(4, 0, 4, Some(0.0));
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn pass_at_k_is_what_counting_every_draw_gives() {
+    fn pass_at_k_equals_the_count_over_all_draws() {
         for tries in 1..=8_u64 {
             for successes in 0..=tries {
                 for k in 1..=tries {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_at_k_takes_exactly_k() {
+    fn mean_at_k_uses_exactly_k_rewards() {
         assert_eq!(mean_at_k(&[1.0, 0.0, 0.5, 1.0], 2), Some(0.5));
         assert_eq!(mean_at_k(&[1.0], 2), None);
         assert_eq!(mean_at_k(&[1.0], 0), None);

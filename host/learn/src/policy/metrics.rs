@@ -1,8 +1,8 @@
-//! Numbers to watch while training, under the names that people look for.
+//! Training metrics, under their usual names.
 
 use crate::{Measurements, Metric};
 
-/// A mean that can be put together from parts.
+/// A mean that can be merged from parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Mean {
     sum: f64,
@@ -10,13 +10,13 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// One more number.
+    /// Adds a number.
     pub fn note(&mut self, number: f64) {
         self.sum += number;
         self.count += 1.0;
     }
 
-    /// None of nothing.
+    /// The mean; `None` if there are no numbers.
     pub fn value(&self) -> Option<f64> {
         (self.count > 0.0).then(|| self.sum / self.count)
     }
@@ -27,47 +27,47 @@ impl Mean {
     }
 }
 
-/// What one micro-batch showed; those of a step are merged. Means run over trained tokens unless said.
+/// Metrics of one micro-batch; those of a step are merged. Means are over trained tokens unless stated otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Part of the loss that follows rewards. The parts add up to the loss.
+    /// Reward term of the loss. The three terms sum to the loss.
     pub reward_loss: f64,
-    /// Part of the loss that follows the teacher.
+    /// Distillation term of the loss.
     pub distillation_loss: f64,
-    /// Part of the loss that holds the policy near the reference.
+    /// KL term of the loss.
     pub kl_loss: f64,
-    /// Share of tokens whose ratio was clipped, so that they give no gradient (with CISPO: a bounded one).
+    /// Share of tokens whose ratio was clipped, so that they have no gradient (with CISPO: a bounded one).
     pub clip_fraction: Mean,
-    /// New to old probability; with GSPO of the sequence. On-policy 1.
+    /// Importance ratio, new to old probability; with GSPO that of the sequence. 1 on-policy.
     pub ratio: Mean,
-    /// The largest of them.
+    /// Largest importance ratio.
     pub ratio_max: Option<f64>,
-    /// Policy to reference, nats, by the k3 estimator.
+    /// KL divergence of the policy from the reference, nats (k3 estimator).
     pub kl: Mean,
-    /// Old to new policy, nats, by the k3 estimator.
+    /// KL divergence of the old from the new policy, nats (k3 estimator).
     pub approx_kl: Mean,
-    /// Nats, as the caller computed it.
+    /// Entropy as the caller computed it, nats.
     pub entropy: Mean,
-    /// Share of tokens whose importance weight reached its cap.
+    /// Share of tokens whose importance-sampling weight reached its cap.
     pub tis_truncated: Mean,
-    /// The importance weight after truncation.
+    /// Importance-sampling weight after truncation.
     pub tis_weight: Mean,
-    /// `|new - rollout|`, nats. At the first step of a weights version: what the two programs disagree by.
+    /// `|new - rollout|`, nats. In the first step of a weights version, the numerical mismatch between rollout and trainer.
     pub logprob_mismatch: Mean,
-    /// The largest of them.
+    /// Largest mismatch, nats.
     pub logprob_mismatch_max: Option<f64>,
-    /// What distillation adds to the advantage of a token: `teacher - old`, clipped and weighted.
+    /// Distillation part of a token's advantage: `teacher - old`, clipped and weighted.
     pub distillation_advantage: Mean,
-    /// What rewards add to it, weighted.
+    /// Reward part of a token's advantage, weighted.
     pub reward_advantage: Mean,
-    /// Share of pairs whose chosen reply is preferred already (over pairs).
+    /// Share of pairs whose chosen reply has the larger implicit reward.
     pub preference_accuracy: Mean,
-    /// By how much, in units of `beta` times nats (over pairs).
+    /// Mean difference of implicit rewards (`beta` times nats), over pairs.
     pub preference_margin: Mean,
 }
 
 impl Metrics {
-    /// Takes in what another micro-batch of the same step showed.
+    /// Merges the metrics of another micro-batch of the same step.
     pub fn merge(&mut self, other: &Self) {
         self.reward_loss += other.reward_loss;
         self.distillation_loss += other.distillation_loss;
@@ -78,7 +78,7 @@ impl Metrics {
         largest(&mut self.logprob_mismatch_max, other.logprob_mismatch_max);
     }
 
-    /// What was measured.
+    /// The values as metrics.
     pub fn named(&self) -> Measurements {
         let losses = [
             (Metric::RewardLoss, self.reward_loss),

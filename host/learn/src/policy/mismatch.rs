@@ -1,53 +1,53 @@
-//! Do rollout and trainer agree on the same tokens under the same weights?
+//! Checks that rollout and trainer compute equal log-probs for equal tokens and weights.
 //!
-//! Asked before the first step of every weights version. Both programs compute the log-prob of the same token; what differs by more
-//! than rounding is a mistake in one of them (a cache slipped by a token, a temperature that was not applied, log-probs shifted
-//! by one, a stale adapter), and a policy gradient would not fail from it but learn worse.
+//! Run before the first step of every weights version. A difference beyond rounding is a defect in one of the two programs
+//! (an off-by-one in the cache, a temperature that is not applied, shifted log-probs, a stale adapter). A policy gradient
+//! would not fail because of it, but learn worse.
 
 use super::sample::{Trajectory, check_logprobs};
 use crate::LearnError;
 
-/// Largest difference of one token, nats, where both compute in f32: rounding gives some 1e-5.
+/// Largest difference of one token, nats, if both compute in f32: rounding gives about 1e-5.
 pub const EXACT_LIMIT: f64 = 1e-3;
 
-/// Largest mean difference, nats, where one of them computes in bf16 or int8: single tokens differ by far more there.
+/// Largest mean difference, nats, if one of them computes in bf16 or int8. Single tokens may differ by much more.
 pub const ROUNDED_LIMIT: f64 = 0.05;
 
-/// What the less exact of the two computes in.
+/// Precision of the less exact program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// f32: the largest difference decides.
+    /// f32: the largest difference is tested.
     Exact,
-    /// bf16, int8: the mean difference decides.
+    /// bf16 or int8: the mean difference is tested.
     Rounded,
 }
 
-/// One sequence under both programs. Only on-policy ones (version lag 0) can be compared.
+/// One sequence under both programs. Only on-policy sequences (version lag 0) are compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compared<'a> {
-    /// What was recorded; its `rollout` and `mask` count.
+    /// The trajectory; its `rollout` and `mask` are used.
     pub trajectory: &'a Trajectory,
-    /// The trainer's log-probs under the weights that sampled it, of every token.
+    /// The trainer's log-probs of all tokens, under the weights that sampled them.
     pub trainer: &'a [f64],
 }
 
-/// What they differ by, over all trained tokens, nats.
+/// Statistics of the differences over all trained tokens, nats.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Difference {
-    /// Tokens compared.
+    /// Number of tokens.
     pub tokens: u64,
-    /// Mean size.
+    /// Mean absolute difference.
     pub mean: f64,
-    /// Largest size.
+    /// Largest absolute difference.
     pub max: f64,
 }
 
-/// Compares; sequences that were sampled under earlier weights are passed over.
+/// Compares the sequences; those with a version lag are skipped.
 ///
 /// # Errors
 ///
-/// [`LearnError::Mismatch`] with the place of the largest difference, if they differ by more than the precision explains;
-/// [`LearnError::Sequence`] and [`LearnError::LogProb`] for trainer's log-probs that are none.
+/// [`LearnError::Mismatch`] with the position of the largest difference: the programs differ by more than the precision
+/// allows. [`LearnError::Sequence`] and [`LearnError::LogProb`]: invalid log-probs of the trainer.
 pub fn check<'a>(
     precision: Precision,
     compared: impl IntoIterator<Item = Compared<'a>>,
@@ -108,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn in_f32_no_token_may_differ_by_more_than_a_thousandth() {
+    fn in_f32_the_largest_difference_is_tested() {
         let rollout = [-9.0, -1.0, -2.0, -0.5];
         let difference = compare(Precision::Exact, &rollout, &[-1.0, -1.0009, -2.0, -0.5]).unwrap();
-        assert_eq!(difference.tokens, 3, "what is not trained is not compared");
+        assert_eq!(difference.tokens, 3, "masked tokens are not compared");
         assert!((difference.max - 0.0009).abs() < 1e-12 && (difference.mean - 0.0003).abs() < 1e-12);
         let error = compare(Precision::Exact, &rollout, &[-9.0, -1.0, -2.5, -0.5]).unwrap_err().to_string();
         assert!(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_rounds_the_mean_decides() {
+    fn with_rounding_the_mean_difference_is_tested() {
         let rollout = [-9.0, -1.0, -2.0, -0.5];
         assert!(compare(Precision::Rounded, &rollout, &[-9.0, -1.14, -2.0, -0.5]).is_ok());
         let error = compare(Precision::Rounded, &rollout, &[-9.0, -1.16, -2.0, -0.5]).unwrap_err().to_string();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commonly_goes_wrong_is_found() {
+    fn common_defects_are_detected() {
         let rollout = [-0.3, -1.7, -0.2, -2.9, -0.6];
         let shifted = [-1.7, -0.2, -2.9, -0.6, -0.1];
         let other_temperature = rollout.map(|logprob| logprob * 0.7);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_weights_differ_by_right_and_a_wrong_length_never() {
+    fn lagged_sequences_are_skipped_and_lengths_are_checked() {
         let old = trajectory(&[-1.0, -1.0], 1);
         let one = |trainer| check(Precision::Exact, [Compared { trajectory: &old, trainer }]);
         assert_eq!(one(&[-3.0, -3.0]).unwrap(), Difference::default());

@@ -1,18 +1,18 @@
 //! Policy gradients on plain numbers: from rewards and log-probs to `dLoss/dlogprob` of every token.
 //!
-//! A model crate runs the decoder. It hands over what it knows of each token, and gets back what to send into its backward
-//! pass. In between there is no tensor:
+//! A model crate runs the decoder. It passes in the log-probs of each token and receives the gradients for its backward
+//! pass. This module has no tensors:
 //!
 //! ```text
 //!  episodes ─▶ TrajectoryGroup   one task, one prompt, G tries    rollout log-probs, rewards, masks
 //!                  │
-//!     Staleness::keep            too old, or sampled from an unknown distribution: dropped, counted
+//!     Staleness::keep            drops and counts samples that are too old or of an unknown distribution
 //!                  │
-//!     mismatch::check            do rollout and trainer agree on these tokens? (first step of every version)
+//!     mismatch::check            compares log-probs of rollout and trainer (first step of every version)
 //!                  │
-//!     Experience::new            advantages, over whole groups; what teaches nothing is dropped, counted, refilled
+//!     Experience::new            advantages over whole groups; drops and counts what has no gradient
 //!                  │
-//!     Experience::step           what one optimiser step sees: fixes the denominator ONCE
+//!     Experience::step           one optimiser step: fixes the denominator ONCE
 //!                  │
 //!        ┌─────────┴─────────┐
 //!   micro-batch         micro-batch     forward ─▶ new log-probs ─▶ StepBatch::loss ─▶ gradients ─▶ backward
@@ -20,19 +20,19 @@
 //!            optimiser step
 //! ```
 //!
-//! Terms, per token t of trajectory i, all natural logarithms and never above 0:
+//! Terms, per token t of trajectory i; all are natural logarithms and at most 0:
 //!
-//! - `rollout`: the log-prob with which t was sampled, noted while sampling;
-//! - `trainer`: the same token under the weights *before* the first step of this iteration, computed by the trainer. What the
-//!   ratio's `old` is: `trainer` where it was computed, else `rollout`. It is fixed with the experience: later steps over
-//!   the same experience get the same `old`;
-//! - `new`: under the weights now; the only thing that a gradient is taken of;
-//! - `reference`: under the weights that the policy shall stay near (adapter off);
-//! - `teacher`: under a better model, or the same model that was given a hint;
-//! - `mask`: true where the policy chose the token, its end-of-sequence token included. False for prompts, tool results and
-//!   tokens that a grammar forced.
+//! - `rollout`: the log-prob with which t was sampled, recorded while sampling;
+//! - `trainer`: the log-prob of t under the weights *before* the first step of this iteration, computed by the trainer. The
+//!   importance ratio's `old` is `trainer` if it was computed, otherwise `rollout`. It is fixed with the experience: later
+//!   steps over the same experience use the same `old`;
+//! - `new`: under the current weights; the only variable of the gradient;
+//! - `reference`: under the weights that the policy should stay close to (adapter off);
+//! - `teacher`: under a better model, or under the same model with a hint in its prompt;
+//! - `mask`: true where the policy sampled the token, including the end-of-sequence token. False for prompts, tool results
+//!   and tokens forced by a grammar.
 //!
-//! All log-probs of a token belong to one distribution: the temperature and bias of sampling are applied to each of them.
+//! All log-probs of a token are under one distribution: sampling temperature and biases are applied to each of them.
 //!
 //! ```
 //! use clawhost_learn::policy::{
@@ -66,7 +66,7 @@
 //! # }
 //! ```
 //!
-//! Supervised training ([`SupervisedStep`]) and preferences ([`PreferenceStep`]) go the same way from [`StepBatch`] on.
+//! Supervised training ([`SupervisedStep`]) and preferences ([`PreferenceStep`]) share the path from [`StepBatch`] on.
 //! [`Objective::named`] has the presets.
 
 pub mod advantage;

@@ -1,4 +1,4 @@
-//! What is minimised: the parts of an objective, and the published combinations by name.
+//! Training objectives: their terms, and the published combinations by name.
 
 use super::advantage::{Advantage, GeneralisedAdvantage, Truncation};
 use super::aggregate::Aggregation;
@@ -7,65 +7,65 @@ use crate::LearnError;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
-/// Below this two names have little in common; as on the command line.
+/// Smallest Jaro-Winkler similarity of a suggested name; the same as on the command line.
 const ALIKE: f64 = 0.7;
 
-/// DPO's strength (Rafailov et al. 2023).
+/// Default `beta` of DPO (Rafailov et al. 2023).
 const PREFERENCE_BETA: f64 = 0.1;
 
-/// What a training step minimises; each kind is computed from data of its own.
+/// What a training step minimises. Each kind has its own type of data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// From trajectories: [`super::Experience`].
+    /// Policy gradient on trajectories: [`super::Experience`].
     Policy(PolicyGradient),
-    /// The likelihood of given replies: [`super::SupervisedStep`].
+    /// Negative log-likelihood of given replies: [`super::SupervisedStep`].
     Supervised,
-    /// Of pairs of replies: [`super::PreferenceStep`].
+    /// Preference loss on pairs of replies: [`super::PreferenceStep`].
     Preference {
-        /// Over 0; large: stay near the reference.
+        /// Strength of the reference constraint; greater than 0.
         beta: f64,
     },
 }
 
-/// A policy gradient. The loss of a token is `-surrogate(ratio, A) w + kl k3`, where `A = weight A_reward + weight A_teacher` and w
-/// is the truncated importance weight.
+/// A policy gradient. The loss of a token is `-surrogate(ratio, A) w + kl k3`, where `A = weight A_reward + weight
+/// A_teacher` and w is the truncated importance weight.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PolicyGradient {
-    /// How far a step may go.
+    /// The surrogate, which bounds a step.
     pub surrogate: Surrogate,
-    /// How losses of tokens become one.
+    /// How token losses are aggregated.
     pub aggregation: Aggregation,
-    /// What rewards say; none: they are not looked at.
+    /// The reward term; `None`: rewards are not used.
     pub reward: Option<RewardTerm>,
-    /// What a teacher says.
+    /// The distillation term.
     pub distillation: Option<Distillation>,
-    /// Corrects for what rollout and trainer differ by; needed for trajectories of earlier weights.
+    /// Corrects the mismatch between rollout and trainer. Required for trajectories with a version lag.
     pub truncated_importance: Option<TruncatedImportance>,
-    /// Weight of the divergence from the reference, 0 or more; 0 needs no reference.
+    /// Weight of the KL divergence from the reference, 0 or more. With 0 no reference is needed.
     pub kl: f64,
 }
 
-/// What rewards contribute.
+/// The reward term of a policy gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RewardTerm {
-    /// Over 0.
+    /// Weight; greater than 0.
     pub weight: f64,
-    /// What a reward is compared with.
+    /// The baseline.
     pub advantage: Advantage,
-    /// What becomes of episodes that were cut off.
+    /// How truncated episodes are used.
     pub truncation: Truncation,
 }
 
 impl RewardTerm {
-    /// Weight 1, cut-off episodes taken out.
+    /// Weight 1; truncated episodes are excluded.
     pub fn of(advantage: Advantage) -> Self {
         Self { weight: 1.0, advantage, truncation: Truncation::Mask }
     }
 }
 
 impl PolicyGradient {
-    /// Rewards by this rule, no teacher, no divergence, importance weights truncated at 2.
+    /// Reward term with this advantage, no teacher, no KL, importance weights truncated at 2.
     fn from_rewards(surrogate: Surrogate, aggregation: Aggregation, advantage: Advantage) -> Self {
         Self {
             surrogate,
@@ -77,7 +77,7 @@ impl PolicyGradient {
         }
     }
 
-    /// A teacher alone, token by token.
+    /// Distillation only, per token.
     fn from_teacher(distillation: Distillation) -> Self {
         let rewarded = Self::from_rewards(Surrogate::Importance, Aggregation::Token, Advantage::Standardised);
         Self { reward: None, distillation: Some(distillation), ..rewarded }
@@ -85,20 +85,20 @@ impl PolicyGradient {
 
     /// # Errors
     ///
-    /// [`LearnError::Objective`] names the setting that makes no sense.
+    /// [`LearnError::Objective`] names the invalid setting.
     pub(super) fn check(&self) -> Result<(), LearnError> {
         let refuse = |what: String| Err(LearnError::Objective(what));
         if self.reward.is_none() && self.distillation.is_none() {
-            return refuse("neither rewards nor a teacher: nothing would be learned".into());
+            return refuse("neither rewards nor a teacher: there is no gradient".into());
         }
         self.surrogate.check()?;
         let non_negative = |value: f64| value.is_finite() && value >= 0.0;
         if !non_negative(self.kl) {
-            return refuse(format!("kl is {}, but is 0 or more", self.kl));
+            return refuse(format!("kl is {}; expected 0 or more", self.kl));
         }
         if let Some(reward) = self.reward {
             if !(non_negative(reward.weight) && reward.weight > 0.0) {
-                return refuse(format!("the weight of rewards is {}, but is over 0", reward.weight));
+                return refuse(format!("the weight of rewards is {}; expected more than 0", reward.weight));
             }
             if let Advantage::Generalised(estimation) = reward.advantage {
                 estimation.check()?;
@@ -106,7 +106,7 @@ impl PolicyGradient {
             if let Truncation::Penalty(penalty) = reward.truncation
                 && !non_negative(penalty)
             {
-                return refuse(format!("the penalty of truncated episodes is {penalty}, but is 0 or more"));
+                return refuse(format!("the penalty of truncated episodes is {penalty}; expected 0 or more"));
             }
         }
         self.distillation.iter().try_for_each(Distillation::check)?;
@@ -115,14 +115,14 @@ impl PolicyGradient {
 }
 
 impl Objective {
-    /// The names that [`Self::named`] knows.
+    /// The names of [`Self::named`].
     pub const NAMES: [&'static str; 13] =
         ["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo", "opd", "hint", "combined", "sft", "dpo"];
 
-    /// A published objective with its published settings. `max_tokens`, the most tokens a trajectory may have, is what Dr. GRPO
-    /// divides by; the others do not use it.
+    /// A published objective with its published settings. `max_tokens`, the largest number of tokens of a trajectory, is the
+    /// divisor of Dr. GRPO; other objectives ignore it.
     ///
-    /// | name | what | source |
+    /// | name | definition | source |
     /// |---|---|---|
     /// | `grpo` | standardised, clip .2/.2, mean per sequence | Shao et al. 2024 |
     /// | `dapo` | standardised, clip .2/.28, mean over tokens | Yu et al. 2025 |
@@ -140,7 +140,7 @@ impl Objective {
     ///
     /// # Errors
     ///
-    /// [`LearnError::UnknownObjective`] with the nearest name.
+    /// [`LearnError::UnknownObjective`] with the most similar name.
     pub fn named(name: &str, max_tokens: NonZeroU32) -> Result<Self, LearnError> {
         use Advantage::{Centred, Generalised, LeaveOneOut, Standardised};
         use Aggregation::{Constant, Sequence, Sum, Token};
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_has_an_objective_whose_settings_make_sense() {
+    fn every_name_has_valid_settings() {
         for name in Objective::NAMES {
             if let Objective::Policy(gradient) = named(name).unwrap() {
                 gradient.check().unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_objective_is_told_with_the_nearest_name() {
+    fn an_unknown_objective_is_an_error_with_the_nearest_name() {
         let check = |name: &str, expect: &str| {
             let error = named(name).unwrap_err().to_string();
             assert!(error.contains(expect) && error.contains("there are grpo, dapo, dr_grpo"), "{error}");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_refused_by_name() {
+    fn invalid_settings_are_named() {
         let check = |change: &dyn Fn(&mut PolicyGradient), expect: &str| {
             let Objective::Policy(mut gradient) = named("combined").unwrap() else { panic!() };
             change(&mut gradient);

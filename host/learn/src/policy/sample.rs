@@ -1,26 +1,27 @@
-//! What was recorded of a trajectory: one number for each token in every column, or there is no [`Trajectory`].
+//! The record of a trajectory. Columns are checked once, when a [`Trajectory`] is built.
 //!
-//! A trajectory is all the policy said in one episode. Its columns run over all tokens of all turns, one turn behind the other.
-//! Whether the model saw them as one sequence or as a context per turn makes no difference here: a log-prob carries its context.
+//! A trajectory is everything the policy wrote in one episode. Its columns cover all tokens of all turns, in order. Whether
+//! the model read them as one sequence or with a context per turn does not matter here: each log-prob is conditional on its
+//! own context.
 
 use super::loss::Teacher;
 use crate::LearnError;
 
-/// Rounding may lift the log-prob of a certain token above 0 by so much (bf16 has 8 bits); more is a wrong sign.
+/// Rounding may give a near-certain token a log-prob above 0 by up to this (bf16 has 8 bits). More is a wrong sign.
 const ROUNDING: f64 = 0.01;
 
-/// How tokens were drawn, as far as it changes the distribution beyond temperature and bias.
+/// How tokens were sampled, as far as it changes the distribution beyond temperature and bias.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// Nucleus: 1 keeps everything.
+    /// Nucleus threshold; 1 is off.
     pub top_p: f64,
-    /// Most tokens kept; 0 keeps everything.
+    /// Number of tokens kept; 0 is off.
     pub top_k: u32,
-    /// Least probability relative to the likeliest token; 0 keeps everything.
+    /// Smallest probability relative to the most likely token; 0 is off.
     pub min_p: f64,
-    /// 1 changes nothing.
+    /// Repetition penalty; 1 is off.
     pub repetition_penalty: f64,
-    /// For every token it is on record which tokens it was drawn from, and the trainer's log-probs are over these.
+    /// Whether the candidate set of every token is recorded, and the trainer's log-probs are over these sets.
     pub kept_set_recorded: bool,
 }
 
@@ -31,7 +32,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Whether the trainer can compute log-probs in the distribution that was sampled from.
+    /// Whether the trainer can compute log-probs under the sampling distribution.
     pub fn is_trainable(&self) -> bool {
         let everything =
             self.top_p >= 1.0 && self.top_k == 0 && self.min_p <= 0.0 && (self.repetition_penalty - 1.0).abs() < 1e-9;
@@ -39,59 +40,59 @@ impl Sampling {
     }
 }
 
-/// The parts of a [`Trajectory`]. Every column has one number per token; the terms are explained in [`super`].
+/// The columns of a [`Trajectory`]. Every column has one number per token; [`super`] defines the terms.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorded {
-    /// For messages and tables: the episode's id.
+    /// Name in messages and tables: the episode's id.
     pub sequence: String,
-    /// What the episode earned; none where it failed or was not scored: that is no 0.
+    /// Reward of the episode; `None` if it failed or was not scored, which is different from 0.
     pub reward: Option<f64>,
-    /// Log-probs at sampling.
+    /// Log-probs at sampling time.
     pub rollout: Vec<f64>,
-    /// Log-probs of the trainer before the first step of the iteration.
+    /// Log-probs under the trainer before the first step of the iteration.
     pub trainer: Option<Vec<f64>>,
-    /// Log-probs of the reference (adapter off).
+    /// Log-probs under the reference (adapter off).
     pub reference: Option<Vec<f64>>,
-    /// Log-probs of the teacher, on the same ids.
+    /// Log-probs under the teacher, for the same token ids.
     pub teacher: Option<Teacher>,
-    /// True where the policy chose the token.
+    /// True where the policy sampled the token.
     pub mask: Vec<bool>,
-    /// For each turn the number of tokens up to its end; rising, the last is the number of all. Empty: one turn.
+    /// For each turn the number of tokens up to its end; strictly increasing, the last is the total. Empty: one turn.
     pub turn_ends: Vec<usize>,
-    /// What each turn earned; none: the last turn earned `reward`.
+    /// Reward of each turn; `None`: the last turn has `reward`.
     pub turn_rewards: Option<Vec<f64>>,
-    /// A value head's expectation at the beginning of each turn; none: 0.
+    /// Predicted value at the beginning of each turn; `None`: 0.
     pub values: Option<Vec<f64>>,
-    /// The episode was cut off by a limit of tokens or turns: its reward says little about what the policy did.
+    /// Whether a limit of tokens or turns ended the episode, so that its reward is not meaningful.
     pub truncated: bool,
-    /// Updates of the weights between sampling and now; 0: on-policy.
+    /// Weight updates between sampling and training; 0 is on-policy.
     pub version_lag: u64,
-    /// Generations of the playbook between sampling and now.
+    /// Playbook versions between sampling and training.
     pub prompt_lag: u64,
-    /// How tokens were drawn.
+    /// How tokens were sampled.
     pub sampling: Sampling,
 }
 
-/// A trajectory whose columns fit together and hold only finite numbers. It cannot be changed.
+/// A trajectory whose columns have equal lengths and finite numbers. Immutable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trajectory(Recorded);
 
-/// Tries at one task from one prompt, whose rewards are compared with each other.
+/// Trajectories of one task and one prompt, whose rewards are compared with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrajectoryGroup {
-    /// The task.
+    /// Task id.
     pub task: String,
-    /// All that were played, those that failed too.
+    /// All trajectories, including failed ones.
     pub members: Vec<Trajectory>,
 }
 
 impl Trajectory {
-    /// Checks what was recorded.
+    /// Checks a record.
     ///
     /// # Errors
     ///
-    /// [`LearnError::Sequence`] names the column whose length differs or the number that is not finite;
-    /// [`LearnError::LogProb`] names the token whose log-prob is no log-prob.
+    /// [`LearnError::Sequence`] names the column whose length differs, or whose number is not finite.
+    /// [`LearnError::LogProb`] names the token with an invalid log-prob.
     pub fn new(mut recorded: Recorded) -> Result<Self, LearnError> {
         let tokens = recorded.rollout.len();
         if recorded.turn_ends.is_empty() {
@@ -113,8 +114,10 @@ impl Trajectory {
         }
         let rising = recorded.turn_ends.iter().zip(recorded.turn_ends.iter().skip(1)).all(|(one, next)| one < next);
         if !rising || recorded.turn_ends.last() != Some(&tokens) {
-            let what =
-                format!("turns end at {:?}, but ends rise up to {tokens}, the number of tokens", recorded.turn_ends);
+            let what = format!(
+                "turns end at {:?}; ends must increase up to {tokens}, the number of tokens",
+                recorded.turn_ends
+            );
             return Err(LearnError::Sequence { sequence: name.to_owned(), what });
         }
         for (column, numbers) in [("turn rewards", &recorded.turn_rewards), ("values", &recorded.values)] {
@@ -127,22 +130,22 @@ impl Trajectory {
         Ok(Self(recorded))
     }
 
-    /// What it was made of.
+    /// The checked columns.
     pub fn recorded(&self) -> &Recorded {
         &self.0
     }
 
-    /// The log-probs that ratios are taken to: the trainer's where it computed them, else those of the rollout.
+    /// The log-probs that importance ratios refer to: the trainer's if computed, otherwise those of the rollout.
     pub fn old(&self) -> &[f64] {
         self.0.trainer.as_ref().unwrap_or(&self.0.rollout)
     }
 
-    /// Tokens that the policy chose.
+    /// Number of tokens that the policy sampled.
     pub fn trained_tokens(&self) -> usize {
         self.0.mask.iter().filter(|trained| **trained).count()
     }
 
-    /// Spreads one number per turn over the tokens of each turn; turns without a number get 0.
+    /// Repeats one number per turn over the turn's tokens; missing numbers are 0.
     pub(super) fn over_tokens(&self, by_turn: &[f64]) -> Vec<f64> {
         let mut tokens = Vec::with_capacity(self.0.rollout.len());
         let numbers = by_turn.iter().copied().chain(std::iter::repeat(0.0));
@@ -167,7 +170,7 @@ fn finite(sequence: &str, column: &str, at: usize, number: f64) -> Result<(), Le
     Err(LearnError::Sequence { sequence: sequence.to_owned(), what })
 }
 
-/// Refuses a column of the wrong length, and what is no log-prob.
+/// Checks the length of a column and that its numbers are log-probs.
 pub(super) fn check_logprobs(
     sequence: &str,
     column: &'static str,

@@ -1,58 +1,58 @@
-//! Is there anything to learn from? Rewards that never differ inside a group move no weight, however long one trains.
+//! Detects training without a learning signal: rewards that do not differ within groups give no gradient.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Iterations that are looked at together: one alone may have bad luck.
+/// Number of iterations that are evaluated together, to average out chance.
 const ITERATIONS: usize = 5;
 
-/// With fewer groups that vary than this most of the work is for nothing.
+/// Smallest share of groups with variance. Below it most episodes are wasted.
 const LEAST_VARIANCE_SHARE: f64 = 0.10;
 
-/// Mean rewards outside have too few episodes that differ from the rest.
+/// Below this mean reward too few episodes differ from the rest.
 const LOWEST_MEAN: f64 = 0.02;
-/// See [`LOWEST_MEAN`].
+/// Above this mean reward too few episodes differ from the rest.
 const HIGHEST_MEAN: f64 = 0.98;
 
-/// What an iteration showed.
+/// Statistics of an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct IterationSignal {
     /// Groups of two or more scored members.
     pub groups: u64,
     /// Those of them whose rewards differ.
     pub varied: u64,
-    /// Mean sampled reward, as a share: 0 is the least that is possible, 1 the most.
+    /// Mean reward, scaled to 0 (smallest possible) to 1 (largest possible).
     pub mean_reward: f64,
 }
 
-/// Watches for [`NoSignal`].
+/// Watches iterations for [`NoSignal`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SignalMonitor {
     last: VecDeque<IterationSignal>,
 }
 
-/// Why nothing can be learned; the words name the remedy.
+/// Why there is no learning signal, with the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoSignal {
-    /// Hardly anything succeeds.
+    /// Almost all episodes fail.
     #[error(
-        "no learning signal: over 5 iterations rewards came to {0:.3} of what is possible, hardly anything succeeds; learn from demonstrations before, or from more of them, or take easier tasks"
+        "no learning signal: the mean reward of the last 5 iterations is {0:.3} of the possible range, so almost all episodes fail; start from demonstrations, use more of them, or take easier tasks"
     )]
     AllFail(f64),
-    /// Hardly anything fails.
+    /// Almost all episodes succeed.
     #[error(
-        "no learning signal: over 5 iterations rewards came to {0:.3} of what is possible, hardly anything fails; take harder tasks, there is little left to learn here"
+        "no learning signal: the mean reward of the last 5 iterations is {0:.3} of the possible range, so almost all episodes succeed; take harder tasks, there is little left to learn here"
     )]
     AllSucceed(f64),
-    /// Rewards in a group are equal.
+    /// Rewards within groups are equal.
     #[error(
-        "no learning signal: rewards differ in {0:.3} of the groups over 5 iterations; make groups larger, take tasks that are solved now and then, or learn from demonstrations before, or from more of them"
+        "no learning signal: rewards differ in {0:.3} of the groups of the last 5 iterations; use larger groups, take tasks that are sometimes solved, start from demonstrations, or use more of them"
     )]
     NoVariance(f64),
 }
 
 impl SignalMonitor {
-    /// Notes an iteration, and says if the last five together have no signal. Iterations without groups count for nothing.
+    /// Notes an iteration. Returns a reason if the last five together have no signal. Iterations without groups are ignored.
     pub fn note(&mut self, iteration: IterationSignal) -> Option<NoSignal> {
         if iteration.groups == 0 {
             return None;
@@ -94,25 +94,25 @@ mod tests {
     }
 
     #[test]
-    fn five_iterations_without_signal_are_told_with_the_remedy() {
+    fn five_iterations_without_signal_are_reported_with_the_remedy() {
         let check = |iteration, expect: &str| {
-            let told = after(&[iteration; 5]).unwrap();
-            assert!(told.contains(expect), "{told}");
+            let reported = after(&[iteration; 5]).unwrap();
+            assert!(reported.contains(expect), "{reported}");
             assert_eq!(after(&[iteration; 4]), None, "four are too few");
         };
-        check((10, 5, 0.019), "learn from demonstrations before, or from more of them, or take easier tasks");
+        check((10, 5, 0.019), "start from demonstrations, use more of them, or take easier tasks");
         check((10, 5, 0.981), "take harder tasks");
-        check((100, 9, 0.5), "rewards differ in 0.090 of the groups over 5 iterations; make groups larger");
+        check((100, 9, 0.5), "rewards differ in 0.090 of the groups of the last 5 iterations; use larger groups");
     }
 
     #[test]
-    fn at_the_limits_there_is_signal_and_a_good_iteration_among_bad_ones_counts() {
+    fn limits_are_exclusive_and_one_good_iteration_suffices() {
         for iteration in [(10, 5, 0.02), (10, 5, 0.98), (10, 1, 0.5)] {
             assert_eq!(after(&[iteration; 5]), None, "{iteration:?}");
         }
         let (bad, good) = ((10, 0, 0.5), (10, 6, 0.5));
         assert_eq!(after(&[bad, bad, good, bad, bad]), None);
         assert!(after(&[good, bad, bad, bad, bad, bad]).is_some(), "only the last five count");
-        assert_eq!(after(&[bad, bad, bad, bad, (0, 0, 0.0)]), None, "without groups it is no iteration");
+        assert_eq!(after(&[bad, bad, bad, bad, (0, 0, 0.0)]), None, "iterations without groups are ignored");
     }
 }

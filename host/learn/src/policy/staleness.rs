@@ -1,39 +1,39 @@
-//! What is too old to learn from, and what was sampled from an unknown distribution.
+//! Drops samples that are too old, or whose sampling distribution is unknown.
 
 use super::sample::{Trajectory, TrajectoryGroup};
 use serde::{Deserialize, Serialize};
 
-/// Generations of the playbook after which a sample is dropped. One stays: it is on-policy in the weights, and the log-probs are
-/// taken on the prompt that was recorded.
+/// Largest playbook lag of a sample. A lag of 1 is allowed: log-probs are computed for the recorded prompt.
 const LARGEST_PROMPT_LAG: u64 = 1;
 
 /// How old a sample may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staleness {
-    /// Updates of the weights since sampling. 0 are on-policy; others up to here are trained with truncated importance sampling.
+    /// Largest version lag. 0 is on-policy; larger lags are corrected by truncated importance sampling.
     pub max_version_lag: u64,
 }
 
 impl Default for Staleness {
-    /// Rollouts and updates alternate: samples are at most of the version before.
+    /// Rollouts and updates alternate, so samples are at most one version old.
     fn default() -> Self {
         Self { max_version_lag: 1 }
     }
 }
 
-/// Trajectories that were dropped, by why; each is counted once, under the first that holds.
+/// Dropped trajectories, by the first reason that applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Sampled with top-p, top-k, min-p or a repetition penalty, and nobody recorded which tokens were kept.
+    /// Sampled with top-p, top-k, min-p or a repetition penalty, without a record of the kept tokens.
     pub unknown_distribution: u64,
-    /// Of weights that are too old.
+    /// The weights are too old.
     pub old_weights: u64,
-    /// Of a playbook that is too old.
+    /// The playbook is too old.
     pub old_playbook: u64,
 }
 
 impl Staleness {
-    /// Takes out what cannot be trained on. Groups stay, with fewer members or none: what is left is compared with each other.
+    /// Removes the samples that cannot be trained on. Groups are kept, with fewer members or none; advantages compare the
+    /// remaining members.
     pub fn keep(&self, groups: Vec<TrajectoryGroup>) -> (Vec<TrajectoryGroup>, Dropped) {
         let mut dropped = Dropped::default();
         let mut is_fresh = |member: &Trajectory| {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_dropped_and_counted() {
+    fn stale_samples_are_dropped_and_counted() {
         let check = |version_lag, prompt_lag, old_weights, old_playbook| {
             let expect = Dropped { old_weights, old_playbook, ..Dropped::default() };
             assert_eq!(dropped(Recorded { version_lag, prompt_lag, ..Recorded::default() }), expect);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sampled_from_an_unknown_distribution_is_dropped_and_counted() {
+    fn samples_of_an_unknown_distribution_are_dropped_and_counted() {
         let check = |sampling: Sampling, expect: u64| {
             let dropped = dropped(Recorded { sampling, ..Recorded::default() });
             assert_eq!(dropped, Dropped { unknown_distribution: expect, ..Dropped::default() }, "{sampling:?}");

@@ -1,20 +1,20 @@
-//! Evolution, conducted: sections of the prompt evolve on training tasks, and what comes out goes to the gate.
+//! Runs an evolution: sections of the prompt evolve on training tasks, and the best candidate goes to the gate.
 //!
-//! [`clawhost_learn::evolve`] says what to do; this plays it, asks the reflector, and answers. It is a stage of its own,
-//! once, before the first iteration: lessons are measured in the prompt that they will stand in, so the prompt comes first.
+//! [`clawhost_learn::evolve`] decides the next action; this module plays, calls the reflector, and reports the results. It
+//! runs once, before the first iteration, because lessons are measured inside the evolved prompt.
 //!
 //! ```text
 //! Evaluate ─▶ a phase on these training positions ─▶ rewards ─▶ evaluated
 //! Reflect ──▶ reflector, with the parent's episodes ─▶ safety ─▶ reflected ─▶ checkpoint
-//! Done ─────▶ gate on val tasks ─▶ deployed, turned down, or kept for the next session ─▶ checkpoint
+//! Done ─────▶ gate on val tasks ─▶ deployed, rejected, or left open for the next session ─▶ checkpoint
 //! ```
 //!
-//! *Items are positions.* A position of the train split has a task and an environment's seed, so a phase can play exactly
-//! the items that are asked for. The seed of the answers follows from the position too, so candidates differ by what they are
-//! told alone.
+//! *Items are positions.* A position of the train split determines a task and an environment seed, so a phase can play
+//! exactly the requested items. The seed of the sampled answers follows from the position too, so candidates differ only in
+//! their prompt.
 //!
-//! *Interrupted, it goes on.* What a reflector answered is stored before anything is played with it, and what was played
-//! since is found in its phases: nothing is paid for twice, and nothing beyond the budget.
+//! *Interruptions.* An answer of a reflector is checkpointed before it is used, and episodes played since are found in their
+//! phases. So nothing is paid for twice, and the budget is never exceeded.
 
 use super::gate::GateReport;
 use super::reflect::shown;
@@ -27,7 +27,7 @@ use clawhost_core::{
     Change, Context, Digest, Ending, Episode, Failure, FailureKind, Proposal, RewardScope, Verdict, code, derive_seed,
 };
 use clawhost_learn::LearnError;
-use clawhost_learn::evolve::{Cache, Candidate, Evolution, Item, Next, Outcome, Report, Settings, Why};
+use clawhost_learn::evolve::{Cache, Candidate, EndReason, Evolution, Item, Next, Outcome, Report, Settings};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::playbook::safety::{TextLimits, check_section};
 use clawhost_play::{Plan, ScoringRule, StopReason, Tasks, environment_seed, fetch_tasks, run_digest};
@@ -35,50 +35,49 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Tasks that minibatches are drawn from, beside the fixed set. Many, so that a candidate is no answer to a few of them;
-/// not all, so that parents meet tasks again whose evaluations are known.
+/// Tasks for minibatches, besides the fixed set. Enough that candidates do not overfit them, few enough that parents meet
+/// tasks whose results are cached.
 const TRAINING_TASKS: u64 = 100;
-/// Phases whose episodes stay at hand for the reflector, a minibatch each; older ones are read from the store.
+/// Phases (a minibatch each) whose episodes stay in memory for the reflector; older ones are read from the store.
 const AT_HAND: usize = 512;
-/// Bytes of a section per token of the budget of a prompt: a section is always shown, so it must fit.
+/// Bytes of a section per token of the prompt's budget: a section is always shown, so it must fit.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// What came of asking the reflector.
+/// Counts of the reflector's answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReflectorAnswers {
     /// Proposals that were about something else.
     pub ignored: u64,
-    /// Texts that were refused, by why.
+    /// Refused texts, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Calls that failed, by how.
+    /// Failed calls, by failure.
     pub failed: BTreeMap<String, u64>,
 }
 
-/// What an evolution came to, so far or in the end.
+/// Report of an evolution, during or after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvolutionReport {
-    /// Evaluations, candidates, the curve, failures.
+    /// Statistics: evaluations, candidates, the curve, failures.
     #[serde(flatten)]
     pub progress: Report,
     /// Sections of the best candidate.
     pub best: BTreeMap<String, String>,
-    /// Why it ended; none: it did not come to its end.
-    pub why: Option<Why>,
-    /// What came of asking the reflector.
+    /// Why it ended; `None` if it did not end.
+    pub why: Option<EndReason>,
+    /// Counts of the reflector's answers.
     pub reflector: ReflectorAnswers,
-    /// What the gate said of the best candidate; none: it was not asked, because nothing better was found or the run
-    /// stopped.
+    /// The gate's report on the best candidate; `None` if nothing better was found or the run was stopped before.
     pub gate: Option<GateReport>,
 }
 
-/// How far the evolution of a run has come.
+/// Progress of a run's evolution.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum EvolutionStage {
-    /// Candidates are played.
+    /// Candidates are being evaluated.
     Evolving(Box<Evolving>),
-    /// The best waits for the gate.
+    /// The best candidate waits for the gate.
     AtTheGate(EvolutionReport),
-    /// The gate has spoken.
+    /// The gate has decided.
     Over(EvolutionReport),
 }
 
@@ -91,22 +90,22 @@ impl EvolutionStage {
     }
 }
 
-/// An evolution under way.
+/// An evolution in progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Evolving {
     evolution: Evolution,
-    /// Phases that were played: the next one's name follows.
+    /// Number of phases played; the name of the next one follows from it.
     phases: u64,
-    /// Where a candidate's episodes of training items are: the number of the phase, in order.
+    /// By candidate: the numbers of the phases with its episodes of training items, in order.
     played: BTreeMap<Digest, Vec<u64>>,
     answers: ReflectorAnswers,
-    /// Episodes of training items by phase, of this process.
+    /// Episodes of training items by phase, in memory only.
     #[serde(skip)]
     at_hand: BTreeMap<u64, Vec<Arc<Episode>>>,
 }
 
 impl Evolving {
-    fn report(&self, why: Option<Why>) -> EvolutionReport {
+    fn report(&self, why: Option<EndReason>) -> EvolutionReport {
         EvolutionReport {
             progress: self.evolution.report(),
             best: self.evolution.best().0.clone(),
@@ -117,7 +116,7 @@ impl Evolving {
     }
 }
 
-/// The tasks of an evolution, and where they are in the split.
+/// The tasks of an evolution, and their positions in the split.
 struct Course {
     tasks: Tasks,
     positions: BTreeMap<Item, u64>,
@@ -127,8 +126,7 @@ fn phase_name(number: u64) -> String {
     format!("evolve-{number:05}")
 }
 
-/// Whether another try might go well: what the guest did will happen again, what the machine, an endpoint or the operator did
-/// need not.
+/// Whether a retry might succeed: failures of a guest repeat, those of the machine, an endpoint or the operator need not.
 fn is_transient(failure: &Failure) -> bool {
     match failure.kind {
         FailureKind::Host | FailureKind::Llm | FailureKind::Cancelled => true,
@@ -137,7 +135,7 @@ fn is_transient(failure: &Failure) -> bool {
     }
 }
 
-/// What an episode says about its candidate. What has no reward is a failure, and never a number.
+/// The result of an episode for its candidate. An episode without a reward is a failure, never a score.
 fn outcome(episode: &Episode) -> Outcome {
     if let Some(reward) = episode.reward {
         return Outcome::Scored(reward);
@@ -152,7 +150,7 @@ fn outcome(episode: &Episode) -> Outcome {
     Outcome::Failed { transient }
 }
 
-/// The text that a reflector proposes for a section, in the form in which it is stored; everything else is counted.
+/// The reflector's text for a section in the form in which it is stored. Everything else is counted.
 fn text(
     answer: Result<Vec<Proposal>, Failure>,
     section: &str,
@@ -187,10 +185,10 @@ fn refused(why: &str) -> LearningError {
 }
 
 impl HarnessStage {
-    /// Makes ready what the plan asks for; plays nothing.
+    /// Prepares the evolution that the plan asks for; plays nothing.
     ///
     /// # Errors
-    /// It could not evolve, for lack of a reflector, of tasks or of budget.
+    /// There is no reflector, or tasks or budget do not suffice.
     pub(super) async fn begin_evolution(&mut self, context: &StageContext<'_>) -> Staged<()> {
         if let Some(plan) = self.plan.evolve.clone() {
             let course = course(&plan, context).await?;
@@ -200,7 +198,7 @@ impl HarnessStage {
         Ok(())
     }
 
-    /// Evolves up to the next point that must be checkpointed, and takes the result to the gate; what is over stays over.
+    /// Continues to the next point that must be checkpointed, then to the gate. Does nothing once the evolution is over.
     pub(super) async fn evolve(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
         let (Some(plan), Some(evolver)) = (self.plan.evolve.clone(), self.ports.evolver.clone()) else {
             return Ok(WarmUp::Done);
@@ -216,7 +214,8 @@ impl HarnessStage {
                 }
                 Next::Reflect { parent, items, .. } => {
                     self.ask_about(&plan, &evolver, (&parent, &items), context).await?;
-                    // Before anything is played with the answer: another answer would be another evolution.
+                    // The checkpoint must precede the use of the answer: after a restart another answer would give another
+                    // evolution.
                     return Ok(WarmUp::Again(Vec::new()));
                 }
                 Next::Done { best, why } => {
@@ -248,8 +247,8 @@ impl HarnessStage {
         if let Some(rule) = context.ports.rewards.iter().find(|rule| groups(rule)) {
             let name = &rule.reward.identity().name;
             return Err(refused(&format!(
-                "{name} compares the episodes of a group, and a candidate plays each task once; evolve with a reward that \
-                 judges episodes one by one"
+                "{name} compares the episodes of a group, but a candidate plays each task once; evolve with a reward that \
+                 scores single episodes"
             ))
             .into());
         }
@@ -257,7 +256,7 @@ impl HarnessStage {
         let play = Plan { split: Some(context.splits.train.clone()), ..context.plan.play.clone() };
         let entries = clawhost_learn::playbook::Playbook { sections: BTreeMap::new(), ..deployed.clone() };
         let policy = run_digest(&play, context.ports)?.extended(entries.digest().hex().as_bytes());
-        // Where there are few tasks, half of them train.
+        // With few tasks, half of them are for training.
         let fixed = plan.pareto.min(course.positions.len() as u64 / 2);
         let settings = Settings {
             budget: plan.budget,
@@ -276,11 +275,11 @@ impl HarnessStage {
     fn evolving(&mut self) -> Result<&mut Evolving, LearningError> {
         match &mut self.state.evolution {
             Some(EvolutionStage::Evolving(evolving)) => Ok(evolving),
-            _ => Err(LearningError::Host("no evolution is under way".to_owned())),
+            _ => Err(LearningError::Host("no evolution is in progress".to_owned())),
         }
     }
 
-    /// Plays a candidate on items, as a phase, and answers each.
+    /// Plays a candidate on items in one phase, and reports the results.
     async fn play_candidate(
         &mut self,
         plan: &EvolvePlan,
@@ -289,7 +288,7 @@ impl HarnessStage {
         context: &StageContext<'_>,
     ) -> Staged<()> {
         let positions: Option<Vec<u64>> = items.iter().map(|item| course.positions.get(item).copied()).collect();
-        let gone = || refused("the environment gives other tasks than before; begin a new run");
+        let gone = || refused("the environment returns other tasks than before; start a new run");
         let play = Plan {
             episodes: items.len() as u64,
             group: 1,
@@ -298,7 +297,7 @@ impl HarnessStage {
             paired: false,
             branch_at: None,
             split: Some(context.splits.train.clone()),
-            // A few items make no share: failures are counted over the whole evolution, below.
+            // A share of a few items means little: failures are counted over the whole evolution, below.
             failure_budget: 1.0,
             ..context.plan.play.clone()
         };
@@ -317,7 +316,7 @@ impl HarnessStage {
             let episode = phase.episodes.iter().find(|episode| episode.index == place);
             let result = episode.map_or(Outcome::Failed { transient: true }, |episode| outcome(episode));
             evolving.evolution.evaluated(&digest, item, result)?;
-            // No reflector is asked about the fixed set.
+            // Reflectors never see the fixed set.
             if let Some(episode) = episode.filter(|_| !evolving.evolution.fixed_set().contains(item)) {
                 let phases = evolving.played.entry(digest).or_default();
                 if phases.last() != Some(&number) {
@@ -338,7 +337,7 @@ impl HarnessStage {
         Ok(())
     }
 
-    /// Asks the reflector about a parent's episodes, and takes its answer.
+    /// Calls the reflector about a parent's episodes, and processes its answer.
     async fn ask_about(
         &mut self,
         plan: &EvolvePlan,
@@ -358,7 +357,7 @@ impl HarnessStage {
             () = context.cancel.requested() => return Err(StopReason::Cancelled.into()),
             answer = evolver.reflector.reflect(&asked, &playbook, &episodes) => answer,
         };
-        // Stopped while it waited for a model, it gave no answer.
+        // A cancelled call gives no answer.
         if context.cancel.is_requested() {
             return Err(StopReason::Cancelled.into());
         }
@@ -387,7 +386,7 @@ impl HarnessStage {
     ) -> Staged<Vec<Arc<Episode>>> {
         let numbers = self.evolving()?.played.get(&candidate.digest()).cloned().unwrap_or_default();
         let mut found: BTreeMap<&Item, Arc<Episode>> = BTreeMap::new();
-        // The newest first: an item that failed was played again.
+        // Newest first: a failed item was played again.
         for number in numbers.into_iter().rev() {
             if found.len() == items.len() {
                 break;

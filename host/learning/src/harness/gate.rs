@@ -1,7 +1,7 @@
-//! The gate: a candidate playbook against what is deployed, pair by pair, on tasks that taught nothing.
+//! The gate: compares a candidate playbook with the deployed one in pairs, on validation tasks.
 //!
-//! Both members of a pair get the same task, the same environment seed and the same seed for their answers; they differ by
-//! what they are told. Every pair has seeds that no pair had before. What decides is [`clawhost_learn::gate`].
+//! Both members of a pair have the same task, environment seed and sampling seed; they differ only in the playbook. Every
+//! pair uses new seeds. [`clawhost_learn::gate`] contains the statistical test.
 
 use super::stage::{GatePlan, HarnessStage};
 use crate::Staged;
@@ -9,72 +9,128 @@ use crate::experience::by_group;
 use crate::playbook_guidance::{Arms, UniformPlaybook};
 use crate::report::Missing;
 use crate::stage::StageContext;
-use clawhost_core::Digest;
-use clawhost_learn::EntryId;
+use clawhost_core::{Digest, Episode};
 use clawhost_learn::gate::{Decision, Form, GateEvidence, Report};
 use clawhost_learn::harness::Candidate;
+use clawhost_learn::{EntryId, LessonUse, lesson_use};
 use clawhost_play::{Guidance, Plan};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Sessions after which a candidate of which the gate cannot tell makes room for others.
+/// Sessions before an undecided candidate is abandoned in favour of others.
 const SESSIONS: u32 = 2;
 
 /// Pairs between two looks at the evidence.
 const LOOK: u64 = 32;
 
-/// Everything that the gate remembers from session to session.
+/// The gate's state across sessions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GateState {
-    /// Candidates so far: each makes it harder for the next.
+    /// Number of candidates so far; each makes the threshold for the next one higher.
     candidates: u32,
-    /// Pairs played so far: tasks and seeds go on from there.
+    /// Pairs played so far; the next session continues with new tasks and seeds.
     pairs: u64,
-    /// An undecided candidate, with the evidence about it.
+    /// An undecided candidate with its evidence.
     open: Option<Open>,
 }
 
-/// A candidate of which the gate could not tell.
+/// An undecided candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Open {
     candidate: Digest,
-    /// What rewards were like when its evidence was gathered.
+    /// The form of the bets while the evidence was collected.
     form: Form,
     evidence: GateEvidence,
+    /// What was seen in the pairs of the evidence.
+    #[serde(default)]
+    seen: Seen,
     sessions: u32,
 }
 
-/// What a session came to.
+/// Counts over pairs, beside their rewards.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    /// Pairs in which both sides acted alike in every turn.
+    alike: u64,
+    /// How often each new entry could apply, where the candidate played.
+    uses: BTreeMap<EntryId, LessonUse>,
+}
+
+impl Seen {
+    /// Before the first pair of a candidate.
+    fn new(candidate: &Candidate) -> Self {
+        let added = candidate.playbook.entries.iter().filter(|entry| candidate.added.contains(&entry.id));
+        Self { alike: 0, uses: added.map(|entry| (entry.id.clone(), LessonUse::new(&entry.lesson))).collect() }
+    }
+
+    fn add(&mut self, deployed: &Episode, proposed: &Episode) {
+        self.alike += u64::from(acted_alike(deployed, proposed));
+        lesson_use::observe(&mut self.uses, proposed);
+    }
+}
+
+/// Whether two episodes have the same actions, apart from the ids of tool calls.
+fn acted_alike(one: &Episode, other: &Episode) -> bool {
+    let calls = |turn: &clawhost_core::Turn| -> Vec<(String, String)> {
+        turn.action.tool_calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect()
+    };
+    one.turns.len() == other.turns.len()
+        && one
+            .turns
+            .iter()
+            .zip(&other.turns)
+            .all(|(turn, beside)| turn.action.parts == beside.action.parts && calls(turn) == calls(beside))
+}
+
+/// How often a new entry could apply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateUse {
+    /// The entry.
+    pub entry: EntryId,
+    /// What it says.
+    pub lesson: String,
+    /// Over the candidate's episodes in the pairs of the evidence.
+    #[serde(flatten)]
+    pub usage: LessonUse,
+}
+
+/// Report of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateReport {
-    /// Which candidate of the run.
+    /// Number of the candidate in the run.
     pub candidate: u32,
-    /// What it says.
+    /// Digest of the candidate.
     pub playbook: Digest,
-    /// Its new entries.
+    /// Entries that it adds.
     pub added: Vec<EntryId>,
-    /// What it lacks.
+    /// Entries that it removes.
     pub removed: Vec<EntryId>,
-    /// Sections that say something else in it.
+    /// Names of the sections that it rewrites.
     #[serde(default)]
     pub rewritten: Vec<String>,
-    /// What came of it.
+    /// The decision.
     pub decision: Decision,
     /// The evidence.
     pub evidence: Report,
-    /// A lift of 1 of the evidence in units of reward.
+    /// Size of an evidence difference of 1, in units of reward.
     pub scale: f64,
-    /// Different tasks among the pairs of this session.
+    /// Pairs of the evidence in which both sides acted alike in every turn.
+    #[serde(default)]
+    pub alike: u64,
+    /// How often each new entry could apply in the pairs of the evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<GateUse>,
+    /// Number of different tasks in this session.
     pub tasks: u64,
-    /// Pairs of this session that could not be compared. A candidate that fails more often than what is deployed is turned
-    /// down: what fails where it would lose must not seem to win.
+    /// Pairs of this session without a comparison. A candidate that fails significantly more often than the deployed
+    /// playbook is rejected: pairs that it fails instead of losing would bias the result.
     pub missing: Missing,
 }
 
 impl GateReport {
-    /// How a version came about that was let through, for people.
+    /// The reason of a promoted version, for people.
     pub(crate) fn why(&self) -> String {
         let rewritten = match self.rewritten.as_slice() {
             [] => String::new(),
@@ -85,8 +141,17 @@ impl GateReport {
     }
 }
 
+/// What was seen of the new entries, in the candidate's order.
+fn uses(candidate: &Candidate, seen: &Seen) -> Vec<GateUse> {
+    let known = |entry: &clawhost_learn::Entry| {
+        let usage = seen.uses.get(&entry.id)?.clone();
+        Some(GateUse { entry: entry.id.clone(), lesson: entry.lesson.line(), usage })
+    };
+    candidate.playbook.entries.iter().filter_map(known).collect()
+}
+
 impl HarnessStage {
-    /// Judges the candidate, if there is one, in phases that are named after what led to it.
+    /// Tests the candidate, if there is one. `after` is the prefix of the phase names.
     pub(super) async fn judge_candidate(
         &mut self,
         after: &str,
@@ -95,13 +160,13 @@ impl HarnessStage {
         let Some(candidate) = self.state.harness.candidate() else { return Ok(None) };
         let digest = candidate.digest();
         let pairs = self.plan.gate.pairs;
-        let (mut evidence, sessions) = match self.state.gate.open.take() {
-            // Where training has seen a third reward since, what was bet is void as it is in mid-session.
+        let (mut evidence, mut seen, sessions) = match self.state.gate.open.take() {
+            // If training has seen a third reward value since, the evidence is void, as within a session.
             Some(mut open) if open.candidate == digest && open.form == self.state.scale.form() => {
                 open.evidence.extend(pairs);
-                (open.evidence, open.sessions + 1)
+                (open.evidence, open.seen, open.sessions + 1)
             }
-            _ => (self.new_evidence(&candidate)?, 1),
+            _ => (self.new_evidence(&candidate)?, Seen::new(&candidate), 1),
         };
         let policy = {
             let harness = &self.state.harness;
@@ -110,7 +175,7 @@ impl HarnessStage {
         };
         let range = Self::range(context);
         let (mut missing, mut played, mut tasks) = (Missing::default(), 0, BTreeSet::new());
-        // Pairs without a score are played for nothing, and count to the budget of the session all the same.
+        // Pairs without scores count towards the session's budget.
         while evidence.decision() == Decision::Continue && played < pairs {
             let name = format!("{after}-gate-{played}");
             let wanted = LOOK.min(pairs - played);
@@ -121,7 +186,8 @@ impl HarnessStage {
                 paired: true,
                 branch_at: None,
                 split: Some(context.splits.val.split.clone()),
-                // A candidate may fail wherever it plays, which is half: that is for the gate to judge. Beyond that the budget holds.
+                // The candidate is half of the episodes and may fail in all of them; the gate handles that. Beyond it the
+                // failure budget applies.
                 failure_budget: 0.5 + context.plan.play.failure_budget / 2.0,
                 ..context.plan.play.clone()
             };
@@ -129,18 +195,22 @@ impl HarnessStage {
             self.state.gate.pairs += wanted;
             played += wanted;
             for members in by_group(&phase.episodes).values() {
-                let reward =
-                    |member: u64| members.iter().find(|one| one.index % 2 == member).and_then(|one| one.reward);
-                let rewards = (reward(0), reward(1));
-                let (Some(deployed), Some(proposed)) = rewards else {
-                    missing.add(rewards.0.is_none(), rewards.1.is_none());
+                let side = |member: u64| {
+                    let episode = members.iter().find(|one| one.index % 2 == member)?;
+                    Some((episode, episode.reward?))
+                };
+                let sides = (side(0), side(1));
+                let (Some((before, deployed)), Some((after, proposed))) = sides else {
+                    missing.add(sides.0.is_none(), sides.1.is_none());
                     continue;
                 };
                 tasks.extend(members.first().map(|member| member.task.id.clone()));
-                // Rewards that took two values so far may take a third: what was bet on the form of two is void.
+                // A third reward value changes the form of the bets and voids the evidence.
                 if self.state.scale.add(deployed) | self.state.scale.add(proposed) {
                     evidence = self.new_evidence(&candidate)?;
+                    seen = Seen::new(&candidate);
                 }
+                seen.add(before, after);
                 evidence.observe(self.state.scale.difference(deployed, proposed, range))?;
             }
         }
@@ -158,15 +228,17 @@ impl HarnessStage {
             decision,
             evidence: evidence.report(),
             scale: self.state.scale.scale(range),
+            alike: seen.alike,
+            uses: uses(&candidate, &seen),
             tasks: tasks.len() as u64,
             missing,
         };
         let form = self.state.scale.form();
-        self.settle(&candidate, decision, Open { candidate: digest, form, evidence, sessions });
+        self.settle(&candidate, decision, Open { candidate: digest, form, evidence, seen, sessions });
         Ok(Some(report))
     }
 
-    /// Nothing is known yet about the next candidate of the run.
+    /// Empty evidence for the next candidate of the run.
     fn new_evidence(&mut self, candidate: &Candidate) -> Staged<GateEvidence> {
         self.state.gate.candidates = self.state.gate.candidates.saturating_add(1);
         let number = NonZeroU32::new(self.state.gate.candidates).unwrap_or(NonZeroU32::MIN);
@@ -177,10 +249,10 @@ impl HarnessStage {
     fn settle(&mut self, candidate: &Candidate, decision: Decision, open: Open) {
         match decision {
             Decision::Promote => self.state.harness.promote(candidate),
-            Decision::Futile => self.state.harness.turn_down(candidate),
-            // Kept: if the candidate is the same next time, it goes on.
+            Decision::Futile => self.state.harness.reject(candidate),
+            // If the next candidate is the same, its evidence is continued.
             Decision::Undecided | Decision::Continue if open.sessions < SESSIONS => self.state.gate.open = Some(open),
-            Decision::Undecided | Decision::Continue => self.state.harness.give_up(candidate),
+            Decision::Undecided | Decision::Continue => self.state.harness.abandon(candidate),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The harness layer in a learning run: reflection, the gate, evolving a section of the prompt.
+//! The harness layer in a learning run: reflection, the gate, evolution of a section.
 
 mod evolve;
 mod gate;
@@ -7,6 +7,6 @@ mod reward_scale;
 mod stage;
 
 pub use evolve::{EvolutionReport, ReflectorAnswers};
-pub use gate::GateReport;
+pub use gate::{GateReport, GateUse};
 pub use reflect::Reflections;
 pub use stage::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, Ledger, Reflecting};

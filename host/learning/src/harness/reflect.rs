@@ -1,5 +1,5 @@
-//! Reflection: groups in which something was missed are shown to the reflectors. What they propose is data for the harness
-//! layer. A reflector that fails is counted, never taken for one that has nothing to say.
+//! Reflection: reflectors receive groups in which some member missed the best reward. Their proposals are data for the
+//! harness layer. A failed call is counted; it is not the same as an answer without proposals.
 
 use super::stage::Reflecting;
 use crate::experience::{Groups, by_group};
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Groups that may wait for a reflector; past it the oldest are given up, and counted.
+/// Most groups that wait for reflectors. The oldest beyond it are dropped and counted.
 const WAITING: usize = 256;
-/// Characters of a failure that tell it from others.
+/// Characters of a failure that distinguish it from others.
 const CAUSE: usize = 300;
-/// Different failures that are counted one by one.
+/// Most different failures that are counted separately.
 const CAUSES: usize = 32;
-/// Reflectors asked at once.
+/// Concurrent calls.
 const AT_ONCE: usize = 8;
 
 /// A group of a phase.
@@ -30,19 +30,19 @@ pub(crate) struct GroupName {
     pub(crate) group: u64,
 }
 
-/// What came of asking.
+/// Counts of reflector calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reflections {
-    /// Groups that reflectors were shown.
+    /// Groups shown to reflectors.
     pub asked: u64,
-    /// Calls: every reflector is shown every group.
+    /// Calls; every reflector is called for every group.
     #[serde(default)]
     pub calls: u64,
-    /// Calls that failed, by how.
+    /// Failed calls, by failure.
     pub failed: BTreeMap<String, u64>,
-    /// Groups that wait.
+    /// Groups waiting.
     pub waiting: u64,
-    /// Groups that waited too long, or are not kept any more.
+    /// Groups dropped: they waited too long, or are not in the store any more.
     pub given_up: u64,
 }
 
@@ -52,7 +52,7 @@ impl Reflections {
         self.failed.iter().max_by_key(|(_, times)| **times).map(|(why, _)| why.as_str())
     }
 
-    /// What was added since.
+    /// The difference to an earlier state.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let more = |(why, times): (&String, &u64)| {
             let more = times.saturating_sub(earlier.failed.get(why).copied().unwrap_or(0));
@@ -67,23 +67,23 @@ impl Reflections {
         }
     }
 
-    /// Calls that failed.
+    /// Number of failed calls.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 }
 
-/// Groups that reflectors have not been shown.
+/// Groups that reflectors have not seen.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     names: Vec<GroupName>,
-    /// Of this process; after an interruption they are read from the store.
+    /// Episodes of this process; after an interruption they are read from the store.
     #[serde(skip)]
     at_hand: BTreeMap<GroupName, Vec<Arc<Episode>>>,
 }
 
 impl Waiting {
-    /// Adds the groups of a phase in which somebody did not get the best reward.
+    /// Adds the groups of a phase in which a member missed the best reward.
     pub(crate) fn add(&mut self, phase: &RunId, groups: &Groups, best: f64) {
         for (group, episodes) in groups {
             let missed = |episode: &Arc<Episode>| {
@@ -97,7 +97,7 @@ impl Waiting {
         }
     }
 
-    /// Gives the oldest up where too many wait, and says how many.
+    /// Drops the oldest groups if too many wait; returns their number.
     pub(crate) fn shorten(&mut self) -> u64 {
         let given_up = self.names.len().saturating_sub(WAITING);
         for name in self.names.drain(..given_up) {
@@ -110,7 +110,7 @@ impl Waiting {
         self.names.len() as u64
     }
 
-    /// All of them, in order, and how many are nowhere to be found; none waits any more.
+    /// Takes all groups, in order; also returns the number of groups that the store does not have.
     async fn take(&mut self, learning: &dyn LearningStore) -> Result<(Vec<Vec<Arc<Episode>>>, u64), StoreError> {
         let missing: Vec<RunId> =
             self.names.iter().filter(|name| !self.at_hand.contains_key(name)).map(|name| name.phase.clone()).collect();
@@ -127,7 +127,7 @@ impl Waiting {
     }
 }
 
-/// A playbook as reflectors see it.
+/// A playbook as reflectors receive it.
 pub(crate) fn shown(playbook: &Playbook) -> Shown {
     let entry = |entry: &clawhost_learn::Entry| clawhost_core::Entry {
         id: entry.id.0.clone(),
@@ -142,15 +142,15 @@ pub(crate) fn shown(playbook: &Playbook) -> Shown {
     }
 }
 
-/// What reflectors said.
+/// The answers of reflectors.
 pub(crate) struct Asked {
     /// In the order of the groups.
     pub(crate) proposals: Vec<(String, Proposal)>,
-    /// Whether a reflector wanted to ask a model, and there was nothing left to pay it with.
+    /// Whether a call failed because the model budget was exhausted.
     pub(crate) out_of_budget: bool,
 }
 
-/// Asks every reflector about every group that waits.
+/// Calls every reflector for every waiting group.
 pub(crate) async fn reflect(
     reflectors: &[Reflecting],
     (known, seed): (&Playbook, u64),
@@ -205,7 +205,7 @@ pub(crate) async fn reflect(
             Ok(proposed) => asked.proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
             Err(failure) => {
                 asked.out_of_budget |= failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
-                // By what caused it, in the words of the first: a plugin may put a counter into them.
+                // Failures are grouped by cause under the text of the first, because a plugin may include a counter.
                 let words = escaped(&failure.to_string(), CAUSE);
                 let known = counts.failed.keys().find(|known| failure_cause(known) == failure_cause(&words)).cloned();
                 let mut why = known.unwrap_or(words);

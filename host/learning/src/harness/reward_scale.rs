@@ -1,14 +1,14 @@
-//! Which values rewards take: two of them are bet on in another form than many.
+//! Tracks the values of rewards: the gate uses binary bets for two values and graded bets for more.
 
 use clawhost_learn::gate::Form;
 use serde::{Deserialize, Serialize};
 
-/// Rewards seen so far.
+/// Reward values seen so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum RewardScale {
-    /// At most two.
+    /// At most two values.
     Few(Vec<f64>),
-    /// More.
+    /// More than two values.
     Many,
 }
 
@@ -19,7 +19,7 @@ impl Default for RewardScale {
 }
 
 impl RewardScale {
-    /// Takes note of a reward; says whether the form has changed with it.
+    /// Adds a reward; returns whether the form changed.
     pub(crate) fn add(&mut self, value: f64) -> bool {
         let before = self.form();
         if let Self::Few(known) = self
@@ -33,7 +33,7 @@ impl RewardScale {
         before != self.form()
     }
 
-    /// The form of bets.
+    /// The form of the bets.
     pub(crate) fn form(&self) -> Form {
         match self {
             Self::Few(_) => Form::Binary,
@@ -41,7 +41,7 @@ impl RewardScale {
         }
     }
 
-    /// A difference as it is bet on, -1 to 1: of two values the sign, else the share of the rewards' `range`.
+    /// A difference scaled to -1 to 1: for two values its sign, otherwise its share of the rewards' `range`.
     pub(crate) fn difference(&self, deployed: f64, proposed: f64, range: f64) -> f64 {
         let difference = proposed - deployed;
         match self {
@@ -54,7 +54,7 @@ impl RewardScale {
 }
 
 impl RewardScale {
-    /// What a difference of 1, as it is bet on, is in units of reward.
+    /// The reward difference that corresponds to a scaled difference of 1.
     pub(crate) fn scale(&self, range: f64) -> f64 {
         match self {
             Self::Few(known) => {
@@ -73,13 +73,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_values_are_won_or_lost_and_a_third_changes_the_form() {
+    fn two_values_give_binary_differences_and_a_third_changes_the_form() {
         let mut values = RewardScale::default();
         assert!(!values.add(0.0) && !values.add(1.0) && !values.add(1.0));
         assert_eq!(values.form(), Form::Binary);
         assert_eq!((values.difference(0.0, 1.0, 2.0), values.difference(1.0, 0.0, 2.0)), (1.0, -1.0));
         assert!(values.add(0.5), "the form has changed");
-        assert!(!values.add(0.25), "and changes once");
+        assert!(!values.add(0.25), "it changes once");
         assert_eq!(values.difference(0.0, 0.5, 2.0), 0.25);
     }
 }

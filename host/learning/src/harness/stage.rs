@@ -1,5 +1,4 @@
-//! The stages of the harness layer: it evolves a section first, asks reflectors about what was played, learns from all of it,
-//! and takes its candidates to the gate.
+//! The stages of the harness layer: evolution of a section, reflection on played episodes, learning, and the gate.
 
 use super::evolve::EvolutionStage;
 use super::gate::GateState;
@@ -11,25 +10,25 @@ use crate::report::{HarnessIteration, HarnessReport, LayerDetails, LayerIteratio
 use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
 use crate::{LearnPlan, LearningError, Staged};
 use async_trait::async_trait;
-use clawhost_core::{Attributes, PlaybookLedger, PlaybookVersion, Reflector};
+use clawhost_core::{Attributes, Episode, PlaybookLedger, PlaybookVersion, Reflector};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Admission, EntryRow, Harness, HarnessSettings, Memory};
 use clawhost_learn::playbook::{Embedder, Playbook};
-use clawhost_learn::{Batch, EntryId, Layer, LayerOutcome, Lesson, ReflectionSchedule};
+use clawhost_learn::{Batch, EntryId, Layer, LayerOutcome, Lesson, LessonUse, ReflectionSchedule, lesson_use};
 use clawhost_play::{ChatPolicy, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How candidates are judged.
+/// Settings of the gate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GatePlan {
-    /// Iterations between two candidates.
+    /// Iterations between two sessions.
     pub every: u64,
-    /// Pairs of episodes that one session may use.
+    /// Most pairs of episodes per session.
     pub pairs: u64,
-    /// Chance of letting anything through that is no better, over all candidates of a run.
+    /// Probability of promoting any candidate that is not better, over all candidates of a run.
     pub alpha: f64,
 }
 
@@ -39,32 +38,32 @@ impl Default for GatePlan {
     }
 }
 
-/// How a section of the prompt evolves, once, before the first iteration.
+/// Settings of an evolution, which runs once before the first iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EvolvePlan {
-    /// Evaluations in all, one candidate on one task each; failed ones count.
+    /// Most evaluations; one is one candidate on one task. Failures count.
     pub budget: u64,
     /// Training tasks on which a child is compared with its parent.
     pub minibatch: u64,
-    /// Training tasks of the fixed set, by which candidates are chosen; at most half of the tasks.
+    /// Training tasks of the fixed set that selects candidates; at most half of the tasks.
     pub pareto: u64,
     /// The section.
     pub section: String,
 }
 
-/// How a playbook is learned.
+/// Settings of a harness that learns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HarnessPlan {
-    /// The layer's settings.
+    /// Settings of the layer.
     pub settings: HarnessSettings,
-    /// Reflectors are asked at least after so many batches.
+    /// Largest number of batches between two calls of reflectors.
     pub reflect_every: u64,
     /// The gate.
     pub gate: GatePlan,
-    /// Evolving a section of the prompt first; none: it stays as it is.
+    /// Evolution of a section first; `None`: no evolution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evolve: Option<EvolvePlan>,
-    /// Lessons that are tried first, before any proposal.
+    /// Lessons that are tried before all proposals.
     pub planted: Vec<Lesson>,
 }
 
@@ -80,7 +79,7 @@ impl Default for HarnessPlan {
     }
 }
 
-/// A reflector with the operator's options for it.
+/// A reflector with its options.
 #[derive(Clone)]
 pub struct Reflecting {
     /// The reflector.
@@ -89,33 +88,33 @@ pub struct Reflecting {
     pub options: Attributes,
 }
 
-/// What the harness layer needs beside the loop's own ports.
+/// Ports of the harness layer.
 #[derive(Clone)]
 pub struct HarnessPorts {
-    /// Who draws lessons.
+    /// The reflectors that propose lessons.
     pub reflectors: Vec<Reflecting>,
-    /// Who rewrites sections, where one evolves.
+    /// The reflector that rewrites sections, if one evolves.
     pub evolver: Option<Reflecting>,
-    /// Who tells whether lessons in prose mean the same; none: their words do.
+    /// Embeddings for comparing lessons in prose; `None`: they are compared by their words.
     pub embedder: Option<Arc<dyn Embedder>>,
     /// The name of the playbook.
     pub playbook: String,
-    /// What it holds when the run begins, where the store has no version: nothing, as a rule.
-    pub beginning: Playbook,
+    /// The initial playbook if the store has no version; usually empty.
+    pub initial: Playbook,
 }
 
-/// What is kept of a playbook beside its versions.
+/// What the store keeps about a playbook besides its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// A line about every entry.
+    /// A row per entry.
     pub entries: Vec<EntryRow>,
-    /// Lower bounds of what entries are worth.
+    /// Lower bounds of the entries' effects.
     pub worth: BTreeMap<EntryId, f64>,
-    /// What a later run remembers.
+    /// Knowledge for later runs.
     pub memory: Memory,
 }
 
-/// All that the next iteration needs.
+/// The state of the layer between iterations.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct HarnessState {
     pub(super) harness: Harness,
@@ -123,13 +122,16 @@ pub(super) struct HarnessState {
     schedule: ReflectionSchedule,
     waiting: Waiting,
     reflections: Reflections,
-    /// Every value that a reward of the run took, while they are at most two.
+    /// Reward values of the run.
     pub(super) scale: RewardScale,
-    /// What was deployed when the run began.
+    /// The playbook that was deployed when the run started.
     before: Playbook,
-    /// None: nothing evolves.
+    /// `None`: no evolution is planned.
     #[serde(default)]
     pub(super) evolution: Option<EvolutionStage>,
+    /// How often each entry could apply in training, of those that were open.
+    #[serde(default)]
+    uses: BTreeMap<EntryId, LessonUse>,
 }
 
 impl HarnessState {
@@ -143,28 +145,48 @@ impl HarnessState {
             scale: RewardScale::default(),
             before: deployed,
             evolution: None,
+            uses: BTreeMap::new(),
         }
+    }
+
+    /// Looks at training episodes for where lessons could apply.
+    fn note_uses(&mut self, episodes: &[Arc<Episode>]) {
+        for entry in self.harness.known().entries {
+            self.uses.entry(entry.id).or_insert_with(|| LessonUse::new(&entry.lesson));
+        }
+        for episode in episodes.iter().filter(|episode| episode.ending.is_complete()) {
+            // Entries that were turned down keep what was seen while they were open.
+            let open = self.uses.iter_mut().filter(|(id, _)| self.harness.is_open(id));
+            lesson_use::observe(open, episode);
+        }
+    }
+
+    /// A line about every entry.
+    fn rows(&self) -> Vec<EntryRow> {
+        let mut rows = self.harness.rows();
+        rows.iter_mut().for_each(|row| row.usage = self.uses.get(&row.id).cloned());
+        rows
     }
 }
 
-/// The harness layer with its stages.
+/// The harness layer in a learning run.
 pub struct HarnessStage {
     pub(super) plan: HarnessPlan,
     pub(super) ports: HarnessPorts,
     pub(super) state: HarnessState,
-    /// Of the iteration under way.
+    /// Reflections and proposals of the current iteration.
     recent: Reflections,
     proposals: u64,
 }
 
 impl HarnessStage {
-    /// A harness that learns by a plan.
+    /// A harness that learns by this plan.
     pub fn new(plan: HarnessPlan, ports: HarnessPorts) -> Self {
-        let state = HarnessState::new(&plan, ports.beginning.clone());
+        let state = HarnessState::new(&plan, ports.initial.clone());
         Self { plan, ports, state, recent: Reflections::default(), proposals: 0 }
     }
 
-    /// Difference between the best and the worst reward.
+    /// Difference between the best and the worst possible reward.
     pub(super) fn range(context: &StageContext<'_>) -> f64 {
         let (worst, best) = reward_bounds(&context.ports.rewards);
         best - worst
@@ -176,7 +198,7 @@ impl HarnessStage {
         }
     }
 
-    /// What is deployed, as a version.
+    /// The deployed playbook as a version.
     pub(super) fn version(&self, why: String, context: &StageContext<'_>) -> PlaybookVersion {
         let playbook = self.state.harness.deployed();
         PlaybookVersion {
@@ -221,7 +243,7 @@ impl LearningStage for HarnessStage {
     async fn begin(&mut self, context: &StageContext<'_>) -> Staged<()> {
         let deployed = match context.learning.playbook(&self.ports.playbook).await? {
             Some(version) => serde_json::from_value(version.document).map_err(|error| self.broken(&error))?,
-            None => self.ports.beginning.clone(),
+            None => self.ports.initial.clone(),
         };
         self.state = HarnessState::new(&self.plan, deployed);
         if let Some(ledger) = context.learning.ledger(&self.ports.playbook).await? {
@@ -238,7 +260,7 @@ impl LearningStage for HarnessStage {
         let damaged =
             |error: serde_json::Error| LearningError::Checkpoint { run: context.run.clone(), why: error.to_string() };
         self.state = serde_json::from_value(state).map_err(damaged)?;
-        // The next version would undo what the operator did meanwhile.
+        // A new version would undo what the operator changed meanwhile.
         let newest = context.learning.playbook(&self.ports.playbook).await?.map(|version| version.digest);
         if newest.is_some_and(|newest| newest != self.state.harness.deployed().digest()) {
             let (playbook, run) = (self.ports.playbook.clone(), context.run.clone());
@@ -255,7 +277,7 @@ impl LearningStage for HarnessStage {
 
     fn ledger(&self) -> Option<PlaybookLedger> {
         let harness = &self.state.harness;
-        let ledger = Ledger { entries: harness.rows(), worth: harness.worth(), memory: harness.memory() };
+        let ledger = Ledger { entries: self.state.rows(), worth: harness.worth(), memory: harness.memory() };
         Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) })
     }
 
@@ -282,11 +304,12 @@ impl LearningStage for HarnessStage {
         for reward in episodes.iter().filter_map(|episode| episode.reward) {
             self.state.scale.add(reward);
         }
+        self.state.note_uses(&episodes);
         self.state.waiting.add(&experience.id, &experience.played, best);
-        let taught = experience.batch(&experience.played);
+        let batch = experience.batch(&experience.played);
         let earlier = self.state.reflections.clone();
         let mut proposals = Vec::new();
-        if self.state.schedule.ask(taught.mean()) {
+        if self.state.schedule.ask(batch.mean()) {
             let known = self.state.harness.known();
             let HarnessState { waiting, reflections, .. } = &mut self.state;
             let (seed, learning) = (context.plan.play.seed, context.learning);
@@ -303,14 +326,15 @@ impl LearningStage for HarnessStage {
         }
         self.state.reflections.waiting = self.state.waiting.len();
         self.recent = self.state.reflections.since(&earlier);
-        // No reflector has answered yet: a grant that is missing, an address with a typo. Later it may be an outage, which passes.
+        // No call ever succeeded, which indicates a configuration error (a missing grant, a wrong address). Later failures
+        // may be temporary.
         let recent = &self.recent;
         if earlier.calls == earlier.failures() && recent.calls > 0 && recent.calls == recent.failures() {
             let why = recent.usual_failure().unwrap_or_default().to_owned();
             return Err(StopReason::Reflectors { failed: recent.calls, why }.into());
         }
         self.proposals = proposals.len() as u64;
-        Ok(Batch { proposals, ..taught })
+        Ok(Batch { proposals, ..batch })
     }
 
     fn layer(&mut self) -> &mut dyn Layer {
@@ -333,7 +357,7 @@ impl LearningStage for HarnessStage {
         let everything = self.plan.settings.admission == Admission::Everything && proposals > 0;
         let why = match promoted {
             Some(gate) => Some(gate.why()),
-            None => everything.then(|| "everything that was proposed".to_owned()),
+            None => everything.then(|| "all proposals, without measuring".to_owned()),
         };
         let versions = why.map(|why| self.version(why, context)).into_iter().collect();
         let mut report = LayerIteration::of(self.name(), outcome);
@@ -345,7 +369,7 @@ impl LearningStage for HarnessStage {
         let harness = &self.state.harness;
         LayerReport::Harness(Box::new(HarnessReport {
             name: self.ports.playbook.clone(),
-            entries: harness.rows(),
+            entries: self.state.rows(),
             proposals: harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             evolution: self.state.evolution.as_ref().map(EvolutionStage::report),

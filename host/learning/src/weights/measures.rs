@@ -1,4 +1,4 @@
-//! What the training episodes of an iteration show about learning weights.
+//! Statistics of an iteration's training episodes for weights.
 
 use super::Curriculum;
 use crate::experience::{Experience, rewards, successes, varies};
@@ -11,8 +11,7 @@ fn mean(values: Vec<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The chance that one of k tries earns the best there is, for one try and for as many as a group has; the share of groups
-/// without variance.
+/// Pass@1 and pass@`size`, and the share of groups without variance.
 pub(super) fn measures(experience: &Experience, size: u32, best: f64, curriculum: &Curriculum) -> RolloutMeasures {
     let groups = &experience.played;
     let mut measured = RolloutMeasures {
@@ -30,7 +29,7 @@ pub(super) fn measures(experience: &Experience, size: u32, best: f64, curriculum
     measured
 }
 
-/// Whether the iteration's rewards can teach anything.
+/// The learning signal of an iteration.
 pub(super) fn signal(experience: &Experience, rules: &[ScoringRule], reward: Option<f64>) -> IterationSignal {
     let groups = experience.played.values().filter(|group| rewards(group).len() >= 2).count() as u64;
     let varied = experience.played.values().filter(|group| varies(group)).count() as u64;
@@ -39,7 +38,7 @@ pub(super) fn signal(experience: &Experience, rules: &[ScoringRule], reward: Opt
     IterationSignal { groups, varied, mean_reward }
 }
 
-/// Least and greatest value of the rewards that decide where they give a value: those of the first source.
+/// Smallest and largest value of the deciding rewards: those of the source with the highest precedence.
 fn possible(rules: &[ScoringRule]) -> (f64, f64) {
     let counts = |rule: &&ScoringRule| rule.weight > 0.0;
     let source =
@@ -56,7 +55,7 @@ mod tests {
     use clawhost_core::{Digest, RunId, StateId};
 
     #[test]
-    fn pass_at_k_and_the_share_without_variance_are_measured_over_groups() {
+    fn pass_at_k_and_the_share_without_variance_are_means_over_groups() {
         let played = Groups::from([
             (0, group(&[Some(1.0), Some(0.0), Some(0.0), Some(0.0)])),
             (1, group(&[Some(0.5), Some(0.5), Some(0.5), Some(0.5)])),
@@ -66,15 +65,19 @@ mod tests {
             id: RunId("r".into()),
             number: 0,
             state_id: StateId(Digest::of(b"state")),
-            taught: Groups::new(),
+            selected: Groups::new(),
             played,
             refilled: 3,
         };
         let measured = measures(&experience, 4, 1.0, &Curriculum::default());
         assert_eq!(measured.pass_at[&1], (0.25 + 0.0 + 1.0) / 3.0);
-        assert_eq!(measured.pass_at[&4], 0.5, "one group had fewer tries");
-        assert_eq!(measured.zero_variance_share, Some(0.5), "one group cannot vary");
+        assert_eq!(measured.pass_at[&4], 0.5, "a group with fewer tries is left out");
+        assert_eq!(measured.zero_variance_share, Some(0.5), "a group of one is left out");
         assert_eq!((measured.refilled_groups, measured.tasks_passed_over), (3, None));
-        assert_eq!(measures(&experience, 1, 1.0, &Curriculum::default()).pass_at.len(), 1, "one try is one try");
+        assert_eq!(
+            measures(&experience, 1, 1.0, &Curriculum::default()).pass_at.len(),
+            1,
+            "with one try there is only pass@1"
+        );
     }
 }

@@ -1,5 +1,4 @@
-//! Weights in a learning run: demonstrations first, the same transaction as every layer after that, a look at validation tasks
-//! now and then.
+//! The weights layer in a learning run: demonstrations, the transaction, periodic validation.
 
 mod curriculum;
 mod measures;

@@ -3,7 +3,7 @@
 use super::Curriculum;
 use super::measures::{measures, signal};
 use super::warm_up::{WarmStart, WarmStartReport};
-use crate::batch::why_unmoved;
+use crate::batch::unmoved_reason;
 use crate::experience::{Experience, mean_reward, reward_bounds};
 use crate::report::{LayerDetails, LayerIteration, LayerReport, WeightsIteration, WeightsReport};
 use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
@@ -18,66 +18,66 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The weights in a checkpoint.
+/// Name of the weights in a checkpoint.
 const LARGE: &str = "weights";
-/// The weights of before the first reward, where an evaluation goes back to them.
+/// Name of the weights from before the first reward, stored if the evaluation returns to them.
 const LARGE_BEFORE: &str = "weights-before";
 
-/// Weights that a learning run and its caller share. The run locks them on its training thread only.
+/// Weights that a learning run and its caller share. The run locks them only on its training thread.
 pub type SharedWeights = Arc<Mutex<dyn Weights>>;
 
-/// How a model's weights learn.
+/// Settings of weights that learn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WeightsPlan {
-    /// Everything that decides what a step does, for the run's digest.
+    /// Everything that determines a step, for the run's digest.
     pub settings: Value,
-    /// Demonstrations first; none: rewards from the first step on.
+    /// Supervised warm start; `None`: rewards from the first step on.
     pub warm_start: Option<WarmStart>,
-    /// How often groups without variance are replaced in an iteration, at most [`clawhost_learn::policy::REFILLS`]; 0: never.
+    /// Most replacements of a group without variance per iteration, at most [`clawhost_learn::policy::REFILLS`]; 0 is off.
     pub refills: u32,
-    /// When tasks are passed over that teach nothing; none: never.
+    /// When tasks without variance are skipped; `None`: never.
     pub difficulty: Option<Difficulty>,
-    /// Iterations between two looks at the validation tasks, by which the best weights are kept; 0: none.
+    /// Iterations between two validations, which select the best weights; 0 is off.
     pub evaluate_every: u64,
-    /// Validation episodes of a look.
+    /// Episodes of a validation.
     pub evaluate_episodes: u64,
 }
 
-/// What the weights layer needs beside the loop's own ports.
+/// Ports of the weights layer.
 #[derive(Clone)]
 pub struct WeightsPorts {
-    /// The weights of the policy that plays.
+    /// The weights of the policy.
     pub weights: SharedWeights,
-    /// Who demonstrates, where a warm start is planned.
+    /// The model that demonstrates, if a warm start is planned.
     pub demonstrator: Option<Arc<dyn Llm>>,
 }
 
 /// The best weights so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// After which iteration.
+    /// The iteration after which they were measured.
     pub iteration: u64,
     /// Mean reward of the validation episodes.
     pub reward: f64,
 }
 
-/// All that the next iteration needs, beside the weights.
+/// The state of the layer between iterations, without the weights.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct WeightsState {
-    /// How far learning from demonstrations came; none: not begun.
+    /// Progress of the warm start; `None`: not started.
     pub(super) warm_start: Option<WarmStartReport>,
-    /// Which training tasks come next.
+    /// Selection of training tasks.
     curriculum: Curriculum,
-    /// Whether rewards still carry a signal.
+    /// Watches for missing learning signal.
     signal: SignalMonitor,
     best: Option<Best>,
-    /// Whether the checkpoint holds the weights of before the first reward.
+    /// Whether the checkpoint contains the weights from before the first reward.
     remembers: bool,
-    /// Names the weights of the checkpoint, with all that their next step needs.
+    /// Digest of the weights in the checkpoint, with their optimizer state.
     digest: Option<Digest>,
 }
 
-/// Locks shared weights for each call of the transaction, which runs on the training thread.
+/// Locks the shared weights for each call of the transaction, which runs on the training thread.
 struct SharedLayer(SharedWeights);
 
 impl SharedLayer {
@@ -116,25 +116,25 @@ impl Layer for SharedLayer {
     }
 }
 
-/// The weights layer with its stages.
+/// The weights layer in a learning run.
 pub struct WeightsStage {
     pub(super) plan: WeightsPlan,
     pub(super) ports: WeightsPorts,
     pub(super) state: WeightsState,
     layer: SharedLayer,
-    /// Demonstrations that were played or read, and their mean reward.
+    /// Demonstrations, and their mean reward.
     pub(super) demonstrations: Option<Arc<[Arc<Generated>]>>,
     pub(super) demonstrated: Option<f64>,
     /// Whether the weights differ from those of the last checkpoint.
     pub(super) is_changed: bool,
-    /// Weights to keep in the next checkpoint as those of before the first reward.
+    /// Weights from before the first reward, to be stored with the next checkpoint.
     remembered: Option<Arc<[u8]>>,
-    /// The weights of now, while those of before act.
+    /// The current weights, while the earlier ones act.
     set_aside: Option<Vec<u8>>,
 }
 
 impl WeightsStage {
-    /// Weights that learn by a plan.
+    /// Weights that learn by this plan.
     pub fn new(plan: WeightsPlan, ports: WeightsPorts) -> Self {
         let layer = SharedLayer(ports.weights.clone());
         Self {
@@ -150,7 +150,7 @@ impl WeightsStage {
         }
     }
 
-    /// Computes with the weights on the training thread.
+    /// Runs a computation with the weights on the training thread.
     pub(super) async fn compute<T: Send + 'static>(
         &self,
         context: &StageContext<'_>,
@@ -165,7 +165,7 @@ impl WeightsStage {
         self.compute(context, move |weights| weights.keep(kind)).await
     }
 
-    /// Weights of the last checkpoint take the place of those of now. Without them the run cannot go on: others would give another
+    /// Restores weights of the last checkpoint. It is an error if they are missing, because other weights would give another
     /// result.
     async fn restore_weights(&mut self, name: &str, context: &StageContext<'_>) -> Staged<()> {
         let bytes = context.learning.large_state(context.run, name).await?;
@@ -174,7 +174,7 @@ impl WeightsStage {
         self.compute(context, move |weights| weights.restore(&bytes)).await
     }
 
-    /// Plays the validation tasks, always the same with the same seeds, and keeps the best weights.
+    /// Plays the validation tasks, with the same seeds every time, and stores the best weights.
     async fn validate(&mut self, iteration: u64, context: &StageContext<'_>) -> Staged<Option<f64>> {
         if self.plan.evaluate_every == 0 || !iteration.is_multiple_of(self.plan.evaluate_every) {
             return Ok(None);
@@ -281,7 +281,7 @@ impl LearningStage for WeightsStage {
     }
 
     async fn observe(&mut self, experience: &Experience, _: &StageContext<'_>) -> Staged<Batch> {
-        Ok(experience.batch(&experience.taught))
+        Ok(experience.batch(&experience.selected))
     }
 
     fn layer(&mut self) -> &mut dyn Layer {
@@ -291,7 +291,7 @@ impl LearningStage for WeightsStage {
     fn learned(&self, outcome: &LayerOutcome) -> Result<(), String> {
         match outcome {
             LayerOutcome::Stepped(_, step) if step.updates > 0 => Ok(()),
-            LayerOutcome::Stepped(forward, _) => Err(why_unmoved(&forward.metrics)),
+            LayerOutcome::Stepped(forward, _) => Err(unmoved_reason(&forward.metrics)),
             LayerOutcome::LeftOut(why) => Err(why.to_string()),
             LayerOutcome::RolledBack => Err("rolled back".to_owned()),
         }
@@ -303,7 +303,7 @@ impl LearningStage for WeightsStage {
         experience: &Experience,
         context: &StageContext<'_>,
     ) -> Staged<AfterStep> {
-        // Also a layer that was restored holds what it held: it is only written again where it stepped.
+        // Weights that did not step, or were rolled back, equal those of the last checkpoint.
         self.is_changed |= matches!(&outcome, LayerOutcome::Stepped(..));
         let (_, best) = reward_bounds(&context.ports.rewards);
         let reward = mean_reward(&experience.episodes());

@@ -1,15 +1,15 @@
-//! Which training tasks are played next, where weights learn: one after the other, without those that teach nothing.
+//! The order of training tasks if weights learn: in sequence, without tasks that have no variance.
 
 use clawhost_learn::policy::{Difficulty, DifficultyFilter};
 use clawhost_play::Tasks;
 use serde::{Deserialize, Serialize};
 
-/// A walk through the training tasks, again and again.
+/// Iterates over the training tasks in a cycle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TaskSampler {
-    /// Position behind the last that was offered.
+    /// The next position to offer.
     next: u64,
-    /// None: every task is played.
+    /// `None`: every task is played.
     filter: Option<DifficultyFilter>,
 }
 
@@ -18,7 +18,7 @@ impl TaskSampler {
         Self { next: 0, filter: rule.map(DifficultyFilter::new) }
     }
 
-    /// The next so many positions worth playing. Every task is due now and then, so the walk ends.
+    /// The next `count` positions to play. Skipped tasks are revisited periodically, so this terminates.
     pub(crate) fn positions(&mut self, count: u64, tasks: &Tasks) -> Vec<u64> {
         let mut positions = Vec::new();
         while (positions.len() as u64) < count {
@@ -36,14 +36,14 @@ impl TaskSampler {
         positions
     }
 
-    /// Notes how a group did: so many of its members succeeded.
+    /// Records a group: how many of its members succeeded.
     pub(crate) fn note(&mut self, task: &str, successes: u64, members: u64) {
         if let Some(filter) = &mut self.filter {
             filter.note(task, successes, members);
         }
     }
 
-    /// Tasks that would be passed over now; none: nobody passes any over.
+    /// Number of tasks that would be skipped now; `None` without a filter.
     pub(crate) fn passed_over(&self) -> Option<usize> {
         self.filter.as_ref().map(|filter| filter.passed_over().count())
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_come_one_after_the_other_and_again() {
+    fn tasks_are_played_in_a_cycle() {
         let (tasks, mut choice) = (tasks(3), TaskSampler::new(None));
         assert_eq!(choice.positions(4, &tasks), [0, 1, 2, 3]);
         choice.note("t1", 0, 8);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_teaches_nothing_is_passed_over_and_comes_back() {
+    fn tasks_without_variance_are_skipped_and_revisited() {
         let (tasks, mut choice) = (tasks(3), TaskSampler::new(Some(Difficulty::default())));
         for task in ["t0", "t1", "t2"] {
             let successes = if task == "t1" { 8 } else { 3 };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_teaches_the_walk_still_ends() {
+    fn sampling_terminates_if_all_tasks_are_skipped() {
         let (tasks, mut choice) = (tasks(2), TaskSampler::new(Some(Difficulty::default())));
         for task in ["t0", "t1"] {
             choice.note(task, 0, 4);

@@ -1,9 +1,9 @@
-//! Demonstrations: the model imitates what an environment demonstrates, until what it samples is good enough to learn from
+//! Warm start: the model imitates demonstrations of an environment until its own samples are good enough to learn from
 //! rewards.
 
 use super::stage::WeightsStage;
 use crate::Staged;
-use crate::batch::why_unscored;
+use crate::batch::unscored_reason;
 use crate::experience::mean_reward;
 use crate::stage::{LayerState, LearningStage as _, StageContext, WarmUp};
 use clawhost_core::{Attributes, Episode, derive_seed};
@@ -12,52 +12,52 @@ use clawhost_play::{Plan, StopReason};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Learning from demonstrations before learning from rewards: without a success now and then rewards carry no signal.
+/// Supervised warm start. If the model never succeeds, rewards carry no signal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmStart {
-    /// Demonstrations that are played; they are learned from again and again, in an order of the seed's.
+    /// Number of demonstrations; training cycles over them in a seeded order.
     pub demonstrations: u64,
-    /// Options of the environment while it demonstrates, beside its usual ones.
+    /// Options of the environment for demonstrating, added to its usual ones.
     pub options: Attributes,
-    /// Demonstrations of a step.
+    /// Demonstrations per step.
     pub batch: u64,
     /// Learning rate.
     pub rate: f64,
-    /// Mean reward of sampled training episodes at which it is enough.
+    /// Mean reward of sampled training episodes that ends the warm start.
     pub target: f64,
-    /// Steps between two looks at it.
+    /// Steps between two measurements.
     pub every: u64,
-    /// Episodes of a look.
+    /// Episodes of a measurement.
     pub episodes: u64,
     /// Most steps.
     pub steps: u64,
 }
 
-/// What came of learning from demonstrations.
+/// Report of a warm start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmStartReport {
-    /// Demonstrations that were learned from.
+    /// Number of demonstrations used.
     pub demonstrations: u64,
-    /// Mean reward of the demonstrations; none: not scored.
+    /// Mean reward of the demonstrations; `None` if none was scored.
     pub demonstrated: Option<f64>,
     /// Steps taken.
     pub steps: u64,
-    /// Loss per token before the last of them, nats.
+    /// Loss per token before the last step, nats.
     pub loss: f64,
-    /// Every look: steps so far, and the mean reward of what the model sampled; none: no reward had anything to say about it.
+    /// Measurements: steps so far, and the mean reward of the model's samples (`None` if none was scored).
     pub looks: Vec<(u64, Option<f64>)>,
     /// Whether the target was reached.
     pub reached: bool,
-    /// Whether it is over.
+    /// Whether the warm start is over.
     pub finished: bool,
 }
 
-/// Which demonstrations a step learns from: a walk through all of them in an order of the seed's, begun again when it is over.
+/// The demonstrations of a step: a cycle over all of them, in a new seeded order per round.
 fn chosen(all: &[Arc<Generated>], seed: u64, step: u64, batch: u64) -> Vec<Arc<Generated>> {
     let count = all.len().max(1) as u64;
     let place = |number: u64| {
         let (round, place) = (number / count, number % count);
-        // A step of a size without a common divisor meets every place once.
+        // A stride coprime to the count visits every index once.
         let mut stride = (derive_seed(seed, "demonstrations", round) % count) | 1;
         while gcd(stride, count) != 1 {
             stride += 2;
@@ -72,7 +72,7 @@ fn gcd(one: u64, other: u64) -> u64 {
 }
 
 impl WeightsStage {
-    /// Learns from demonstrations up to the next look at what the model samples, which is checkpointed.
+    /// Takes steps on demonstrations up to the next measurement, which is checkpointed.
     pub(super) async fn imitate(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
         let Some(warm) = self.plan.warm_start.clone() else { return Ok(WarmUp::Done) };
         if self.state.warm_start.as_ref().is_some_and(|report| report.finished) {
@@ -93,7 +93,7 @@ impl WeightsStage {
         self.is_changed = true;
         self.compute(context, |weights| weights.publish()).await?;
         let reward = match self.look(&warm, report.steps, context).await? {
-            // What no reward judges, in the demonstrations neither: more of them would not help.
+            // Neither demonstrations nor samples were scored: more steps would not help.
             Err(why) if report.demonstrated.is_none() => return Err(StopReason::Unscored { why }.into()),
             reward => reward.ok(),
         };
@@ -101,7 +101,7 @@ impl WeightsStage {
         report.reached = reward.is_some_and(|reward| reward >= warm.target);
         report.finished = report.reached || report.steps >= warm.steps;
         if report.finished {
-            // Before the checkpoint: a run that is resumed from there must not remember more than one that went on.
+            // Before the checkpoint, so that a resumed run has the same optimizer state as an uninterrupted one.
             self.compute(context, |weights| {
                 weights.end_supervision();
                 Ok(())
@@ -113,7 +113,7 @@ impl WeightsStage {
         Ok(WarmUp::Again(Vec::new()))
     }
 
-    /// Plays the demonstrations, or reads them; once a process.
+    /// The demonstrations, played or read once per process.
     async fn demonstrations(&mut self, warm: &WarmStart, context: &StageContext<'_>) -> Staged<Arc<[Arc<Generated>]>> {
         if let Some(known) = &self.demonstrations {
             return Ok(known.clone());
@@ -131,16 +131,16 @@ impl WeightsStage {
         Ok(self.demonstrations.insert(generated.collect()).clone())
     }
 
-    /// The mean reward of what the model samples now, or why there is none: a look without a score is no zero.
+    /// The mean reward of the model's current samples, or why they have none. An unscored measurement is not 0.
     async fn look(&self, warm: &WarmStart, steps: u64, context: &StageContext<'_>) -> Staged<Result<f64, String>> {
         let policy = self.serving_policy(context.policy.clone(), LayerState::Now);
         let plan = training_plan(warm.episodes, context);
         let phase = context.phase(&format!("warm-{steps:05}"), plan, policy, context.train.clone()).await?;
-        Ok(mean_reward(&phase.episodes).ok_or_else(|| why_unscored(&phase.episodes)))
+        Ok(mean_reward(&phase.episodes).ok_or_else(|| unscored_reason(&phase.episodes)))
     }
 }
 
-/// Training episodes without groups.
+/// A plan for training episodes without groups.
 fn training_plan(episodes: u64, context: &StageContext<'_>) -> Plan {
     Plan { episodes, group: 1, split: Some(context.splits.train.clone()), ..context.plan.play.clone() }
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_demonstration_is_met_once_in_a_round() {
+    fn every_round_uses_each_demonstration_once() {
         let generated = |number: u32| {
             Arc::new(Generated {
                 sequences: vec![],
@@ -168,7 +168,7 @@ mod tests {
                 let mut met: Vec<usize> =
                     chosen(&all, 7, round, u64::from(count)).iter().map(|one| one.turn_ends[0]).collect();
                 if count > 6 {
-                    assert!(!met.is_sorted(), "{count}: not in the order they were played in");
+                    assert!(!met.is_sorted(), "{count}: not in the played order");
                 }
                 met.sort_unstable();
                 assert_eq!(met, (0..count as usize).collect::<Vec<_>>(), "{count} round {round}");

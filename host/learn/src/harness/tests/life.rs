@@ -1,15 +1,15 @@
-//! The life of an entry.
+//! Stages of an entry.
 
 use super::*;
 
-/// Groups after which a clear effect is decided: six, and forty degrees of freedom.
+/// Groups after which a clear effect is decided: at least six, and forty degrees of freedom.
 const CLEAR: usize = 20;
 
 fn with_slots(trial_slots: usize) -> HarnessSettings {
     HarnessSettings { trial_slots, ..settings() }
 }
 
-/// A world in which this lesson was admitted, and waits for the gate.
+/// A world in which this lesson is admitted and waits for the gate.
 fn admitted(text: &str, deployed: &[&str]) -> World {
     let mut world = World::new(settings(), deployed);
     world.effect(text, 0.3);
@@ -20,7 +20,7 @@ fn admitted(text: &str, deployed: &[&str]) -> World {
 }
 
 #[test]
-fn from_the_queue_by_trial_and_gate_into_what_is_served() {
+fn an_entry_goes_from_queue_to_trial_to_gate_to_deployment() {
     let mut world = World::new(with_slots(2), &[]);
     let (helps, harms, waits) = (&rule(1), &rule(2), &rule(3));
     world.effect(helps, 0.3);
@@ -44,7 +44,7 @@ fn from_the_queue_by_trial_and_gate_into_what_is_served() {
 }
 
 #[test]
-fn it_expires_after_enough_relevant_groups_without_evidence_and_not_before() {
+fn an_entry_expires_after_a_fixed_number_of_relevant_groups() {
     let mut world = World::new(settings(), &[]);
     let neutral = &rule(1);
     world.add(&[neutral]);
@@ -57,7 +57,7 @@ fn it_expires_after_enough_relevant_groups_without_evidence_and_not_before() {
 }
 
 #[test]
-fn what_is_never_relevant_gives_its_place_up_too() {
+fn a_never_relevant_entry_expires_and_frees_its_slot() {
     let mut world = World::new(with_slots(1), &[]);
     let (rare, next) = ("when tier is gold: refund", &rule(1));
     world.add(&[rare, next]);
@@ -71,7 +71,7 @@ fn what_is_never_relevant_gives_its_place_up_too() {
 }
 
 #[test]
-fn all_rewards_alike_decide_nothing() {
+fn equal_rewards_decide_nothing() {
     for reward in [-1.0, 0.0, 0.5, 1.0] {
         let mut world = World::new(settings(), &[&rule(0)]);
         let texts: Vec<String> = (1..=16).map(rule).collect();
@@ -88,7 +88,7 @@ fn all_rewards_alike_decide_nothing() {
 }
 
 #[test]
-fn a_lesson_that_was_turned_down_is_tried_again_after_long_if_it_is_proposed_again() {
+fn an_expired_lesson_gets_a_new_trial_after_a_number_of_groups() {
     let mut world = World::new(settings(), &[]);
     let (neutral, changed) = (&rule(1), 0.3);
     world.add(&[neutral]);
@@ -109,7 +109,7 @@ fn a_lesson_that_was_turned_down_is_tried_again_after_long_if_it_is_proposed_aga
 }
 
 #[test]
-fn what_an_earlier_run_turned_down_is_not_tried_soon() {
+fn lessons_that_an_earlier_run_closed_get_no_immediate_trial() {
     let mut world = World::new(settings(), &[&rule(1)]);
     let turned_down = [1, 2].map(|n| Entry { status: Status::Harmful, ..Entry::new(lesson(&rule(n)), "earlier") });
     let open = Entry::new(lesson(&rule(3)), "earlier");
@@ -121,14 +121,14 @@ fn what_an_earlier_run_turned_down_is_not_tried_soon() {
 }
 
 #[test]
-fn a_candidate_that_the_gate_turns_down_puts_its_entries_back() {
+fn entries_of_a_rejected_candidate_return_to_the_queue() {
     let text = &rule(1);
     let mut world = admitted(text, &[]);
     world.harness.settings.trial_slots = 1;
     world.add(&[&rule(2)]);
     world.check(&[(text, "admitted"), (&rule(2), "on trial")]);
     let candidate = world.harness.candidate().unwrap();
-    world.harness.turn_down(&candidate);
+    world.harness.reject(&candidate);
     world.check(&[(text, "queued"), (&rule(2), "on trial")]);
     assert_eq!(world.harness.candidate(), None);
     assert!(!world.harness.credit.estimates().contains_key(&id(text)), "it is measured anew");
@@ -141,7 +141,7 @@ fn a_candidate_that_the_gate_turns_down_puts_its_entries_back() {
 }
 
 #[test]
-fn one_entry_at_a_time_is_retired() {
+fn entries_are_retired_one_per_step() {
     let mut world = World::new(settings(), &[]);
     let (bad, worse) = (&rule(1), &rule(2));
     world.effect(bad, -0.2);
@@ -154,10 +154,10 @@ fn one_entry_at_a_time_is_retired() {
 }
 
 #[test]
-fn maintenance_finds_what_was_wrongly_admitted() {
+fn maintenance_finds_wrongly_admitted_entries() {
     let text = &rule(1);
     let mut world = admitted(text, &[]);
-    // What helped by luck harms in truth.
+    // Admitted by chance; in truth it harms.
     world.effect(text, -0.3);
     world.promote();
     world.play(CLEAR);
@@ -166,10 +166,10 @@ fn maintenance_finds_what_was_wrongly_admitted() {
         world.play(10);
     }
     world.check(&[(text, "harmful")]);
-    assert_eq!(world.deployed(), [text.as_str()], "it is served until the gate lets it go");
+    assert_eq!(world.deployed(), [text.as_str()], "it is served until the gate accepts its removal");
     let asked = world.harness.candidate().unwrap();
     assert_eq!((asked.removed.clone(), asked.question), (vec![id(text)], Question::NotWorse));
-    world.harness.turn_down(&asked);
+    world.harness.reject(&asked);
     world.check(&[(text, "deployed")]);
     assert_eq!(world.harness.candidate(), None);
     for _ in 0..30 {
@@ -181,7 +181,7 @@ fn maintenance_finds_what_was_wrongly_admitted() {
 }
 
 #[test]
-fn what_waits_for_its_removal_is_not_tried_at_the_same_time() {
+fn an_entry_that_waits_for_removal_gets_no_trial() {
     let text = &rule(1);
     let mut world = World::new(settings(), &[text]);
     world.effect(text, -0.3);
@@ -198,7 +198,7 @@ fn what_waits_for_its_removal_is_not_tried_at_the_same_time() {
 }
 
 #[test]
-fn a_proposal_to_retire_puts_an_entry_to_the_test_and_only_harm_takes_it_out() {
+fn a_proposed_retirement_starts_a_test_and_only_harm_removes_the_entry() {
     for (effect, expect) in [(0.0, "deployed"), (0.3, "deployed"), (-0.3, "harmful")] {
         let text = &rule(1);
         let mut world = World::new(settings(), &[text]);
@@ -215,14 +215,14 @@ fn a_proposal_to_retire_puts_an_entry_to_the_test_and_only_harm_takes_it_out() {
         world.check(&[(text, expect)]);
         world.play(1);
         world.check(&[(text, expect)]);
-        assert_eq!(world.harness.questioned.len(), 0, "the question is answered");
+        assert_eq!(world.harness.questioned.len(), 0, "the test has ended");
         assert_eq!(world.deployed(), [text.as_str()]);
         assert_eq!(world.harness.candidate().is_some(), effect < 0.0);
     }
 }
 
 #[test]
-fn an_update_that_is_let_through_takes_the_place_of_the_old_wording() {
+fn an_accepted_update_supersedes_the_old_wording() {
     let (old, new) = ("always: follow the old rule", "always: follow the old rule at once");
     let mut world = World::new(settings(), &[old, &rule(9)]);
     world.effect(new, 0.3);
@@ -236,11 +236,11 @@ fn an_update_that_is_let_through_takes_the_place_of_the_old_wording() {
     assert_eq!(world.harness.status(&id(old)), Some(&Status::Superseded(id(new))));
     assert_eq!(world.deployed(), [rule(9).as_str(), new]);
     assert_eq!(world.harness.questioned.len(), 0);
-    assert!(!world.harness.credit.estimates().contains_key(&id(old)), "it is measured no more");
+    assert!(!world.harness.credit.estimates().contains_key(&id(old)), "it is not measured any more");
 }
 
 #[test]
-fn of_several_wordings_in_a_row_only_the_last_is_served() {
+fn of_successive_updates_only_the_last_is_served() {
     let (first, second, third) = (&rule(1), &rule(2), &rule(3));
     let mut world = World::new(settings(), &[first]);
     world.effect(second, 0.2);
@@ -257,7 +257,7 @@ fn of_several_wordings_in_a_row_only_the_last_is_served() {
 }
 
 #[test]
-fn two_wordings_for_one_take_it_out_once() {
+fn two_updates_of_one_entry_remove_it_once() {
     let (old, one, other) = (&rule(1), &rule(2), &rule(3));
     let mut world = World::new(settings(), &[old]);
     world.effect(one, 0.2);
@@ -270,24 +270,24 @@ fn two_wordings_for_one_take_it_out_once() {
 }
 
 #[test]
-fn a_planted_lesson_is_tried_first_and_like_any_other() {
+fn a_planted_lesson_is_tried_first_by_the_same_rules() {
     let mut world = World::new(with_slots(1), &[]);
     world.add(&[&rule(1), &rule(2)]);
     world.harness.plant(lesson(&rule(3)), "operator");
     world.harness.plant(lesson(&rule(3)), "operator");
     world.check(&[(&rule(1), "on trial"), (&rule(2), "queued"), (&rule(3), "queued")]);
     let support = |world: &World| world.harness.rows().iter().map(|row| row.support).collect::<Vec<_>>();
-    assert_eq!(support(&world), [1, 1, 0], "nobody has proposed it");
+    assert_eq!(support(&world), [1, 1, 0], "planting is not a proposal");
     let planted = world.harness.known().entries.pop().unwrap();
-    assert_eq!(EntryRow::unmeasured(&planted).support, 0, "wherever a row comes from");
+    assert_eq!(EntryRow::unmeasured(&planted).support, 0, "unmeasured rows too");
     world.add(&[&rule(3)]);
-    assert_eq!(support(&world), [1, 1, 1], "now somebody has");
+    assert_eq!(support(&world), [1, 1, 1], "now it was proposed");
     world.play(EXPIRE_AFTER as usize);
     world.check(&[(&rule(1), "expired"), (&rule(2), "queued"), (&rule(3), "on trial")]);
 }
 
 #[test]
-fn no_more_are_on_trial_than_can_be_measured() {
+fn the_number_of_trials_is_limited() {
     let mut world = World::new(with_slots(1_000), &[]);
     let texts: Vec<String> = (0..100).map(rule).collect();
     world.add(&texts.iter().map(String::as_str).collect::<Vec<_>>());
@@ -295,7 +295,7 @@ fn no_more_are_on_trial_than_can_be_measured() {
 }
 
 #[test]
-fn of_what_was_relevant_nowhere_nothing_is_known() {
+fn entries_without_groups_have_no_numbers() {
     let mut world = World::new(settings(), &[&rule(1)]);
     world.add(&[&rule(2)]);
     let known = |row: EntryRow| (row.groups, row.lift, row.interval, row.helps, row.harms);
@@ -307,14 +307,18 @@ fn of_what_was_relevant_nowhere_nothing_is_known() {
 }
 
 #[test]
-fn what_was_deployed_from_the_beginning_makes_no_admission_harder() {
+fn initially_deployed_entries_do_not_raise_the_admission_threshold() {
     let many: Vec<String> = (100..200).map(rule).collect();
     let mut world = World::new(settings(), &many.iter().map(String::as_str).collect::<Vec<_>>());
     world.add(&[&rule(1)]);
     (0..20).for_each(|_| world.play(5));
     let rows = world.harness.rows();
     let (deployed, tried): (Vec<&EntryRow>, Vec<&EntryRow>) = rows.iter().partition(|row| row.status == "deployed");
-    assert!(deployed.iter().all(|row| row.harms.is_some() && row.helps.is_none()), "only harm is asked about");
+    assert!(deployed.iter().all(|row| row.harms.is_some() && row.helps.is_none()), "only harm is tested");
     assert!(tried.iter().all(|row| row.helps.is_some()));
-    assert_eq!(world.harness.convincing(|evidence| evidence.helps.map(|_| 10.0)), [id(&rule(1))], "it is tried alone");
+    assert_eq!(
+        world.harness.convincing(|evidence| evidence.helps.map(|_| 10.0)),
+        [id(&rule(1))],
+        "it is the only entry tried"
+    );
 }

@@ -1,4 +1,4 @@
-//! A small world for the harness layer: lessons with known effects, groups of four, rewards by rule or by a seed.
+//! A small world for the harness layer: lessons with known effects, groups of four, deterministic or seeded rewards.
 
 mod life;
 mod playbook_view;
@@ -13,9 +13,9 @@ use clawhost_core::{Change, Digest, EpisodeId, StateId};
 
 /// Members of a group.
 const MEMBERS: u32 = 4;
-/// What a task shows, where it does not matter.
+/// The text that tasks show.
 const TEXT: &str = "tier: silver";
-/// Of the draws.
+/// Seed of the randomisation.
 const SEED: u64 = 7;
 
 fn lesson(text: &str) -> Lesson {
@@ -26,7 +26,7 @@ fn id(text: &str) -> EntryId {
     lesson(text).id()
 }
 
-/// The n-th of many lessons that are always relevant and never near each other.
+/// The n-th of many lessons that are always relevant and never duplicates.
 fn rule(n: usize) -> String {
     format!("always: follow rule {n}")
 }
@@ -60,12 +60,12 @@ fn playbook(lessons: &[&str]) -> Playbook {
     Playbook { sections: BTreeMap::new(), entries }
 }
 
-/// A layer in its world.
+/// A layer in a simulated world.
 struct World {
     harness: Harness,
-    /// What entries do to the reward.
+    /// Effects of entries on the reward.
     effects: BTreeMap<EntryId, f64>,
-    /// Rewards of 0 or 1 by chance; none: the sum of base and effects itself.
+    /// Draws rewards of 0 or 1. `None`: the reward is the sum of base and effects.
     random: Option<Random>,
     played: u64,
     events: Vec<String>,
@@ -103,7 +103,7 @@ impl World {
         Group { task: format!("task {number}"), seed: number, drawn, propensity, members }
     }
 
-    /// Groups as the loop plays them.
+    /// Groups as the learning loop plays them.
     fn groups(&mut self, count: usize, text: &str) -> Vec<Group> {
         let showing = self.harness.training(SEED);
         (0..count).map(|_| self.group(&showing, text)).collect()
@@ -120,7 +120,7 @@ impl World {
         self.learn(&batch(groups, Vec::new()));
     }
 
-    /// Groups that say nothing about any entry.
+    /// Groups without information about any entry.
     fn pass(&mut self, groups: u64) {
         let member = Member { episode: EpisodeId("ep".into()), reward: 0.0, shown: 0, generated: None };
         let group = Group { task: "t".into(), seed: 0, drawn: Vec::new(), propensity: 1.0, members: vec![member] };
@@ -141,8 +141,8 @@ impl World {
 
     #[track_caller]
     fn check(&self, expect: &[(&str, &str)]) {
-        let told: Vec<(&str, &str)> = expect.iter().map(|(text, _)| (*text, self.status(text))).collect();
-        assert_eq!(told, expect, "{:#?}", self.events);
+        let actual: Vec<(&str, &str)> = expect.iter().map(|(text, _)| (*text, self.status(text))).collect();
+        assert_eq!(actual, expect, "{:#?}", self.events);
     }
 
     fn promote(&mut self) -> Candidate {
@@ -156,7 +156,7 @@ impl World {
     }
 }
 
-/// All entries on trial at once, so that tests see each of them in every group.
+/// All entries may be on trial in one prompt, so that tests see each of them in every group.
 pub(super) fn settings() -> HarnessSettings {
     HarnessSettings { trial_crowd: TRIAL_SLOTS, ..HarnessSettings::default() }
 }

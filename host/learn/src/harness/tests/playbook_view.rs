@@ -1,4 +1,4 @@
-//! Who is shown what, in credit groups.
+//! Which entries members of a group are shown.
 
 use super::*;
 use crate::estimated_tokens;
@@ -11,7 +11,7 @@ fn trial(count: usize, deployed: &[&str]) -> Harness {
 }
 
 #[test]
-fn half_of_a_group_sees_an_entry_on_trial_and_draws_are_independent() {
+fn half_of_a_group_sees_an_entry_on_trial_and_entries_are_independent() {
     const GROUPS: u64 = 2_000;
     let showing = trial(6, &[]).training(SEED);
     let mut together = vec![[0_u32; 4]; 36];
@@ -27,7 +27,7 @@ fn half_of_a_group_sees_an_entry_on_trial_and_draws_are_independent() {
         }
         for chosen in &chosen {
             let seen = chosen.drawn.iter().filter(|(_, shown)| *shown).map(|(id, _)| id);
-            assert!(seen.eq(&chosen.shown), "what is drawn is what is shown");
+            assert!(seen.eq(&chosen.shown), "the shown entries are those drawn");
             assert_eq!(chosen.propensity, 0.5);
         }
     }
@@ -39,7 +39,7 @@ fn half_of_a_group_sees_an_entry_on_trial_and_draws_are_independent() {
 }
 
 #[test]
-fn of_an_odd_group_the_smaller_half_sees_it_and_who_is_alone_sees_everything() {
+fn half_of_an_odd_group_is_rounded_down_and_a_single_member_sees_everything() {
     let showing = trial(2, &[]).training(SEED);
     let check = |members: u32, seen: usize, propensity: f64| {
         let all: Vec<Chosen> = (0..members).map(|member| showing.choose(3, member, members, TEXT)).collect();
@@ -53,7 +53,7 @@ fn of_an_odd_group_the_smaller_half_sees_it_and_who_is_alone_sees_everything() {
 }
 
 #[test]
-fn what_is_served_is_shown_to_everybody_always() {
+fn serving_shows_all_entries() {
     let texts: Vec<String> = (0..20).map(rule).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let harness = trial(0, &texts);
@@ -70,11 +70,11 @@ fn what_is_served_is_shown_to_everybody_always() {
 fn deployed_entries_are_held_out_in_one_group_of_ten() {
     let showing = trial(0, &[&rule(1)]).training(SEED);
     let groups = (0..4_000).filter(|group| !showing.choose(*group, 0, MEMBERS, TEXT).drawn.is_empty()).count();
-    assert!((4_000 / MAINTENANCE as usize).abs_diff(groups) < 95, "{groups}: five standard deviations");
+    assert!((4_000 / MAINTENANCE as usize).abs_diff(groups) < 95, "{groups}: more than five standard deviations off");
 }
 
 #[test]
-fn however_many_are_held_out_all_on_trial_and_put_to_the_test_are_drawn_for() {
+fn entries_on_trial_and_under_test_are_always_randomised() {
     let texts: Vec<String> = (1_000..2_000).map(rule).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut world = World::new(HarnessSettings { token_budget: 1 << 40, ..settings() }, &texts);
@@ -84,18 +84,18 @@ fn however_many_are_held_out_all_on_trial_and_put_to_the_test_are_drawn_for() {
     for group in 0..20 {
         let chosen = showing.choose(group, 0, MEMBERS, TEXT);
         let drawn: BTreeSet<&EntryId> = chosen.drawn.iter().map(|(id, _)| id).collect();
-        assert_eq!(chosen.drawn.len(), crate::DRAWN_ENTRIES, "with a thousand entries more would be held out");
+        assert_eq!(chosen.drawn.len(), crate::DRAWN_ENTRIES, "the number is limited");
         assert!((0..16).all(|n| drawn.contains(&id(&rule(n)))));
         assert!(world.harness.questioned.iter().all(|id| drawn.contains(id)));
     }
 }
 
 #[test]
-fn entries_on_trial_take_what_the_measured_ones_leave() {
+fn entries_on_trial_use_what_measured_ones_leave_of_the_budget() {
     let deployed = &rule(100);
     let mut world = World::new(HarnessSettings { token_budget: 20, ..settings() }, &[deployed]);
     world.propose((1..=4).map(|n| add(&rule(n))).collect());
-    // It is not even sure that it helps.
+    // Its lower bound is negative.
     let mut estimate = world.harness.credit.estimates().remove(&id(&rule(1))).unwrap();
     estimate.interval.0 = -0.1;
     world.harness.records.get_mut(&id(deployed)).unwrap().decided = Some(estimate);
@@ -105,13 +105,17 @@ fn entries_on_trial_take_what_the_measured_ones_leave() {
         let drawn: Vec<EntryId> = chosen[0].drawn.iter().map(|(id, _)| id.clone()).collect();
         (chosen.iter().filter(|chosen| chosen.shown.contains(&id(deployed))).count(), drawn)
     };
-    assert_eq!(shown(&world.harness), (4, vec![id(&rule(1))]), "one has room beside it");
+    assert_eq!(shown(&world.harness), (4, vec![id(&rule(1))]), "one entry on trial fits beside it");
     world.propose(vec![retire(deployed)]);
-    assert_eq!(shown(&world.harness), (2, vec![id(deployed), id(&rule(1))]), "put to the test it keeps its room");
+    assert_eq!(
+        shown(&world.harness),
+        (2, vec![id(deployed), id(&rule(1))]),
+        "under test it still counts against the budget"
+    );
 }
 
 #[test]
-fn the_digest_names_everything_that_changes_what_is_shown() {
+fn the_digest_covers_everything_that_changes_the_selection() {
     let digest = |harness: &Harness| harness.training(SEED).digest();
     let base = trial(2, &[&rule(9)]);
     assert_eq!(digest(&base), digest(&base.clone()));
@@ -119,11 +123,11 @@ fn the_digest_names_everything_that_changes_what_is_shown() {
     let mut check = |change: &dyn Fn(&mut Harness)| {
         let mut harness = base.clone();
         change(&mut harness);
-        assert!(names.insert(digest(&harness).hex()), "another name");
+        assert!(names.insert(digest(&harness).hex()), "the digest changes");
     };
     check(&|harness| harness.settings.token_budget -= 1);
     check(&|harness| drop(harness.sections.insert("house".into(), "Be kind.".into())));
-    check(&|harness| harness.put_to_the_test(&id(&rule(9))));
+    check(&|harness| harness.put_under_test(&id(&rule(9))));
     check(&|harness| harness.close(&id(&rule(1)), Status::Expired));
     check(&|harness| harness.records.get_mut(&id(&rule(1))).unwrap().entry.status = Status::Admitted);
     check(&|harness| harness.records.get_mut(&id(&rule(1))).unwrap().entry.tags = vec!["tag".into()]);
@@ -135,13 +139,13 @@ fn the_digest_names_everything_that_changes_what_is_shown() {
         |worth: &BTreeMap<EntryId, f64>, budget| PlaybookView::serving(base.deployed(), worth, budget).digest();
     assert_ne!(served(&base.worth(), 2_000), served(&measured, 2_000));
     assert_ne!(served(&base.worth(), 2_000), served(&base.worth(), 1_999));
-    assert_ne!(served(&base.worth(), 2_000), digest(&trial(0, &[&rule(9)])), "training is not serving");
+    assert_ne!(served(&base.worth(), 2_000), digest(&trial(0, &[&rule(9)])), "training and serving differ");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn eligibility_is_settled_before_the_draw_and_the_budget_is_kept(
+    fn eligibility_precedes_randomisation_and_the_budget_is_never_exceeded(
         deployed in prop::collection::btree_set("(when (tier|age) is (silver|old): )?[a-z]{3,60}", 0..8),
         proposed in prop::collection::vec("(when (tier|age) is (silver|old): )?[a-z]{3,60}", 0..8),
         sections in prop::collection::btree_map("[a-z]{1,8}", "[a-z ]{0,60}", 0..3),
@@ -165,7 +169,7 @@ proptest! {
             let chosen = showing.choose(group, member, members, text);
             prop_assert_eq!(&chosen, &again.choose(group, member, members, text), "equal inputs, equal choice");
             prop_assert!(chosen.drawn.iter().map(|(id, _)| id).eq(first.drawn.iter().map(|(id, _)| id)));
-            prop_assert_eq!(undrawn(&chosen), undrawn(&first), "only the draw differs");
+            prop_assert_eq!(undrawn(&chosen), undrawn(&first), "only randomised entries differ");
             prop_assert!(chosen.shown.is_empty() || estimated_tokens(&chosen.text) <= token_budget);
             for (id, shown) in &chosen.drawn {
                 prop_assert_eq!(chosen.shown.contains(id), *shown);

@@ -1,4 +1,4 @@
-//! What reflectors may say, and what comes of it when they say too much.
+//! Intake of proposals, and its limits.
 
 use super::*;
 use clawhost_core::Evidence as Source;
@@ -25,12 +25,12 @@ fn ten_thousand_proposals_fill_the_queue_and_no_more() {
 }
 
 #[test]
-fn who_has_most_support_stays_in_a_full_queue() {
+fn a_full_queue_keeps_the_entries_with_most_support() {
     let mut world = World::new(HarnessSettings { trial_slots: 1, ..settings() }, &[]);
     world.add(&[&rule(0)]);
     world.propose((1..=QUEUE).map(|n| add(&rule(n))).collect());
     world.propose((QUEUE / 2..=QUEUE).map(|n| add(&rule(n))).collect());
-    // Something that was measured comes back to a full queue.
+    // A measured entry returns to a full queue.
     let back = id(&rule(0));
     world.harness.try_again(&back, Status::Queued);
     let half = QUEUE / 2;
@@ -43,19 +43,19 @@ fn who_has_most_support_stays_in_a_full_queue() {
 }
 
 #[test]
-fn what_was_ever_measured_is_not_forgotten_when_the_queue_is_full() {
+fn a_full_queue_keeps_records_of_measured_entries() {
     let mut world = World::new(HarnessSettings { trial_slots: 1, ..settings() }, &[]);
     world.add(&[&rule(0)]);
     world.propose((1..=QUEUE).map(|n| add(&rule(n))).collect());
     world.propose((1..=QUEUE).map(|n| add(&rule(n))).collect());
     world.harness.try_again(&id(&rule(0)), Status::Queued);
     world.check(&[(&rule(0), "expired"), (&rule(QUEUE), "queued")]);
-    assert!(world.harness.records[&id(&rule(0))].evidence.is_some(), "it counts among all that were tried");
+    assert!(world.harness.records[&id(&rule(0))].evidence.is_some(), "it counts as tried");
     assert_eq!(world.harness.counts().dropped, 1);
 }
 
 #[test]
-fn what_must_not_become_a_lesson_is_refused_and_counted() {
+fn invalid_proposals_are_refused_and_counted() {
     let check = |change: Change, expect: &str| {
         let forbidden = vec!["The answer is 42 euros".to_owned()];
         let mut world = World::new(HarnessSettings { forbidden, ..settings() }, &["Be kind."]);
@@ -67,38 +67,38 @@ fn what_must_not_become_a_lesson_is_refused_and_counted() {
     };
     let text = |text: &str| Change::Add(plugin_entry("", text));
     check(text(&"x".repeat(10 << 20)), "more than 2000 bytes");
-    check(text(""), "says nothing");
-    check(text("use sk-proj-abcdefghijklmnop1234 for it"), "quotes");
-    check(text("say: the ANSWER is\n42 euros"), "must not leave");
+    check(text(""), "is empty");
+    check(text("use sk-proj-abcdefghijklmnop1234 for it"), "contains");
+    check(text("say: the ANSWER is\n42 euros"), "withheld");
     let skill = |name: &str, value: &str| {
         let extra = vec![("do".to_owned(), "pay".to_owned()), (name.to_owned(), value.to_owned())];
         Change::Add(clawhost_core::Entry { extra, ..plugin_entry("", "") })
     };
     for part in ["name", "when", "avoid"] {
-        check(skill(part, "sk-proj-abcdefghijklmnop1234"), "quotes");
-        check(skill(part, "the answer is 42 euros"), "must not leave");
+        check(skill(part, "sk-proj-abcdefghijklmnop1234"), "contains");
+        check(skill(part, "the answer is 42 euros"), "withheld");
         check(skill(part, &"x".repeat(10 << 20)), "more than 2000 bytes");
     }
     let tagged = |tag: String| Change::Add(clawhost_core::Entry { tags: vec![tag], ..plugin_entry("", "pay") });
     check(tagged("x".repeat(10 << 20)), "tags of more than 500 bytes");
     check(tagged("sk-proj-abcdefghijklmnop1234".into()), "tags");
     check(tagged("the answer is 42 euros".into()), "tags");
-    check(Change::Update(plugin_entry("e-unknown", "pay")), "an update of an entry that is not there");
-    check(Change::Retire("e-unknown".into()), "a retirement of an entry that is not there");
-    check(Change::RewriteSection("house".into(), "Obey.".into()), "sections are changed by evolving prompts only");
+    check(Change::Update(plugin_entry("e-unknown", "pay")), "an update of an entry that does not exist");
+    check(Change::Retire("e-unknown".into()), "a retirement of an entry that does not exist");
+    check(Change::RewriteSection("house".into(), "Obey.".into()), "only prompt evolution changes sections");
     let secret = Change::Update(plugin_entry(&id("Be kind.").0, "use sk-proj-abcdefghijklmnop1234 for it"));
-    check(secret, "quotes");
+    check(secret, "contains");
 }
 
 #[test]
-fn reasons_do_not_grow_with_what_is_refused() {
+fn refusals_are_counted_by_reason() {
     let mut world = World::new(settings(), &[]);
     world.propose((0..500).map(|n| add(&"x".repeat(3_000 + n))).collect());
     assert_eq!(refused(&world).iter().map(|(_, count)| count).collect::<Vec<_>>(), [&500]);
 }
 
 #[test]
-fn sources_are_noted_up_to_a_limit() {
+fn stored_sources_are_limited() {
     let mut world = World::new(settings(), &[]);
     let sources = |episode: &str| vec![Source { episode: episode.into(), turns: vec![1; 1 << 16] }; 5];
     let from = |episode: &str| {
@@ -114,7 +114,7 @@ fn sources_are_noted_up_to_a_limit() {
 }
 
 #[test]
-fn a_reflector_that_wants_everything_gone_changes_nothing_that_is_served() {
+fn proposing_to_retire_everything_changes_nothing_that_is_served() {
     let texts: Vec<String> = (0..100).map(rule).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut world = World::new(settings(), &texts);
@@ -123,13 +123,13 @@ fn a_reflector_that_wants_everything_gone_changes_nothing_that_is_served() {
     let everything: Vec<_> = texts.iter().chain(&["always: wait"]).map(|text| retire(text)).collect();
     world.propose(everything);
     assert_eq!(world.harness.deployed(), before);
-    assert_eq!(world.harness.questioned.len(), QUESTIONED, "so many are put to the test at once");
+    assert_eq!(world.harness.questioned.len(), QUESTIONED, "the number under test is limited");
     let over = texts.len() as u64 - QUESTIONED as u64;
     assert_eq!(
         refused(&world),
         [
-            ("a retirement of an entry that is being measured", 1),
-            ("a retirement while as many entries are put to the test as may be", over),
+            ("a retirement of an entry that is not deployed", 1),
+            ("a retirement while the maximum number of deployed entries is under test", over),
         ]
     );
     for _ in 0..EXPIRE_AFTER / 10 {
@@ -140,7 +140,7 @@ fn a_reflector_that_wants_everything_gone_changes_nothing_that_is_served() {
 }
 
 #[test]
-fn what_says_the_same_is_support_and_an_update_in_nearly_the_same_words_is_another_wording() {
+fn a_duplicate_is_support_but_a_near_duplicate_update_is_a_new_entry() {
     let (old, near) = (
         "Check the policy before refunding an order to anybody",
         "Check the policy before refunding an order to anybody new",
@@ -157,7 +157,7 @@ fn what_says_the_same_is_support_and_an_update_in_nearly_the_same_words_is_anoth
 }
 
 #[test]
-fn of_several_that_say_nearly_the_same_one_is_tried_at_a_time() {
+fn near_duplicates_are_tried_one_at_a_time() {
     let (old, near) = (
         "Check the policy before refunding an order to anybody",
         "Check the policy before refunding an order to anybody new",
@@ -177,11 +177,11 @@ fn the_control_serves_everything_at_once() {
     world.propose(texts.iter().map(|text| add(text)).chain([add(&rule(0)), add("")]).collect());
     assert_eq!(world.deployed(), texts);
     assert_eq!(world.harness.counts().merged, 1);
-    assert_eq!(refused(&world).len(), 1, "what is no lesson is refused here too");
+    assert_eq!(refused(&world).len(), 1, "invalid lessons are refused here too");
     assert_eq!(world.harness.candidate(), None);
 }
 
-/// Finds all texts alike.
+/// An embedder that maps all texts to one vector.
 struct Alike;
 
 impl Embedder for Alike {
@@ -191,7 +191,7 @@ impl Embedder for Alike {
 }
 
 #[test]
-fn an_embedder_may_find_that_two_lessons_in_other_words_are_one() {
+fn an_embedder_can_merge_paraphrased_lessons() {
     let (one, other) = ("Greet everybody who comes in.", "Say hello to each visitor.");
     let mut world = World::new(settings(), &[]);
     world.add(&[one, other]);
@@ -199,7 +199,7 @@ fn an_embedder_may_find_that_two_lessons_in_other_words_are_one() {
     let mut world = World::new(settings(), &[]);
     world.harness.compare_by(Arc::new(Alike));
     world.add(&[one]);
-    // A port is no state: it is there after a step was taken back.
+    // The embedder is not part of the state, and survives a rollback.
     let bytes = world.harness.snapshot().unwrap();
     world.harness.restore(&bytes).unwrap();
     world.add(&[other]);

@@ -1,4 +1,4 @@
-//! The whole layer in a world of chance: rewards of 0 and 1, and lessons that help, harm, or do nothing.
+//! The layer under random rewards of 0 and 1, with lessons that help, harm or do nothing.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const GROUPS: usize = 16;
 const WORLDS: u64 = 10;
 
 #[test]
-fn what_helps_is_admitted_what_harms_is_retired_and_what_does_nothing_never_comes_in() {
+fn helpful_lessons_are_admitted_harmful_ones_retired_and_neutral_ones_expire() {
     for seed in 0..WORLDS {
         let mut world = World::new(settings(), &[]);
         world.random = Some(Random(seed));
@@ -24,7 +24,7 @@ fn what_helps_is_admitted_what_harms_is_retired_and_what_does_nothing_never_come
 }
 
 #[test]
-fn the_control_keeps_all_of_them_as_soon_as_they_are_proposed() {
+fn the_control_serves_every_proposal_at_once() {
     let mut world = World::new(HarnessSettings { admission: Admission::Everything, ..settings() }, &[]);
     world.random = Some(Random(1));
     let all = ["always: help", "always: do nothing", "always: harm"];
@@ -34,6 +34,6 @@ fn the_control_keeps_all_of_them_as_soon_as_they_are_proposed() {
     assert_eq!(world.deployed(), all);
     for _ in 0..BATCHES {
         world.play(GROUPS);
-        assert_eq!(world.deployed(), all, "what is served changes by the gate alone");
+        assert_eq!(world.deployed(), all, "without the gate nothing is removed");
     }
 }

@@ -1,8 +1,8 @@
-//! Accumulating, applying, and bringing back.
+//! Accumulate, apply, snapshot and restore.
 
 use super::*;
 
-/// A layer in the middle of its life, and a batch for it.
+/// A layer with entries in several stages, and a batch for it.
 fn world() -> (World, Batch) {
     let mut world = World::new(settings(), &[&rule(90), &rule(91)]);
     world.random = Some(Random(1));
@@ -16,7 +16,7 @@ fn world() -> (World, Batch) {
 }
 
 #[test]
-fn a_snapshot_brings_everything_back_byte_for_byte() {
+fn restore_brings_the_state_back_byte_for_byte() {
     let (world, batch) = world();
     let mut harness = world.harness;
     let (before, digest) = (harness.snapshot().unwrap(), harness.digest());
@@ -34,8 +34,8 @@ fn a_snapshot_brings_everything_back_byte_for_byte() {
     harness.restore(&before).unwrap();
     assert_eq!((harness.snapshot().unwrap(), harness.digest()), (before.clone(), digest));
     harness.optim_step().unwrap();
-    assert_eq!(harness.digest(), digest, "what was accumulated is forgotten");
-    // Another layer takes the snapshot, and goes on as this one did.
+    assert_eq!(harness.digest(), digest, "restore discards accumulated updates");
+    // Another layer restores the snapshot and continues identically.
     let mut other = Harness::new(settings(), Playbook::default());
     other.restore(&before).unwrap();
     other.forward_backward(&batch).unwrap();
@@ -77,7 +77,7 @@ fn without_anything_accumulated_a_step_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused_and_changes_nothing() {
+fn restoring_invalid_bytes_fails_and_changes_nothing() {
     let (world, _) = world();
     let mut harness = world.harness;
     let (bytes, digest) = (harness.snapshot().unwrap(), harness.digest());
@@ -88,7 +88,7 @@ fn what_is_no_snapshot_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn every_change_gets_another_name() {
+fn every_change_of_state_changes_the_digest() {
     let (world, _) = world();
     let check = |change: &dyn Fn(&mut Harness)| {
         let mut harness = world.harness.clone();
@@ -99,7 +99,7 @@ fn every_change_gets_another_name() {
     };
     let candidate = world.harness.candidate().unwrap();
     check(&|harness| harness.promote(&candidate));
-    check(&|harness| harness.turn_down(&candidate));
+    check(&|harness| harness.reject(&candidate));
     check(&|harness| harness.plant(lesson(&rule(50)), "operator"));
     check(&|harness| {
         harness.remember(Memory::from_iter([Entry { status: Status::Expired, ..Entry::new(lesson(&rule(51)), "x") }]))
@@ -107,7 +107,7 @@ fn every_change_gets_another_name() {
 }
 
 #[test]
-fn even_a_perfect_lesson_can_be_written_down() {
+fn extreme_evidence_can_be_serialised() {
     let mut world = World::new(settings(), &[]);
     world.effect(&rule(1), 0.5);
     world.effect(&rule(2), -0.5);

@@ -1,24 +1,24 @@
-//! Names of folders and files that every file system takes.
+//! Names of folders and files that are valid on every file system.
 
 use std::collections::BTreeSet;
 
-/// Most characters of a name. Readers of skills allow 64; a suffix must fit too.
+/// Most characters of a name. Readers of skill folders allow 64; a numeric suffix must fit too.
 const NAME_CHARACTERS: usize = 48;
 
-/// Names that one operating system keeps for its devices.
+/// Device names that Windows reserves.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// Names that were given away.
+/// Names in use.
 #[derive(Default)]
 pub(super) struct Names(BTreeSet<String>);
 
 impl Names {
-    /// Nothing will be called this.
+    /// Excludes a name.
     pub(super) fn reserve(&mut self, name: &str) {
         self.0.insert(name.to_owned());
     }
 
-    /// A name after the first of some texts that gives one; with a number behind it where it is taken.
+    /// A unique name made from the first text that yields one, with a numeric suffix if it is taken.
     pub(super) fn choose(&mut self, after: &[&str]) -> String {
         let base = after.iter().find_map(|text| safe(text)).unwrap_or_else(|| "unnamed".to_owned());
         let mut name = base.clone();
@@ -31,7 +31,7 @@ impl Names {
     }
 }
 
-/// Small letters, digits, and single dashes between them; none if nothing is left.
+/// Lower-case letters, digits, and single dashes between them; `None` if nothing is left.
 fn safe(text: &str) -> Option<String> {
     let mut name = String::new();
     for character in text.chars() {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_safe_and_none_is_given_twice() {
+    fn names_are_safe_and_unique() {
         let mut names = Names::default();
         names.reserve("kept");
         let mut check = |text: &str, expect: &str| assert_eq!(names.choose(&[text, "e-1"]), expect, "{text}");

@@ -1,4 +1,4 @@
-//! The head of a `SKILL.md`: the part of YAML that such files need.
+//! The front matter of a `SKILL.md`: a subset of YAML.
 //!
 //! ```text
 //! ---
@@ -9,26 +9,26 @@
 //! ---
 //! ```
 //!
-//! Values are texts in one line, plain or in quotes. Everything else YAML has is refused rather than read wrongly.
+//! Values are texts on one line, plain or quoted. All other YAML is rejected, so that nothing is misread.
 
 use std::collections::BTreeMap;
 
-/// The fields of a head.
+/// The fields of a front matter.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FrontMatter {
     pub(super) fields: BTreeMap<String, String>,
-    /// Those under `metadata`.
+    /// Fields under `metadata`.
     pub(super) metadata: BTreeMap<String, String>,
 }
 
-/// What opens and closes a head.
+/// The line that opens and closes the front matter.
 const FENCE: &str = "---";
 
-/// Values that begin so are lists, maps, blocks, anchors, tags: not texts.
+/// First characters of YAML values that are not plain text: lists, maps, blocks, anchors, tags.
 const INDICATORS: [char; 17] = ['[', ']', '{', '}', '&', '*', '!', '|', '>', '%', '@', '`', ',', '#', '?', '-', ':'];
 
 impl FrontMatter {
-    /// With its fences. Every value in quotes, as YAML and JSON both read them.
+    /// Serialised, with fences. Values are quoted as JSON strings, which YAML reads too.
     pub(super) fn write(&self) -> String {
         let quoted = |text: &String| serde_json::Value::from(text.as_str()).to_string();
         let mut out = format!("{FENCE}\n");
@@ -48,10 +48,10 @@ impl FrontMatter {
         out
     }
 
-    /// The head of a text, and what stands behind it.
+    /// Parses the front matter at the start of a text; returns it and the rest.
     ///
     /// # Errors
-    /// In words, with the line.
+    /// A description of the problem, with the line.
     pub(super) fn read(text: &str) -> Result<(Self, &str), String> {
         let text = text.trim_start_matches('\u{feff}');
         let mut head = Self::default();
@@ -76,12 +76,12 @@ impl FrontMatter {
                     let (key, value) = field(line.trim_start()).map_err(|what| at(&what))?;
                     let fields = if is_nested { &mut head.metadata } else { &mut head.fields };
                     if fields.insert(key.clone(), value).is_some() {
-                        return Err(at(&format!("`{key}` stands here for the second time; take one of them out")));
+                        return Err(at(&format!("`{key}` is given twice; remove one")));
                     }
                 }
             }
         }
-        Err("the head has no end; close it with a line `---`".to_owned())
+        Err("the front matter has no end; close it with a line `---`".to_owned())
     }
 }
 
@@ -97,7 +97,7 @@ fn field(line: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), scalar(value).map_err(|what| format!("`{key}`: {what}"))?))
 }
 
-/// A text in one line: in double quotes, in single quotes, or plain.
+/// A text on one line: double-quoted, single-quoted, or plain.
 fn scalar(value: &str) -> Result<String, String> {
     if let Some(quoted) = value.strip_prefix('"') {
         let mut escaped = false;
@@ -110,7 +110,7 @@ fn scalar(value: &str) -> Result<String, String> {
         nothing_behind(quoted.get(end + 1..))?;
         let inside = quoted.get(..end).unwrap_or_default();
         return serde_json::from_str(&format!("\"{inside}\""))
-            .map_err(|_| "an escape in quotes is not known; use those of JSON, or single quotes".to_owned());
+            .map_err(|_| "unknown escape in double quotes; use those of JSON, or single quotes".to_owned());
     }
     if let Some(quoted) = value.strip_prefix('\'') {
         // Two quotes stand for one.
@@ -135,7 +135,7 @@ fn nothing_behind(behind: Option<&str>) -> Result<(), String> {
     if behind.trim().is_empty() || is_comment {
         Ok(())
     } else {
-        Err("something stands behind the closing quote".to_owned())
+        Err("unexpected text after the closing quote".to_owned())
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn simple_heads_are_read() {
+    fn simple_front_matter_parses() {
         check("name: a\ndescription: Does b, c # and d", &[("description", "Does b, c"), ("name", "a")]);
         check("name: \"a: \\\"b\\\" \\u00fc\\n\" # x", &[("name", "a: \"b\" ü\n")]);
         check("name: 'it''s: # \"so\"'", &[("name", "it's: # \"so\"")]);
@@ -165,16 +165,16 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_in_words() {
+    fn other_yaml_is_rejected_with_the_reason() {
         let check = |text: &str, expect: &str| {
             let error = FrontMatter::read(text).unwrap_err();
             assert!(error.contains(expect), "{text}: {error}");
         };
-        check("", "the head has no end");
+        check("", "the front matter has no end");
         check("name: x", "line 1: a skill begins with a line `---`");
-        check("---\nname: x\n", "the head has no end; close it");
+        check("---\nname: x\n", "the front matter has no end; close it");
         let refused = |head: &str, expect: &str| check(&format!("---\nname: x\n{head}\n---\n"), expect);
-        refused("name: y", "line 3: `name` stands here for the second time");
+        refused("name: y", "line 3: `name` is given twice");
         refused("a: [b]", "line 3: `a`: lists, blocks, anchors");
         refused("a: |\n  b", "line 3: `a`: lists, blocks");
         refused("a: >-\n  b", "`a`: lists, blocks");
@@ -188,14 +188,14 @@ mod tests {
         refused("a: b:", "needs quotes");
         refused("a: \"b", "no closing quote");
         refused("a: 'b", "no closing quote");
-        refused("a: \"b\" c", "something stands behind");
-        refused("a: 'b'c", "something stands behind");
-        refused("a: \"\\x41\"", "an escape in quotes is not known");
+        refused("a: \"b\" c", "unexpected text after");
+        refused("a: 'b'c", "unexpected text after");
+        refused("a: \"\\x41\"", "unknown escape in double quotes");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(
+        fn front_matter_round_trips(
             fields in prop::collection::btree_map("[a-z]{1,5}", any::<String>(), 0..4),
             metadata in prop::collection::btree_map("[a-z-]{1,5}", any::<String>(), 0..4),
             body in "[a-z\n-]{0,20}",

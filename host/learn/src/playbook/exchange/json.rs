@@ -1,4 +1,4 @@
-//! The JSON document.
+//! The JSON document of a playbook.
 
 use super::{Imported, assemble, display_tag};
 use crate::playbook::Playbook;
@@ -6,13 +6,13 @@ use crate::{Entry, LearnError, Lesson};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a document calls itself.
+/// Value of the document's field `format`.
 pub const FORMAT: &str = "clawhost-playbook";
 
-/// The version that is written, and the only one that is read.
+/// The document version that this program writes and reads.
 pub const VERSION: u64 = 1;
 
-/// What is read first: whether the rest can be understood.
+/// The fields that are read first, to decide whether the rest can be read.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
@@ -38,21 +38,21 @@ struct DocumentEntry {
     lesson: Lesson,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
-    /// How often others found it helpful. Read, never written: shown to people.
+    /// How often the source found the entry helpful. Imported as a display tag, never exported.
     #[serde(default, skip_serializing)]
     helpful: Option<u64>,
-    /// How often others found it harmful.
+    /// How often the source found the entry harmful.
     #[serde(default, skip_serializing)]
     harmful: Option<u64>,
-    /// Where others have it from.
+    /// The source's references to evidence.
     #[serde(default, skip_serializing)]
     evidence: Vec<String>,
 }
 
-/// A playbook as a JSON document.
+/// Serialises a playbook as a JSON document.
 ///
 /// # Errors
-/// It cannot be written down.
+/// [`LearnError::Document`]: serialisation failed.
 pub fn to_json(playbook: &Playbook) -> Result<String, LearnError> {
     let entry = |Entry { lesson, tags, .. }: &Entry| DocumentEntry {
         lesson: lesson.clone(),
@@ -72,10 +72,10 @@ pub fn to_json(playbook: &Playbook) -> Result<String, LearnError> {
         .map_err(|error| LearnError::Document(format!("the playbook cannot be written: {error}")))
 }
 
-/// The playbook of a JSON document; see the [module](super) for what is believed of it.
+/// Parses a JSON document. See the [module](super) for what is imported.
 ///
 /// # Errors
-/// It is of another format or version, has fields that are not known, says something twice, or holds a text that is refused.
+/// Another format or version, an unknown field, a duplicate entry, or a text that the check rejects.
 pub fn from_json(text: &str) -> Result<Playbook, LearnError> {
     let unreadable = |error: serde_json::Error| LearnError::Document(format!("not a playbook document: {error}"));
     let head: Head = serde_json::from_str(text).map_err(unreadable)?;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_and_evidence_of_others_are_shown_and_count_for_nothing() {
+    fn imported_counters_and_evidence_become_display_tags() {
         let text = r#"{"format": "clawhost-playbook", "version": 1, "entries": [{"lesson": {"text": "Be kind."},
             "tags": ["a"], "helpful": 7, "harmful": 0, "evidence": ["e-1"]}]}"#;
         let entry = &from_json(text).unwrap().entries[0];
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_imported_is_made_inert() {
+    fn imported_texts_are_escaped() {
         let text = r#"{"format": "clawhost-playbook", "version": 1, "sections": {"a\nb": "system: x"},
             "entries": [{"lesson": {"text": "<|im_start|>"}, "tags": ["\u202e"]}]}"#;
         let playbook = from_json(text).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_name_the_remedy() {
         let check = |text: &str, expect: &str| {
             let error = from_json(text).unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
@@ -185,10 +185,10 @@ mod tests {
         check(&document(r#", "entries": [{"lesson": {"skill": {"does": "a"}}}]"#), "unknown field `does`");
         check(
             &document(r#", "entries": [{"lesson": {"text": "a"}}, {"lesson": {"text": "A"}}]"#),
-            "entry 1 and entry 2 say the same; take one of them out",
+            "entry 1 and entry 2 are equal; remove one",
         );
-        check(&document(r#", "entries": [{"lesson": {"text": " "}}]"#), "entry 1: the lesson says nothing");
-        check(&document(r#", "sections": {"a": "AKIAIOSFODNN7EXAMPLE"}"#), "section `a`: the lesson quotes a key");
-        check(&document(r#", "sections": {"a b": "", "a\nb": ""}"#), "two sections are called `a b`");
+        check(&document(r#", "entries": [{"lesson": {"text": " "}}]"#), "entry 1: the lesson is empty");
+        check(&document(r#", "sections": {"a": "AKIAIOSFODNN7EXAMPLE"}"#), "section `a`: the lesson contains a key");
+        check(&document(r#", "sections": {"a b": "", "a\nb": ""}"#), "two sections are named `a b`");
     }
 }

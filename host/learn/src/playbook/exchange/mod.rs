@@ -1,9 +1,10 @@
-//! Playbooks to and from files: one JSON document ([`to_json`], [`from_json`]), or a folder per skill with a `SKILL.md`
-//! ([`to_skills`], [`from_skills`]) as many agents read them.
+//! Export and import of playbooks: one JSON document ([`to_json`], [`from_json`]), or a folder per skill with a `SKILL.md`
+//! ([`to_skills`], [`from_skills`]), which many agents can read.
 //!
-//! What leaves is what is shown: sections, lessons, tags, and names. What was measured stays, because it was measured here: with
-//! these tasks and these models. So what comes in is new: every entry is queued, has the support of one import, and has to prove itself
-//! on trial. Counters and evidence of others become tags that begin with [`DISPLAY_TAG`], for people. Texts pass [`check`], like every lesson.
+//! An export contains what models are shown: sections, lessons, tags and names. Measurements are not exported, because they
+//! hold only for this run's tasks and models. An imported entry is therefore new: it is queued, has a support of 1, and must
+//! pass a trial. Counters and evidence of the source become tags that begin with [`DISPLAY_TAG`], for people only. Texts
+//! pass [`check`] like every lesson.
 
 mod folders;
 mod front_matter;
@@ -18,24 +19,24 @@ use super::safety::{TextLimits, check, check_section, escape};
 use crate::{Entry, EntryId, LearnError, Lesson};
 use std::collections::BTreeMap;
 
-/// How tags begin that are shown to people and used for nothing: what an imported playbook said about its entries.
+/// Prefix of tags that are only displayed: statements of an imported document about its entries.
 pub const DISPLAY_TAG: &str = "imported:";
 
-/// Who proposed an entry that came from a file.
+/// The `created_by` of an entry that was imported.
 pub const IMPORT: &str = "import";
 
-/// Most bytes of an imported text. Skills of others are whole documents; what is longer than this fits no budget.
+/// Most bytes of an imported text. Skill files are whole documents, but a longer one fits no token budget.
 pub const IMPORTED_BYTES: usize = 64 * 1024;
 
-/// An entry as a file has it.
+/// An entry of a file.
 struct Imported {
-    /// Where it stands, for errors.
+    /// Location in the file, for errors.
     place: String,
     lesson: Lesson,
     tags: Vec<String>,
 }
 
-/// A playbook of what a file holds, every text checked.
+/// Builds a playbook from the content of a file, and checks every text.
 fn assemble(sections: Vec<(String, String)>, entries: Vec<Imported>) -> Result<Playbook, LearnError> {
     let limits = TextLimits { bytes: IMPORTED_BYTES, withheld: &[] };
     let mut playbook = Playbook::default();
@@ -44,7 +45,7 @@ fn assemble(sections: Vec<(String, String)>, entries: Vec<Imported>) -> Result<P
             .map_err(|why| LearnError::Document(format!("section `{}`: {why}", escape(&name))))?;
         let name = single_line(&name);
         if playbook.sections.insert(name.clone(), text).is_some() {
-            return Err(LearnError::Document(format!("two sections are called `{name}`; rename one of them")));
+            return Err(LearnError::Document(format!("two sections are named `{name}`; rename one of them")));
         }
     }
     let mut places: BTreeMap<EntryId, String> = BTreeMap::new();
@@ -53,7 +54,7 @@ fn assemble(sections: Vec<(String, String)>, entries: Vec<Imported>) -> Result<P
         let mut entry = Entry::new(lesson, IMPORT);
         entry.tags = tags.iter().map(|tag| single_line(tag)).collect();
         if let Some(first) = places.insert(entry.id.clone(), place.clone()) {
-            return Err(LearnError::Document(format!("{first} and {place} say the same; take one of them out")));
+            return Err(LearnError::Document(format!("{first} and {place} are equal; remove one")));
         }
         playbook.entries.push(entry);
     }
@@ -64,7 +65,7 @@ fn single_line(text: &str) -> String {
     escape(&text.replace('\n', " "))
 }
 
-/// What another playbook says about an entry, for people.
+/// A statement of an imported document about an entry, as a tag.
 fn display_tag(name: &str, value: &str) -> String {
     format!("{DISPLAY_TAG}{name}={value}")
 }
@@ -75,7 +76,7 @@ mod tests {
     use crate::playbook::safety::{hostile_lesson, hostile_text};
     use proptest::prelude::*;
 
-    /// Playbooks as they are stored: checked texts, no entry twice.
+    /// Playbooks as they are stored: checked texts, unique entries.
     pub(super) fn any_playbook() -> impl Strategy<Value = Playbook> {
         let entry = (hostile_lesson(), prop::collection::vec(hostile_text(), 0..3));
         (prop::collection::btree_map(hostile_text(), hostile_text(), 0..3), prop::collection::vec(entry, 0..6))
@@ -99,14 +100,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1_000))]
         #[test]
-        fn what_leaves_comes_back_exactly(playbook in any_playbook()) {
+        fn export_and_import_round_trip(playbook in any_playbook()) {
             prop_assert_eq!(from_json(&to_json(&playbook)?)?, playbook.clone());
             let files = to_skills(&playbook);
             prop_assert_eq!(from_skills(&files)?, playbook, "{:#?}", files);
         }
 
         #[test]
-        fn whatever_is_imported_is_inert_or_refused(text in hostile_text(), path in hostile_text()) {
+        fn every_import_is_inert_or_rejected(text in hostile_text(), path in hostile_text()) {
             let foreign = format!("---\nname: x\ndescription: y\n---\n{text}");
             let files = BTreeMap::from([("x/SKILL.md".to_owned(), foreign), (path, text.clone())]);
             if let Ok(playbook) = from_skills(&files) {

@@ -1,9 +1,9 @@
-//! A folder per skill, with a `SKILL.md`: a head with name and description, then what to do in Markdown.
+//! A folder per skill, with a `SKILL.md`: front matter with name and description, then the instructions in Markdown.
 //!
-//! The description says when a skill matters, so it is the lesson's condition: `When tier is silver.` is the condition `tier is silver`, and
-//! `Always.` is none ([`condition`]); the body is what to do; a part under the heading
-//! "Avoid" or "Anti-patterns" is what not to do. Files of our own say in their metadata what else is needed to bring every entry back
-//! exactly. Sections lie in a folder of their own ([`SECTIONS_FOLDER`]), which readers of skills pass over.
+//! The description says when a skill applies, so it becomes the lesson's condition: `When tier is silver.` becomes `tier is
+//! silver`, and `Always.` becomes no condition ([`condition`]). The body is the action. A part under the heading "Avoid" or
+//! "Anti-patterns" is what to avoid. Exported files have metadata that restores every entry exactly. Sections are files in a
+//! folder of their own ([`SECTIONS_FOLDER`]), which other readers of skills ignore.
 
 use super::folders::Names;
 use super::front_matter::FrontMatter;
@@ -12,18 +12,18 @@ use crate::playbook::Playbook;
 use crate::{Entry, LearnError, Lesson, Skill};
 use std::collections::BTreeMap;
 
-/// The folder of a playbook's sections, a file each.
+/// The folder of a playbook's sections, one file each.
 pub const SECTIONS_FOLDER: &str = "playbook-sections";
 
-/// The file of a skill, in a folder of its own.
+/// The file of a skill, in the skill's folder.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Fields of a head.
+/// Fields of the front matter.
 const NAME: &str = "name";
 const DESCRIPTION: &str = "description";
 const SECTION: &str = "section";
 
-/// Metadata of our own files; all of it begins with [`OWN`].
+/// Metadata of exported files; all keys begin with [`OWN`].
 const OWN: &str = "clawhost-";
 const OWN_VERSION: &str = "clawhost-version";
 const OWN_POSITION: &str = "clawhost-position";
@@ -31,7 +31,7 @@ const OWN_KIND: &str = "clawhost-kind";
 const OWN_NAME: &str = "clawhost-name";
 const OWN_TAGS: &str = "clawhost-tags";
 
-/// The version of our own files that is written, and the only one that is read.
+/// The version of exported files that this program writes and reads.
 const VERSION: &str = "1";
 
 /// Kinds of lessons.
@@ -39,7 +39,7 @@ const TEXT: &str = "text";
 const ALWAYS: &str = "always";
 const CONDITIONAL: &str = "conditional";
 
-/// Where a description can only repeat a text, so many characters of it tell what it is about.
+/// Most characters of the description of a text lesson, which repeats the start of the text.
 const DESCRIPTION_CHARACTERS: usize = 200;
 
 /// The description of a skill without a condition.
@@ -47,10 +47,10 @@ const ALWAYS_DESCRIPTION: &str = "Always.";
 
 const AVOID_HEADING: &str = "## Avoid";
 
-/// Headings, in lower case, of what not to do.
+/// Headings, in lower case, above what to avoid.
 const AVOID_TITLES: [&str; 5] = ["avoid", "what to avoid", "anti-patterns", "antipatterns", "anti patterns"];
 
-/// The files of a playbook, by path. [`from_skills`] makes the same playbook of them.
+/// The files of a playbook, by path. [`from_skills`] is the inverse.
 pub fn to_skills(playbook: &Playbook) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let mut names = Names::default();
@@ -105,11 +105,12 @@ fn skill_file(position: usize, entry: &Entry, names: &mut Names) -> (String, Str
     (folder, text)
 }
 
-/// The playbook of some files, by path: every `SKILL.md`, and the sections of our own. Other files are passed over. Our own
-/// skills come first, in their order, then those of others by path.
+/// Parses a playbook from files, by path: every `SKILL.md`, and exported sections. Other files are ignored. Exported skills
+/// come first, in their order, then foreign skills by path.
 ///
 /// # Errors
-/// A head that cannot be read, a skill without name, description or body, one that is there twice, a text that is refused.
+/// Front matter that cannot be parsed; a skill without name, description or body; a duplicate; a text that the check
+/// rejects.
 pub fn from_skills(files: &BTreeMap<String, String>) -> Result<Playbook, LearnError> {
     let mut sections = Vec::new();
     let mut entries = Vec::new();
@@ -128,12 +129,12 @@ pub fn from_skills(files: &BTreeMap<String, String>) -> Result<Playbook, LearnEr
             sections.push((name, own_body(body).to_owned()));
         }
     }
-    // Stable: skills of others have no position, and stay in the order of their paths.
+    // The sort is stable: foreign skills have no position and stay ordered by path.
     entries.sort_by_key(|(position, _)| *position);
     assemble(sections, entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// An entry, and its position.
+/// An entry and its position.
 fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imported), String> {
     let name = required(&mut head, NAME)?;
     let description = required(&mut head, DESCRIPTION)?;
@@ -155,7 +156,9 @@ fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imp
         None => (u64::MAX, foreign_lesson(name, description, body)?, Vec::new()),
     };
     if let Some(unknown) = head.metadata.keys().find(|key| key.starts_with(OWN)) {
-        return Err(format!("`{unknown}` is not known; take it out, or export the playbook again with this clawhost"));
+        return Err(format!(
+            "unknown metadata `{unknown}`; remove it, or export the playbook again with this clawhost"
+        ));
     }
     tags.extend(head.fields.iter().chain(&head.metadata).map(|(key, value)| display_tag(key, value)));
     Ok((position, Imported { place: path.to_owned(), lesson, tags }))
@@ -164,7 +167,7 @@ fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imp
 fn required(head: &mut FrontMatter, key: &str) -> Result<String, String> {
     let value = head.fields.remove(key);
     let present = value.filter(|value| key == SECTION || !value.trim().is_empty());
-    present.ok_or_else(|| format!("the head has no `{key}`; add a line `{key}: ...`"))
+    present.ok_or_else(|| format!("the front matter has no `{key}`; add a line `{key}: ...`"))
 }
 
 fn check_version(version: &str) -> Result<(), String> {
@@ -176,7 +179,7 @@ fn check_version(version: &str) -> Result<(), String> {
     ))
 }
 
-/// The text between the blank line behind the head and the last line end.
+/// The text between the blank line after the front matter and the final line end.
 fn own_body(body: &str) -> &str {
     let body = body.strip_prefix('\n').unwrap_or(body);
     body.strip_suffix('\n').unwrap_or(body)
@@ -185,7 +188,7 @@ fn own_body(body: &str) -> &str {
 fn own_lesson(kind: &str, name: String, description: String, body: &str) -> Result<Lesson, String> {
     let when = match kind {
         TEXT => return Ok(Lesson::Text(body.to_owned())),
-        // Somebody may have written a condition in its place.
+        // A person may have replaced the description by a condition.
         ALWAYS => condition(&description),
         CONDITIONAL => description,
         other => return Err(format!("`{OWN_KIND}` is `{other}`, not `{TEXT}`, `{ALWAYS}` or `{CONDITIONAL}`")),
@@ -201,8 +204,8 @@ fn own_lesson(kind: &str, name: String, description: String, body: &str) -> Resu
     Ok(Lesson::Skill(Skill { name, when, action: unguarded(action), avoid: unguarded(avoid) }))
 }
 
-/// The condition that a description in people's words states, without the word that every condition is shown with and without the
-/// full stop, which no value ends in; `always` is none.
+/// The condition that a description states, without a leading "when" (prompts add it) and without the final full stop.
+/// `always` gives the empty condition.
 fn condition(description: &str) -> String {
     let text = description.trim();
     let text = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text).trim_end();
@@ -216,15 +219,15 @@ fn condition(description: &str) -> String {
     }
 }
 
-/// A skill that somebody else wrote. Tabs become blanks, and the mark that asks for a coloured symbol goes: both are harmless, and
-/// would be shown as escapes.
+/// A skill that was not exported by this program. Tabs become spaces, and emoji variation selectors are dropped: both are
+/// harmless, and would otherwise be shown as escapes.
 fn foreign_lesson(name: String, description: String, body: &str) -> Result<Lesson, String> {
     let body = body.replace('\t', "    ").replace('\u{fe0f}', "");
     let (mut action, mut avoid) = (Vec::new(), Vec::new());
     let mut avoid_depth = None;
     let mut in_code = false;
     for line in body.lines() {
-        // What looks like a heading inside code is a comment.
+        // A line in a code block that looks like a heading is a comment.
         in_code ^= line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
         let level = if in_code { None } else { heading(line).map(|(level, _)| level) };
         let opens = if in_code { None } else { avoid_level(line) };
@@ -239,7 +242,7 @@ fn foreign_lesson(name: String, description: String, body: &str) -> Result<Lesso
     }
     let (action, avoid) = (action.join("\n").trim().to_owned(), avoid.join("\n").trim().to_owned());
     if action.is_empty() && avoid.is_empty() {
-        return Err("the skill has no body; say below the head what to do".to_owned());
+        return Err("the skill has no body; write the instructions below the front matter".to_owned());
     }
     Ok(Lesson::Skill(Skill { name, when: condition(&description.replace('\u{fe0f}', "")), action, avoid }))
 }
@@ -251,14 +254,14 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     ((1..=6).contains(&level) && title.starts_with(' ')).then(|| (level, title.trim()))
 }
 
-/// The level of a heading that says that what follows is to be avoided.
+/// The level of a heading above what to avoid.
 fn avoid_level(line: &str) -> Option<usize> {
     let (level, title) = heading(line)?;
     let title = title.trim_end_matches(['#', ':', ' ']).to_lowercase();
     AVOID_TITLES.contains(&title.as_str()).then_some(level)
 }
 
-/// Lines that would be read as the heading of what to avoid get a backslash; those that have some get one more.
+/// Escapes lines that would parse as the heading above what to avoid, with one more backslash.
 fn guarded(text: &str) -> String {
     let guard = |line: &str| {
         if avoid_level(line.trim_start_matches('\\')).is_some() { format!("\\{line}") } else { line.to_owned() }
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_odd_texts_come_back() {
+    fn order_and_unusual_texts_round_trip() {
         let lessons = [
             skill("z", "", "one\n## Avoid\n\\## Avoid\ntwo\n", "\n# Avoid:\nthree\n\n"),
             skill("", "a", "b", ""),
@@ -320,11 +323,11 @@ mod tests {
         assert!(to_skills(&playbook).keys().any(|path| path.starts_with("playbook-sections-2/")));
         assert_eq!(from_skills(&to_skills(&playbook)), Ok(playbook.clone()));
         let windows = to_skills(&playbook).into_iter().map(|(path, text)| (path, text.replace('\n', "\r\n"))).collect();
-        assert_eq!(from_skills(&windows), Ok(playbook), "line ends of another system");
+        assert_eq!(from_skills(&windows), Ok(playbook), "Windows line ends");
     }
 
     #[test]
-    fn skills_of_others_are_read() {
+    fn foreign_skills_are_imported() {
         let text = "---\nname: pdf-forms\ndescription: Filling PDF forms\nlicense: MIT\nmetadata:\n  author: somebody\n---\n\
             # Forms\n\n1. Read\tit ⚠\u{fe0f}\n\n```sh\n# Avoid\n```\n\n## Anti-Patterns\n\n- Guessing\n### Why\nbad\n\n## More\n\nend\n";
         let own = to_skills(&Playbook {
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_in_words_of_people_is_a_condition_or_none() {
+    fn a_free_text_description_becomes_a_condition() {
         let check = |description: &str, shown: &str| {
             let text = format!("---\nname: n\ndescription: {description}\n---\nwait\n");
             let playbook = from_skills(&files(&[("n/SKILL.md", &text)])).unwrap();
@@ -361,13 +364,13 @@ mod tests {
             .iter()
             .for_each(|text| check(text, "- always: wait"));
         check("always in May", "- when always in May: wait");
-        // What would say nothing is not cut down to it.
+        // A description that would become empty is kept.
         check("when", "- when when: wait");
         check("'.'", "- when .: wait");
     }
 
     #[test]
-    fn conditions_of_our_own_that_look_like_words_of_people_come_back() {
+    fn exported_conditions_that_look_like_free_text_round_trip() {
         for when in ["when tier is silver", "When x.", "always", "Always.", "always."] {
             let entries = vec![Entry::new(skill("n", when, "wait", ""), "import")];
             let playbook = Playbook { entries, ..Playbook::default() };
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_in_our_own_files_count() {
+    fn edits_in_exported_files_are_imported() {
         let playbook =
             Playbook { entries: vec![Entry::new(skill("n", "a", "b", ""), "import")], ..Playbook::default() };
         let edited: BTreeMap<_, _> = to_skills(&playbook)
@@ -393,21 +396,21 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file_and_say_what_to_do() {
+    fn errors_name_the_file_and_the_remedy() {
         let check = |path: &str, text: &str, expect: &str| {
             let error = from_skills(&files(&[(path, text)])).unwrap_err().to_string();
             assert!(error.starts_with(path) && error.contains(expect), "{error}");
         };
         let head = |head: &str| format!("---\n{head}\n---\n\nbody\n");
         check("a/SKILL.md", "body", "line 1: a skill begins");
-        check("a/SKILL.md", &head("name: x"), "the head has no `description`; add a line");
-        check("a/SKILL.md", &head("name: x\ndescription: ' '"), "the head has no `description`");
+        check("a/SKILL.md", &head("name: x"), "the front matter has no `description`; add a line");
+        check("a/SKILL.md", &head("name: x\ndescription: ' '"), "the front matter has no `description`");
         check("SKILL.md", "---\nname: x\ndescription: y\n---\n \n", "the skill has no body");
-        check("a/SKILL.md", &head("name: x\ndescription: AKIAIOSFODNN7EXAMPLE"), "the lesson quotes a key");
+        check("a/SKILL.md", &head("name: x\ndescription: AKIAIOSFODNN7EXAMPLE"), "the lesson contains a key");
         let own = |metadata: &str| head(&format!("name: x\ndescription: y\nmetadata:\n  {metadata}"));
         check("a/SKILL.md", &own("clawhost-version: 2"), "`clawhost-version` is `2`, this clawhost reads 1; export");
         check("a/SKILL.md", &own("clawhost-version: 1"), "`clawhost-position` is ``, not a number");
-        check("a/SKILL.md", &own("clawhost-new: 1"), "`clawhost-new` is not known; take it out");
+        check("a/SKILL.md", &own("clawhost-new: 1"), "unknown metadata `clawhost-new`; remove it");
         let own = |rest: &str| own(&format!("clawhost-version: 1\n  clawhost-position: 0\n  {rest}"));
         check("a/SKILL.md", &own("clawhost-kind: odd"), "`clawhost-kind` is `odd`, not `text`");
         check("a/SKILL.md", &own("clawhost-tags: odd"), "no JSON list of texts");
@@ -418,6 +421,6 @@ mod tests {
             ("b/SKILL.md", "---\nname: b\ndescription: y\n---\nbody"),
         ]);
         let error = from_skills(&twice).unwrap_err().to_string();
-        assert_eq!(error, "a/SKILL.md and b/SKILL.md say the same; take one of them out");
+        assert_eq!(error, "a/SKILL.md and b/SKILL.md are equal; remove one");
     }
 }

@@ -1,8 +1,8 @@
-//! What may become part of a playbook, and in what form.
+//! Which texts may enter a playbook, and in what form.
 //!
-//! [`check`] stands at the entrance: what it returns is stored. It refuses what is empty, too long, quotes a credential, or quotes a
-//! text that must not leave (such as a task's reference), and makes the rest inert ([`escape`]). An entry's id is that of the lesson
-//! in this form, so it is made afterwards.
+//! Every text passes [`check`] before it is stored. The check rejects texts that are empty, too long, contain a credential,
+//! or contain a withheld text (such as a task's reference), and escapes the rest ([`escape`]). An entry's id is that of the
+//! escaped lesson.
 
 mod inert;
 mod secrets;
@@ -16,19 +16,20 @@ pub(crate) use {
 
 use crate::{Lesson, Skill};
 
-/// Most bytes of a lesson. A tenth of a usual playbook's budget: what is longer is no lesson, but a document.
+/// Most bytes of a lesson: about a quarter of the default token budget of a playbook. Longer texts are documents, not
+/// lessons.
 pub const LESSON_BYTES: usize = 2_000;
 
-/// Texts to be withheld that have fewer characters are not looked for: `yes`, or `42`, is in many lessons by chance.
+/// Withheld texts with fewer characters are not searched for: `yes` or `42` occur by chance.
 pub const WITHHELD_CHARACTERS: usize = 8;
 
-/// What a text of a playbook must keep to.
+/// Limits on a playbook text.
 #[derive(Debug, Clone, Copy)]
 pub struct TextLimits<'a> {
-    /// Most bytes, as it is shown to a model.
+    /// Most bytes, as shown to a model.
     pub bytes: usize,
-    /// Texts that must not leave, such as the references of tasks. Case and white space do not matter. Those with fewer than
-    /// [`WITHHELD_CHARACTERS`] are not looked for.
+    /// Texts that must not be disclosed, such as the references of tasks. Compared without case and white space. Those with
+    /// fewer than [`WITHHELD_CHARACTERS`] characters are ignored.
     pub withheld: &'a [String],
 }
 
@@ -38,32 +39,32 @@ impl Default for TextLimits<'_> {
     }
 }
 
-/// Why a text was refused. What was found is not repeated: the message may travel where the text must not.
+/// Why a text was rejected. The message does not repeat what was found, since it may be shown where the text must not be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It says nothing.
-    #[error("the lesson says nothing; propose a text, or what to do")]
+    /// The lesson is empty.
+    #[error("the lesson is empty; give it a text, an action, or what to avoid")]
     Empty,
-    /// It does not fit.
-    #[error("the lesson has {bytes} bytes, at most {limit} are allowed; say it shorter, or in several lessons")]
+    /// The lesson is too long.
+    #[error("the lesson has {bytes} bytes, at most {limit} are allowed; shorten it or split it into several lessons")]
     TooLong {
-        /// What it has.
+        /// Its size.
         bytes: usize,
-        /// What it may have.
+        /// The largest allowed size.
         limit: usize,
     },
-    /// It seems to hold a credential.
-    #[error("the lesson quotes {0}; leave the credential out, and change it where it was seen")]
+    /// The text seems to contain a credential.
+    #[error("the lesson contains {0}; remove the credential, and revoke it where it was seen")]
     Secret(&'static str),
-    /// It holds a text that was to be withheld.
-    #[error("the lesson quotes a text that must not leave, such as a task's reference; say how to find it instead")]
+    /// The text contains a withheld text.
+    #[error("the lesson contains a withheld text, such as a task's reference; describe how to find it instead")]
     Withheld,
 }
 
-/// A lesson in the form in which it is stored.
+/// Checks a lesson; returns the escaped form in which it is stored.
 ///
 /// # Errors
-/// It is empty, too long, or quotes what must not leave.
+/// The lesson is empty, too long, or contains a credential or a withheld text.
 pub fn check(lesson: &Lesson, limits: TextLimits<'_>) -> Result<Lesson, Refusal> {
     let says_nothing = match lesson {
         Lesson::Text(text) => text.trim().is_empty(),
@@ -72,25 +73,25 @@ pub fn check(lesson: &Lesson, limits: TextLimits<'_>) -> Result<Lesson, Refusal>
     if says_nothing {
         return Err(Refusal::Empty);
     }
-    // Names are for people, and travel all the same.
+    // Names are not shown to models, but are exported.
     let name = if let Lesson::Skill(skill) = lesson { skill.name.as_str() } else { "" };
     let inert = escape_lesson(lesson);
     inspect(&[&lesson.prompt(), name], inert.prompt().len() + name.len(), limits)?;
     Ok(inert)
 }
 
-/// A section's text in the form in which it is stored; an empty one is allowed.
+/// Checks the text of a section, which may be empty; returns the escaped form in which it is stored.
 ///
 /// # Errors
-/// It is too long, or quotes what must not leave.
+/// The text is too long, or contains a credential or a withheld text.
 pub fn check_section(text: &str, limits: TextLimits<'_>) -> Result<String, Refusal> {
     let inert = escape(text);
     inspect(&[text], inert.len(), limits)?;
     Ok(inert)
 }
 
-/// A lesson whose texts are inert. They are looked at one by one, because a file may show each on a line of its own. Name and
-/// condition become single lines: a colon follows the condition, and what stands before a colon must not be a line's beginning.
+/// Escapes the texts of a lesson one by one, because a file may show each on a line of its own. Name and condition become
+/// single lines: a prompt shows a colon after the condition, so no line of it may look like a role name.
 pub fn escape_lesson(lesson: &Lesson) -> Lesson {
     match lesson {
         Lesson::Text(text) => Lesson::Text(escape(text)),
@@ -124,7 +125,7 @@ fn inspect(texts: &[&str], bytes: usize, limits: TextLimits<'_>) -> Result<(), R
     Ok(())
 }
 
-/// In lower case, with single blanks.
+/// Lower case, single spaces.
 fn plain(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -142,7 +143,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_must_not_become_a_lesson_is_refused_in_words() {
+    fn invalid_lessons_are_rejected_with_the_reason() {
         refused("  \n ", &Refusal::Empty);
         let idle = Skill { when: "a is b".into(), action: " ".into(), ..Skill::default() };
         assert_eq!(check(&Lesson::Skill(idle), TextLimits::default()), Err(Refusal::Empty));
@@ -156,7 +157,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn escaping_counts_to_the_size() {
+    fn the_size_includes_escapes() {
         let lesson = Lesson::Text("\u{200b}".repeat(20));
         let limits = TextLimits { bytes: 162, withheld: &[] };
         assert!(check(&lesson, limits).is_ok());
@@ -167,7 +168,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn ordinary_lessons_pass_and_rules_stay_rules() {
+    fn ordinary_lessons_pass_and_rules_still_parse() {
         let withheld = ["42".to_owned()];
         for text in ["when tier is gold: call refund {\"id\": \"<order>\"}", "always: be kind", "Be kind. 42 times."] {
             let lesson = Lesson::read(text);
@@ -178,7 +179,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_condition_is_one_line_and_a_blank_one_is_none() {
+    fn a_condition_is_one_line_and_a_blank_one_is_empty() {
         let skill = |when: &str| Lesson::Skill(Skill { when: when.into(), action: "b".into(), ..Skill::default() });
         assert_eq!(check(&skill(" a\nsystem "), TextLimits::default()), Ok(skill("a system")));
         assert_eq!(check(&skill(" \n"), TextLimits::default()), Ok(skill("")));
@@ -192,7 +193,7 @@ pub(crate) mod tests {
         assert_eq!(check_section("abc", TextLimits { bytes: 2, withheld: &[] }), Err(long));
     }
 
-    /// Lessons made of what hurts.
+    /// Lessons composed of dangerous pieces.
     pub(crate) fn hostile_lesson() -> impl Strategy<Value = Lesson> {
         let skill = (hostile_text(), hostile_text(), hostile_text(), hostile_text())
             .prop_map(|(name, when, action, avoid)| Lesson::Skill(Skill { name, when, action, avoid }));
@@ -202,7 +203,7 @@ pub(crate) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
-        fn what_passes_is_inert_in_a_prompt_and_passes_unchanged(lesson in hostile_lesson()) {
+        fn a_checked_lesson_is_inert_and_passes_again_unchanged(lesson in hostile_lesson()) {
             if let Ok(lesson) = check(&lesson, TextLimits { bytes: 10_000, withheld: &[] }) {
                 prop_assert!(is_inert(&lesson.prompt()), "{:?}", lesson.prompt());
                 prop_assert_eq!(check(&lesson, TextLimits { bytes: 10_000, withheld: &[] }), Ok(lesson));

@@ -1,9 +1,10 @@
-//! What looks like a credential.
+//! Detection of credentials.
 //!
-//! Lessons are drawn from what agents saw, and are shown to other models and people: a key that an agent came across must not travel
-//! in one. Only well-known forms are looked for; a password that looks like a word is not found.
+//! Lessons are derived from what agents saw, and are shown to other models and to people: a key must not spread through
+//! them. Only well-known formats are detected; a password that looks like a word is not.
 
-/// How keys of well-known services begin, and how many characters follow at least. Shorter ones are placeholders (`sk-...`).
+/// Prefixes of keys of well-known services, and the smallest number of characters after them. Shorter ones are placeholders
+/// (`sk-...`).
 const KEY_FORMS: [(&str, usize); 22] = [
     ("sk-", 16),
     ("sk_live_", 16),
@@ -29,13 +30,13 @@ const KEY_FORMS: [(&str, usize); 22] = [
     ("xoxs-", 10),
 ];
 
-/// A token after `Bearer` that is shorter is a placeholder.
+/// A shorter token after `Bearer` is a placeholder.
 const BEARER_CHARACTERS: usize = 20;
 
 /// Each of the first two parts of a JSON web token has more characters than this.
 const TOKEN_PART_CHARACTERS: usize = 10;
 
-/// The kind of credential that a text seems to quote.
+/// The kind of credential that a text seems to contain.
 pub(super) fn quoted(text: &str) -> Option<&'static str> {
     if text.contains("-----BEGIN ") {
         return Some("a PEM block");
@@ -50,7 +51,7 @@ pub(super) fn quoted(text: &str) -> Option<&'static str> {
     bearer(text).then_some("a bearer token")
 }
 
-/// Keys are drawn at random, so digits are among them; names such as `sk-learn-pipelines-and-more` have none.
+/// Random keys contain digits; names such as `sk-learn-pipelines-and-more` do not.
 fn is_random(text: &str) -> bool {
     text.contains(|character: char| character.is_ascii_digit())
 }
@@ -62,7 +63,7 @@ fn is_key(word: &str) -> bool {
     KEY_FORMS.iter().any(follows)
 }
 
-/// `HEADER.PAYLOAD.SIGNATURE`, where the header is a JSON object in base64: it begins with `eyJ`.
+/// `HEADER.PAYLOAD.SIGNATURE`, where the header is a JSON object in base64 and therefore begins with `eyJ`.
 fn is_web_token(word: &str) -> bool {
     let mut parts = word.split('.');
     let long = |part: Option<&str>| part.is_some_and(|part| part.len() > TOKEN_PART_CHARACTERS);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_well_known_forms_are_found_wherever_they_stand() {
+    fn credentials_of_well_known_formats_are_found() {
         let key = Some("a key of a well-known service");
         check("use sk-proj-abcdefghijklmnop1234 for it", key);
         check("OPENAI_API_KEY=sk-abcdef1234567890abcdef", key);
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_placeholders_are_no_credentials() {
+    fn words_and_placeholders_are_not_credentials() {
         check("use scikit-learn, or sk-learn-pipelines-and-more", None);
         check("a task-1234567890123456789 is no key", None);
         check("sk-... and Bearer <token> are placeholders", None);

@@ -1,14 +1,15 @@
-//! Truncated importance sampling: what rollout and trainer differ by is made good with a weight.
+//! Truncated importance sampling: corrects the mismatch between rollout and trainer.
 
 use super::surrogate::ratio;
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
 
-/// `sg(min(exp(trainer - rollout), cap))` (Yao et al. 2025). The surrogate's ratio is taken to the trainer's log-probs where
-/// they were computed; where `old` is the rollout itself this weight is 1. So the correction is applied once, in either case.
+/// `sg(min(exp(trainer - rollout), cap))` (Yao et al. 2025); sg stops the gradient. The surrogate's ratio refers to the
+/// trainer's log-probs if they were computed. If `old` is the rollout itself, this weight is 1. So the correction is applied
+/// exactly once in both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TruncatedImportance {
-    /// Largest weight, over 0.
+    /// Largest weight; greater than 0.
     pub cap: f64,
 }
 
@@ -19,7 +20,7 @@ impl Default for TruncatedImportance {
 }
 
 impl TruncatedImportance {
-    /// The weight of a token, and whether the cap decided it.
+    /// The weight of a token, and whether the cap limits it.
     pub(super) fn weight(self, old: f64, rollout: f64) -> (f64, bool) {
         let (weight, _) = ratio(old - rollout);
         (weight.min(self.cap), weight > self.cap)
@@ -29,7 +30,7 @@ impl TruncatedImportance {
         if self.cap.is_finite() && self.cap > 0.0 {
             return Ok(());
         }
-        Err(LearnError::Objective(format!("the cap of importance weights is {}, but is over 0", self.cap)))
+        Err(LearnError::Objective(format!("the cap of importance weights is {}; expected more than 0", self.cap)))
     }
 }
 
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_weight_is_the_ratio_of_trainer_to_rollout_up_to_the_cap() {
+    fn the_weight_is_the_ratio_of_trainer_to_rollout_up_to_the_cap() {
         let check = |trainer, rollout, expect: f64, expect_truncated| {
             let (weight, is_truncated) = TruncatedImportance::default().weight(trainer, rollout);
             assert!(

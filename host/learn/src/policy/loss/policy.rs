@@ -1,4 +1,4 @@
-//! The loss of a policy gradient: surrogate, importance weight, teacher and divergence put together.
+//! The policy-gradient loss: surrogate, importance weight, distillation and KL terms combined.
 
 use super::divergence::k3;
 use super::{Evaluation, Outcome, StepBatch, check, finite, note_entropy};
@@ -30,9 +30,9 @@ impl<'a> PolicyStep<'a> {
         for number in numbers {
             let sequence = trained
                 .get(*number)
-                .ok_or_else(|| refuse(format!("the step asks for trajectory {number} of {}", trained.len())))?;
+                .ok_or_else(|| refuse(format!("the step has trajectory {number} of {}", trained.len())))?;
             if !seen.insert(number) {
-                return Err(refuse(format!("the step has trajectory {number} twice; it would count twice")));
+                return Err(refuse(format!("the step has trajectory {number} twice")));
             }
             sequences.push(sequence);
         }
@@ -41,7 +41,7 @@ impl<'a> PolicyStep<'a> {
         Ok(Self { objective, sequences, denominator })
     }
 
-    /// The trajectory behind a sequence of the step.
+    /// The trajectory of a sequence of the step.
     pub fn trained(&self, sequence: usize) -> Option<&'a Trained> {
         self.sequences.get(sequence).copied()
     }
@@ -81,7 +81,7 @@ impl<'a> PolicyStep<'a> {
 
             metrics.clip_fraction.note(f64::from(u8::from(term.is_clipped)));
             metrics.note_ratio(super::surrogate::ratio(log_ratio).0);
-            // Seen from the old policy, whose tokens these are.
+            // Under the old policy, which sampled these tokens.
             metrics.approx_kl.note(k3(token.old, token.new).0);
             metrics.note_mismatch((token.new - token.rollout).abs());
             metrics.reward_advantage.note(from_reward);
@@ -96,7 +96,7 @@ impl<'a> PolicyStep<'a> {
                 metrics.tis_weight.note(importance);
             }
         }
-        // The ratio of a sequence is moved by each of its trained tokens alike.
+        // Each trained token contributes equally to the ratio of the sequence.
         let mask = &trained.trajectory().recorded().mask;
         for (gradient, _) in gradients.iter_mut().zip(mask).filter(|(_, trained)| **trained) {
             *gradient += weight * sequence_slope / count;
@@ -138,7 +138,7 @@ struct Token {
 }
 
 impl Token {
-    /// One per position; none where the mask is false.
+    /// One per token; `None` where the mask is false.
     fn all(trained: &Trained, evaluation: &Evaluation<'_>) -> Vec<Option<Self>> {
         let recorded = trained.trajectory().recorded();
         let reference = recorded.reference.iter().flatten().copied().map(Some).chain(repeat(None));

@@ -1,11 +1,11 @@
-//! Direct preference optimisation: of two replies to one prompt the better becomes likelier (Rafailov et al. 2023).
+//! Direct preference optimisation (Rafailov et al. 2023).
 
 use super::{Evaluation, Outcome, StepBatch, check, finite, note_entropy, trained};
 use crate::LearnError;
 use crate::policy::metrics::Metrics;
 use crate::policy::sample::check_logprobs;
 
-/// A reply with the log-probs that the reference gives it.
+/// A reply with its log-probs under the reference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     reference: f64,
@@ -13,11 +13,11 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// From the reference's log-probs of all tokens, and which of them are the reply (end-of-sequence token included).
+    /// Built from the reference's log-probs of all tokens, and the mask of the reply (including its end-of-sequence token).
     ///
     /// # Errors
     ///
-    /// [`LearnError::Sequence`] and [`LearnError::LogProb`], as for a trajectory, under this name.
+    /// [`LearnError::Sequence`] and [`LearnError::LogProb`], as for a trajectory of this name.
     pub fn new(sequence: &str, reference: &[f64], mask: Vec<bool>) -> Result<Self, LearnError> {
         check_logprobs(sequence, "reference", reference, mask.len())?;
         if !mask.contains(&true) {
@@ -31,14 +31,14 @@ impl Reply {
 /// Two replies to one prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
-    /// The better one.
+    /// The preferred reply.
     pub chosen: Reply,
-    /// The other one.
+    /// The other reply.
     pub rejected: Reply,
 }
 
-/// One optimiser step over pairs: the mean of `-log sigmoid(beta ((w - w_reference) - (l - l_reference)))`, where w and l are
-/// *sums* of log-probs over the reply. Pair n has sequences 2n (chosen) and 2n + 1 (rejected).
+/// One optimiser step over pairs: the mean of `-log sigmoid(beta ((w - w_reference) - (l - l_reference)))`, where w and l
+/// are *sums* of log-probs over the chosen and the rejected reply. Pair n has sequences 2n (chosen) and 2n + 1 (rejected).
 #[derive(Debug, Clone)]
 pub struct PreferenceStep {
     beta: f64,
@@ -46,14 +46,14 @@ pub struct PreferenceStep {
 }
 
 impl PreferenceStep {
-    /// From every pair of the step.
+    /// Built from all pairs of the step.
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`] without pairs, or for a `beta` that is not over 0.
+    /// [`LearnError::Objective`]: there is no pair, or `beta` is not greater than 0.
     pub fn new(beta: f64, pairs: Vec<Pair>) -> Result<Self, LearnError> {
         if !(beta.is_finite() && beta > 0.0) {
-            return Err(LearnError::Objective(format!("beta is {beta}, but is over 0")));
+            return Err(LearnError::Objective(format!("beta is {beta}; expected more than 0")));
         }
         if pairs.is_empty() {
             return Err(LearnError::Objective("the step has no pair".into()));
@@ -66,7 +66,7 @@ impl PreferenceStep {
         Some(if sequence.is_multiple_of(2) { &pair.chosen } else { &pair.rejected })
     }
 
-    /// By how much the reply became likelier than it is under the reference, nats.
+    /// Log-prob of the reply minus that under the reference, nats.
     fn gain(&self, evaluation: &Evaluation<'_>) -> f64 {
         self.reply(evaluation.sequence)
             .map_or(0.0, |reply| trained(evaluation.new, &reply.mask).sum::<f64>() - reply.reference)
@@ -82,7 +82,7 @@ impl StepBatch for PreferenceStep {
         Some((sequence.to_string(), &self.reply(sequence)?.mask))
     }
 
-    /// As [`StepBatch::loss`]. Both replies of a pair belong into one micro-batch.
+    /// See [`StepBatch::loss`]. Both replies of a pair must be in the same micro-batch.
     fn loss(&self, micro_batch: &[Evaluation<'_>]) -> Result<Outcome, LearnError> {
         check(self, micro_batch)?;
         let mut metrics = Metrics::default();
@@ -91,13 +91,13 @@ impl StepBatch for PreferenceStep {
         for evaluation in micro_batch {
             let partner = evaluation.sequence ^ 1;
             let Some(other) = micro_batch.iter().find(|other| other.sequence == partner) else {
-                let what = format!("its pair's other reply, sequence {partner}, is in another micro-batch");
+                let what = format!("the other reply of its pair, sequence {partner}, is in another micro-batch");
                 return Err(LearnError::Sequence { sequence: evaluation.sequence.to_string(), what });
             };
             let is_chosen = evaluation.sequence < partner;
             let difference = self.gain(evaluation) - self.gain(other);
             let margin = self.beta * if is_chosen { difference } else { -difference };
-            // -log sigmoid(m) = ln(1 + exp(-m)), without overflow on either side.
+            // -log sigmoid(m) = ln(1 + exp(-m)), computed without overflow for either sign.
             let decay = (-margin.abs()).exp();
             if is_chosen {
                 loss += weight * ((-margin).max(0.0) + decay.ln_1p());

@@ -1,11 +1,11 @@
-//! Supervised training: given replies become likelier.
+//! Supervised training: increases the likelihood of given replies.
 
 use super::{Evaluation, Outcome, StepBatch, check, finite, note_entropy, trained};
 use crate::LearnError;
 use crate::policy::aggregate::{Aggregation, Denominator};
 use crate::policy::metrics::Metrics;
 
-/// One optimiser step over replies that are to be learned: `-new`, the mean over all trained tokens of the step.
+/// One optimiser step over given replies: `-new`, the mean over all trained tokens of the step.
 #[derive(Debug, Clone)]
 pub struct SupervisedStep {
     masks: Vec<Vec<bool>>,
@@ -13,12 +13,12 @@ pub struct SupervisedStep {
 }
 
 impl SupervisedStep {
-    /// From the mask of every sequence of the step: false for the prompt, true for the reply *and its end-of-sequence token*;
-    /// without the latter the policy never learns to stop.
+    /// Built from the mask of every sequence of the step: false for the prompt, true for the reply *and its end-of-sequence
+    /// token*. Without the latter the policy does not learn to stop.
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`] if no token is trained.
+    /// [`LearnError::Objective`]: no token is trained.
     pub fn new(masks: Vec<Vec<bool>>) -> Result<Self, LearnError> {
         let lengths = masks.iter().map(|mask| mask.iter().filter(|trained| **trained).count());
         let denominator = Denominator::of(Aggregation::Token, lengths)?;
@@ -41,7 +41,7 @@ impl StepBatch for SupervisedStep {
         let (mut loss, mut gradients) = (0.0, Vec::with_capacity(micro_batch.len()));
         for evaluation in micro_batch {
             let Some(mask) = self.masks.get(evaluation.sequence) else { continue };
-            // The weight of a token of a step's mean is the same in all sequences.
+            // With token aggregation the weight is equal in all sequences.
             let weight = self.denominator.weight(mask.len());
             loss -= weight * trained(evaluation.new, mask).sum::<f64>();
             gradients.push(mask.iter().map(|trained| if *trained { -weight } else { 0.0 }).collect());

@@ -1,51 +1,53 @@
-//! What stands in for the true objective near the old policy: how far a step may go.
+//! Surrogate objectives: they bound how far one step changes the policy.
 
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
 
-/// Log-ratios beyond this, nats, are cut, with no gradient (as verl does): `exp` stays finite, and so far away it says nothing.
+/// Log-ratios are clipped to this many nats, without a gradient beyond (as in verl): keeps `exp` finite.
 pub(super) const LARGEST_LOG_RATIO: f64 = 20.0;
 
-/// The loss of a token is `-f(ratio) A`.
+/// The surrogate f; the loss of a token is `-f(ratio) A`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surrogate {
-    /// `min(ratio A, clip(ratio, 1 - low, 1 + high) A)` (PPO: Schulman et al. 2017; a `high` over `low`: DAPO, Yu et al. 2025).
-    /// With A < 0 the minimum is the larger ratio: a token that became likelier against advice is never clipped.
+    /// `min(ratio A, clip(ratio, 1 - low, 1 + high) A)` (PPO: Schulman et al. 2017; with `high` above `low`: DAPO, Yu et al.
+    /// 2025). For A < 0 the minimum keeps a ratio above the upper bound: a token that became more likely despite a negative
+    /// advantage is never clipped.
     Clip {
-        /// In 0 to 1.
+        /// Lower bound 1 - low; 0 to 1.
         low: f64,
-        /// 0 or more.
+        /// Upper bound 1 + high; 0 or more.
         high: f64,
     },
     /// `ratio A`: importance sampling without bounds.
     Importance,
-    /// `sg(min(ratio, 1 + high)) A new`: the ratio is a bounded weight without a gradient of its own, so no token is left
-    /// without gradient (CISPO: MiniMax-M1 2025).
+    /// `sg(min(ratio, 1 + high)) A new`: the ratio is a bounded weight whose gradient is stopped, so every token has a
+    /// gradient (CISPO: MiniMax-M1 2025).
     BoundedWeight {
         /// 0 or more.
         high: f64,
     },
-    /// As `Clip`, with the ratio of the sequence: `exp(mean over its trained tokens of (new - old))` (GSPO: Zheng et al. 2025).
+    /// Like `Clip`, with the ratio of the sequence: `exp(mean over its trained tokens of (new - old))` (GSPO: Zheng et al.
+    /// 2025).
     SequenceClip {
-        /// In 0 to 1.
+        /// Lower bound 1 - low; 0 to 1.
         low: f64,
-        /// 0 or more.
+        /// Upper bound 1 + high; 0 or more.
         high: f64,
     },
 }
 
 /// The surrogate of one token.
 pub(super) struct Term {
-    /// Its loss is `-value A`.
+    /// The loss is `-value A`.
     pub(super) value: f64,
-    /// `dvalue/dlog-ratio`, or for a weight `dvalue/dnew`.
+    /// `dvalue/dlog-ratio`; for a bounded weight `dvalue/dnew`.
     pub(super) slope: f64,
-    /// The bound decided.
+    /// Whether the bound limits the value.
     pub(super) is_clipped: bool,
 }
 
-/// Cuts a log-ratio to [`LARGEST_LOG_RATIO`]. The ratio, and what its derivative by the log-ratio is.
+/// The ratio of a log-ratio clipped to [`LARGEST_LOG_RATIO`], and its derivative by the log-ratio.
 pub(super) fn ratio(log_ratio: f64) -> (f64, f64) {
     let ratio = log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp();
     (ratio, if log_ratio.abs() < LARGEST_LOG_RATIO { ratio } else { 0.0 })
@@ -85,7 +87,7 @@ impl Surrogate {
         if (0.0..=1.0).contains(&low) && high.is_finite() && high >= 0.0 {
             return Ok(());
         }
-        let what = format!("clip is {low} and {high}, but the first lies in 0 to 1 and the second is 0 or more");
+        let what = format!("clip is {low} and {high}; expected 0 to 1 and 0 or more");
         Err(LearnError::Objective(what))
     }
 }
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_minimum_is_taken_of_products_so_its_side_turns_with_the_sign_of_the_advantage() {
+    fn the_clipped_side_depends_on_the_sign_of_the_advantage() {
         let clip = Surrogate::Clip { low: 0.2, high: 0.28 };
         let check = |ratio: f64, advantage: f64, expect_value: f64, expect_clipped: bool| {
             let term = clip.term(ratio.ln(), -1.0, advantage);
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_weight_never_leaves_a_token_without_gradient() {
+    fn a_bounded_weight_always_has_a_gradient() {
         for advantage in [1.0, -1.0] {
             let term = Surrogate::BoundedWeight { high: 0.28 }.term(3.0, -0.5, advantage);
             assert!((term.slope - 1.28).abs() < 1e-12 && (term.value + 0.64).abs() < 1e-12 && term.is_clipped);
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_finite_however_far_apart_the_policies_are() {
+    fn ratios_are_always_finite() {
         for log_ratio in [1e6, -1e6, 710.0] {
             let term = Surrogate::Importance.term(log_ratio, -1.0, 1.0);
             assert!(term.value.is_finite() && term.slope == 0.0, "{log_ratio}");

@@ -1,9 +1,9 @@
-//! Every gradient is the derivative of its loss, and no way of cutting a step up changes it.
+//! Every gradient is the derivative of its loss, independently of the division into micro-batches.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Central differences of a smooth loss are exact to about this, relative to 1.
+/// Accuracy of central differences of a smooth loss, relative to 1.
 const TOLERANCE: f64 = 2e-7;
 const STEP: f64 = 1e-5;
 
@@ -23,7 +23,8 @@ fn random_groups() -> impl Strategy<Value = Vec<Vec<Random>>> {
     prop::collection::vec(prop::collection::vec(random_sequence(), 2..4), 1..4)
 }
 
-/// Shifts `old`, rollout and teacher of one token together with its new log-prob, so that what is a weight stays one.
+/// Shifts `old`, rollout and teacher of a token together with its new log-prob, so that weights with a stopped gradient stay
+/// constant.
 #[derive(Clone, Copy)]
 struct Shift {
     sequence: usize,
@@ -32,7 +33,7 @@ struct Shift {
     with_old: bool,
 }
 
-/// Loss and gradients, with one new log-prob shifted. None if nothing is trained.
+/// Loss and gradients with one new log-prob shifted; `None` if nothing is trained.
 fn outcome(objective: PolicyGradient, groups: &[Vec<Random>], shift: Shift) -> Option<Outcome> {
     let mut number = 0;
     let mut new = Vec::new();
@@ -71,7 +72,7 @@ fn outcome(objective: PolicyGradient, groups: &[Vec<Random>], shift: Shift) -> O
     let micro_batch: Vec<Evaluation<'_>> =
         (0..step.sequences()).map(|sequence| Evaluation { sequence, new: &new[of(sequence)], entropy: None }).collect();
     let mut outcome = step.loss(&micro_batch).unwrap();
-    // By the number of the trajectory, whatever was dropped.
+    // By the index of the trajectory, including dropped ones.
     let mut gradients: Vec<Vec<f64>> = new.iter().map(|new| vec![0.0; new.len()]).collect();
     for (sequence, gradient) in outcome.gradients.into_iter().enumerate() {
         gradients[of(sequence)] = gradient;
@@ -80,7 +81,7 @@ fn outcome(objective: PolicyGradient, groups: &[Vec<Random>], shift: Shift) -> O
     Some(outcome)
 }
 
-/// Whether a ratio lies so near to a bound that a difference quotient would reach over it.
+/// Whether a ratio is so near to a bound that the difference quotient would cross it.
 fn is_at_a_bound(objective: PolicyGradient, groups: &[Vec<Random>]) -> bool {
     let (low, high) = match objective.surrogate {
         Surrogate::Clip { low, high } | Surrogate::SequenceClip { low, high } => (low, high),
@@ -114,7 +115,8 @@ proptest! {
             if is_at_a_bound(objective, &groups) {
                 continue;
             }
-            // A weight has no gradient: it is held by shifting what it is made of. The reference is not shifted.
+            // A bounded weight has no gradient, so its inputs are shifted along to keep it constant. The reference is not
+            // shifted.
             let with_old = matches!(objective.surrogate, Surrogate::BoundedWeight { .. });
             let shifted = |sequence, token, by| outcome(objective, &groups, Shift { sequence, token, by, with_old });
             let Some(here) = shifted(0, 0, 0.0) else { continue };
@@ -168,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn however_a_step_is_cut_up_and_ordered_its_gradients_are_the_same(
+    fn gradients_do_not_depend_on_micro_batches_or_order(
         groups in prop::collection::vec(prop::collection::vec(random_sequence(), 3..4), 3..4),
         order in Just((0..9_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
@@ -193,7 +195,7 @@ proptest! {
     }
 }
 
-/// The same step in so many micro-batches, its sequences in another order.
+/// The same step in this many micro-batches, with its sequences reordered.
 fn in_parts(objective: PolicyGradient, groups: &[Vec<Random>], order: &[usize], parts: usize) -> Outcome {
     let all: Vec<&Random> = groups.iter().flatten().collect();
     let column = |random: &Random, which: usize| random.tokens.iter().map(|(numbers, _)| numbers[which]).collect();

@@ -25,7 +25,7 @@ fn teacher(logprobs: &[f64]) -> Teacher {
     Teacher::new("teacher", &ids, &ids, logprobs.to_vec()).unwrap()
 }
 
-/// One of the four, with everything known about it.
+/// One of the four trajectories, with all columns.
 fn recorded(number: usize) -> Recorded {
     Recorded {
         sequence: format!("e{number}"),
@@ -38,7 +38,7 @@ fn recorded(number: usize) -> Recorded {
     }
 }
 
-/// The four in two groups, each changed first.
+/// The four trajectories in two groups, after a change to each.
 fn groups(change: impl Fn(usize, &mut Recorded)) -> Vec<TrajectoryGroup> {
     let member = |number| {
         let mut recorded = recorded(number);

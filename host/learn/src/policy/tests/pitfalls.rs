@@ -1,4 +1,4 @@
-//! What is easy to get wrong.
+//! Common mistakes in implementations.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn whole(objective: PolicyGradient, change: impl Fn(usize, &mut Recorded)) -> Ou
 }
 
 #[test]
-fn columns_of_other_lengths_and_numbers_that_are_none_are_refused_by_name_and_place() {
+fn columns_of_wrong_length_and_invalid_numbers_are_named_with_their_position() {
     let check = |change: &dyn Fn(&mut Recorded), expect: &str| {
         let error = error(change);
         assert!(error.starts_with("sequence e0") && error.contains(expect), "{error}");
@@ -32,7 +32,7 @@ fn columns_of_other_lengths_and_numbers_that_are_none_are_refused_by_name_and_pl
     check(&|recorded| recorded.reference = Some(vec![]), "reference has 0 numbers");
     check(&|recorded| recorded.teacher = Some(teacher(&[-1.0])), "teacher has 1 numbers");
     check(&|recorded| recorded.turn_ends = vec![2, 2, 3], "turns end at [2, 2, 3]");
-    check(&|recorded| recorded.turn_ends = vec![1, 2], "ends rise up to 3");
+    check(&|recorded| recorded.turn_ends = vec![1, 2], "ends must increase up to 3");
     check(&|recorded| recorded.turn_rewards = Some(vec![1.0, 0.0]), "turn rewards has 2 numbers for 1 turns");
     check(&|recorded| recorded.values = Some(vec![f64::NAN]), "number 0 of its values is NaN");
     check(&|recorded| recorded.reward = Some(f64::NAN), "rewards is NaN, which is not finite; leave out");
@@ -45,7 +45,7 @@ fn columns_of_other_lengths_and_numbers_that_are_none_are_refused_by_name_and_pl
 }
 
 #[test]
-fn new_log_probs_that_do_not_fit_the_step_are_refused() {
+fn new_log_probs_that_do_not_match_the_step_are_errors() {
     let experience = experience(policy("grpo"));
     let step = experience.whole().unwrap();
     let check = |micro_batch: &[Evaluation<'_>], expect: &str| {
@@ -54,7 +54,7 @@ fn new_log_probs_that_do_not_fit_the_step_are_refused() {
     };
     let one = |sequence, new| Evaluation { sequence, new, entropy: None };
     check(&[one(4, NEW[0])], "sequence 4: the step has sequences 0 to 3");
-    check(&[one(0, NEW[0]), one(0, NEW[0])], "sequence 0: stands twice");
+    check(&[one(0, NEW[0]), one(0, NEW[0])], "sequence 0: occurs twice");
     check(&[one(1, NEW[0])], "sequence e1: new has 3 numbers for 2 tokens");
     check(&[one(2, &[f64::NAN])], "sequence e2, token 0: the new log-prob is NaN");
     check(&[one(2, &[f64::NEG_INFINITY])], "the new log-prob is -inf");
@@ -66,7 +66,7 @@ fn new_log_probs_that_do_not_fit_the_step_are_refused() {
 }
 
 #[test]
-fn a_denominator_is_of_the_step_and_not_of_the_micro_batch() {
+fn the_denominator_belongs_to_the_step_not_to_the_micro_batch() {
     let experience = experience(policy("dapo"));
     let step = experience.whole().unwrap();
     let micro_batch = evaluations(&NEW);
@@ -74,11 +74,16 @@ fn a_denominator_is_of_the_step_and_not_of_the_micro_batch() {
     let whole = step.loss(&micro_batch).unwrap();
     assert_eq!(alone.gradients[0], whole.gradients[0]);
     let smaller = experience.step(&[0]).unwrap().loss(&micro_batch[..1]).unwrap();
-    close(&[smaller.gradients[0][1]], &[whole.gradients[0][1] * 8.0 / 3.0], 1e-12, "a step of its own has its own");
+    close(
+        &[smaller.gradients[0][1]],
+        &[whole.gradients[0][1] * 8.0 / 3.0],
+        1e-12,
+        "another step has another denominator",
+    );
 }
 
 #[test]
-fn tokens_of_others_get_no_gradient_and_count_in_no_mean() {
+fn masked_tokens_get_no_gradient_and_count_in_no_mean() {
     let masked = |number: usize, recorded: &mut Recorded| {
         if number == 0 {
             recorded.mask = vec![false, true, true];
@@ -91,7 +96,7 @@ fn tokens_of_others_get_no_gradient_and_count_in_no_mean() {
     }
     let outcome = whole(policy("is"), masked);
     assert_eq!(outcome.metrics.named().by_name()["ratio_max"], 0.7_f64.exp());
-    // Mean over the two that are left, not over three.
+    // Mean over the two trained tokens, not over three.
     let ratio = (-0.8_f64 / 2.0).exp();
     let outcome = whole(policy("gspo"), masked);
     close(&outcome.gradients[0], &[0.0, -ratio * 0.707_007 / 8.0, -ratio * 0.707_007 / 8.0], 5e-7, "gspo");
@@ -100,7 +105,7 @@ fn tokens_of_others_get_no_gradient_and_count_in_no_mean() {
 }
 
 #[test]
-fn the_old_log_probs_stay_when_an_experience_is_stepped_over_again() {
+fn old_log_probs_stay_fixed_for_later_steps() {
     let experience = experience(policy("is"));
     let ratio = |new: &[&[f64]]| {
         let step = experience.whole().unwrap();
@@ -111,27 +116,27 @@ fn the_old_log_probs_stay_when_an_experience_is_stepped_over_again() {
 }
 
 #[test]
-fn importance_is_corrected_once_whichever_log_probs_are_old() {
-    // At first the trainer is what is new.
+fn importance_is_corrected_exactly_once() {
+    // In the first step the trainer's log-probs equal the new ones.
     let with_trainer = |number: usize, recorded: &mut Recorded| recorded.trainer = Some(NEW[number].to_vec());
     let corrected = whole(policy("is"), with_trainer);
     let straight = whole(policy("is"), |_, _| ());
-    // Below the cap (only the first token of e3 is above) both are ratio to rollout times advantage.
+    // Below the cap (only the first token of e3 is above it) both equal the ratio to the rollout times the advantage.
     for sequence in 0..3 {
         close(&corrected.gradients[sequence], &straight.gradients[sequence], 1e-12, "once");
     }
-    close(&[corrected.gradients[3][0]], &[-2.0_f64.min(0.7_f64.exp()) * 0.706_907], 5e-7, "cut to the cap");
+    close(&[corrected.gradients[3][0]], &[-2.0_f64.min(0.7_f64.exp()) * 0.706_907], 5e-7, "limited by the cap");
     let metrics = corrected.metrics.named().by_name();
     assert_eq!((metrics["ratio_max"], metrics["tis_truncated_share"]), (1.0, 1.0 / 8.0));
     assert_eq!(straight.metrics.named().by_name()["tis_weight_mean"], 1.0);
-    // The divergence is not weighted.
+    // The KL term is not weighted.
     let divergence =
         |change: fn(usize, &mut Recorded)| whole(PolicyGradient { kl: 1.0, ..policy("grpo") }, change).metrics.kl_loss;
     assert_eq!(divergence(|number, recorded| recorded.trainer = Some(NEW[number].to_vec())), divergence(|_, _| ()));
 }
 
 #[test]
-fn a_failed_member_is_no_zero_and_a_group_of_one_is_dropped() {
+fn a_failed_member_has_no_reward_and_a_group_of_one_is_dropped() {
     let failed = groups(|number, recorded| {
         if number == 1 {
             recorded.reward = None;
@@ -146,7 +151,7 @@ fn a_failed_member_is_no_zero_and_a_group_of_one_is_dropped() {
 }
 
 #[test]
-fn groups_without_variance_are_dropped_and_named_for_a_refill() {
+fn groups_without_variance_are_dropped_and_listed() {
     let equal = || {
         groups(|number, recorded| {
             if number < 2 {
@@ -161,21 +166,17 @@ fn groups_without_variance_are_dropped_and_named_for_a_refill() {
     assert_eq!(
         Experience::new(policy("combined"), equal()).unwrap().trained().len(),
         4,
-        "a teacher has something to say"
+        "the teacher gives a gradient"
     );
-    assert_eq!(
-        Experience::new(policy("ppo"), equal()).unwrap().trained().len(),
-        4,
-        "turns are not compared in the group"
-    );
+    assert_eq!(Experience::new(policy("ppo"), equal()).unwrap().trained().len(), 4, "turns have no group baseline");
     let nothing = groups(|_, recorded| recorded.reward = Some(0.0));
     let error = Experience::new(policy("grpo"), nothing).unwrap().whole().unwrap_err().to_string();
     assert!(error.contains("every group was dropped"), "{error}");
 }
 
 #[test]
-fn a_truncated_episode_is_taken_out_kept_or_punished() {
-    // Of three, the last was cut off and earned a 0 that nobody gave.
+fn truncated_episodes_are_masked_kept_or_penalised() {
+    // The last of three was truncated, with a reward of 0.
     let advantages = |truncation| {
         let member = |number: usize, reward| {
             let truncated = number == 2;
@@ -190,12 +191,12 @@ fn a_truncated_episode_is_taken_out_kept_or_punished() {
     };
     assert_eq!(advantages(Truncation::Mask), (vec![0.25, -0.25], 1, 1.0 / 3.0));
     assert_eq!(advantages(Truncation::Keep), (vec![0.5, 0.0, -0.5], 0, 1.0 / 3.0));
-    let (punished, ..) = advantages(Truncation::Penalty(0.3));
-    close(&punished, &[0.6, 0.1, -0.7], 1e-12, "penalty");
+    let (penalised, ..) = advantages(Truncation::Penalty(0.3));
+    close(&penalised, &[0.6, 0.1, -0.7], 1e-12, "penalty");
 }
 
 #[test]
-fn turns_earn_what_follows_them() {
+fn turn_rewards_and_penalties_reach_earlier_turns() {
     let by_turn = |change: &dyn Fn(&mut Recorded)| {
         let estimation = GeneralisedAdvantage { whiten: false, ..GeneralisedAdvantage::default() };
         let reward = Some(RewardTerm {
@@ -220,7 +221,7 @@ fn turns_earn_what_follows_them() {
 }
 
 #[test]
-fn a_trajectory_that_lacks_what_the_objective_needs_is_refused() {
+fn a_trajectory_without_a_needed_column_is_an_error() {
     let check = |objective: PolicyGradient, change: &dyn Fn(&mut Recorded), expect: &str| {
         let error = Experience::new(objective, groups(|_, recorded| change(recorded))).unwrap_err().to_string();
         assert!(error.contains(expect), "{error}");
@@ -229,24 +230,24 @@ fn a_trajectory_that_lacks_what_the_objective_needs_is_refused() {
     check(with_divergence, &|recorded| recorded.reference = None, "has no reference log-probs");
     check(policy("opd"), &|recorded| recorded.teacher = None, "has no teacher log-probs");
     let old = |recorded: &mut Recorded| recorded.version_lag = 1;
-    check(policy("grpo"), &old, "is 1 versions old and has no trainer log-probs");
+    check(policy("grpo"), &old, "has a version lag of 1 and no trainer log-probs");
     let uncorrected = PolicyGradient { truncated_importance: None, ..policy("grpo") };
-    check(uncorrected, &old, "turn truncated importance sampling on");
+    check(uncorrected, &old, "enable truncated importance sampling");
     let settings = PolicyGradient { kl: -1.0, ..policy("grpo") };
-    check(settings, &|_| (), "kl is -1, but is 0 or more");
+    check(settings, &|_| (), "kl is -1; expected 0 or more");
 }
 
 #[test]
-fn a_teacher_is_followed_token_by_token_whatever_was_earned() {
+fn distillation_follows_the_teacher_per_token_independently_of_rewards() {
     let outcome = |change: fn(usize, &mut Recorded)| whole(policy("opd"), change);
     let expect = outcome(|_, _| ());
     let unscored = outcome(|_, recorded| recorded.reward = None);
     assert_eq!(expect.gradients, unscored.gradients);
-    assert!(expect.gradients[0][0] < 0.0 && expect.gradients[0][1] > 0.0, "towards the teacher in each token");
+    assert!(expect.gradients[0][0] < 0.0 && expect.gradients[0][1] > 0.0, "each token moves towards the teacher");
 }
 
 #[test]
-fn a_trajectory_of_which_nothing_was_chosen_is_compared_and_not_trained() {
+fn a_fully_masked_trajectory_is_compared_but_not_trained() {
     let forced = groups(|number, recorded| {
         if number == 1 {
             recorded.mask = vec![false, false];
@@ -254,20 +255,23 @@ fn a_trajectory_of_which_nothing_was_chosen_is_compared_and_not_trained() {
     });
     let experience = Experience::new(policy("grpo"), forced).unwrap();
     assert_eq!((experience.trained().len(), experience.report().untrained), (3, 1));
-    close(experience.trained()[0].advantages(), &[0.707_007; 3], 5e-7, "it was compared");
+    close(experience.trained()[0].advantages(), &[0.707_007; 3], 5e-7, "the other member was in the baseline");
 }
 
 #[test]
-fn a_preference_compares_sums_and_needs_both_replies() {
+fn preferences_compare_sums_and_need_both_replies() {
     let reply = |numbers: &[f64]| Reply::new("r", numbers, vec![true; numbers.len()]).unwrap();
-    // Twice the length at equal log-probs per token: a mean would not see it.
+    // Twice the length at equal log-probs per token; a mean would not differ.
     let pair = Pair { chosen: reply(&[-1.0; 4]), rejected: reply(&[-1.0; 2]) };
     let step = PreferenceStep::new(1.0, vec![pair]).unwrap();
     let new: [&[f64]; 2] = [&[-0.5; 4], &[-0.5; 2]];
     let outcome = step.loss(&evaluations(&new)).unwrap();
     close(&[outcome.loss], &[(1.0 + (-1.0_f64).exp()).ln()], 1e-12, "margin 2 - 1");
     let error = step.loss(&evaluations(&new)[..1]).unwrap_err().to_string();
-    assert!(error.contains("sequence 0: its pair's other reply, sequence 1, is in another micro-batch"), "{error}");
+    assert!(
+        error.contains("sequence 0: the other reply of its pair, sequence 1, is in another micro-batch"),
+        "{error}"
+    );
     let far: [&[f64]; 2] = [&[-500.0; 4], &[-0.1; 2]];
     let outcome = step.loss(&evaluations(&far)).unwrap();
     assert!((outcome.loss - 1997.8).abs() < 1e-9 && outcome.gradients[0][0] == -1.0, "no overflow");
@@ -277,7 +281,7 @@ fn a_preference_compares_sums_and_needs_both_replies() {
 }
 
 #[test]
-fn what_overflows_is_refused_and_no_infinity_leaves() {
+fn overflow_is_an_error() {
     let step = SupervisedStep::new(vec![vec![true; 2]]).unwrap();
     let error = step.loss(&evaluations(&[[-1e308; 2]])).unwrap_err().to_string();
     assert!(error.contains("the loss is inf or a gradient is not finite"), "{error}");

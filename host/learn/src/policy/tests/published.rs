@@ -1,8 +1,8 @@
-//! Losses and gradients as computed with another program (PyTorch, float64, autograd), off-policy.
+//! Losses and gradients equal those of an independent implementation (PyTorch, float64, autograd), off-policy.
 
 use super::*;
 
-/// What was written down has six digits.
+/// The reference values have six digits.
 const TOLERANCE: f64 = 5.1e-7;
 
 fn check(objective: PolicyGradient, loss: f64, gradient: [f64; 3], what: &str) {
@@ -13,7 +13,7 @@ fn check(objective: PolicyGradient, loss: f64, gradient: [f64; 3], what: &str) {
 }
 
 #[test]
-fn losses_and_gradients_are_the_published_ones() {
+fn losses_and_gradients_equal_the_reference() {
     check(policy("grpo"), 0.045_363, [0.0, -0.026_473, -0.058_917], "grpo");
     check(policy("dapo"), -0.135_185, [0.0, -0.039_710, -0.088_376], "dapo");
     check(policy("dr_grpo"), -0.029_207, [0.0, -0.014_042, -0.031_250], "dr_grpo");
@@ -24,20 +24,20 @@ fn losses_and_gradients_are_the_published_ones() {
 }
 
 #[test]
-fn the_divergence_is_the_published_one() {
-    // Rewards that weigh next to nothing leave the divergence alone.
+fn the_divergence_equals_the_reference() {
+    // A negligible reward weight isolates the KL term.
     let silent = policy("dapo").reward.map(|reward| RewardTerm { weight: 1e-12, ..reward });
     let objective = PolicyGradient { reward: silent, kl: 1.0, ..policy("dapo") };
     check(objective, 0.049_826, [0.022_659, -0.081_090, 0.011_895], "k3");
 }
 
 #[test]
-fn a_preference_is_the_published_one() {
+fn the_preference_loss_equals_the_reference() {
     let reply = |number: usize| Reply::new("r", REFERENCE[number], vec![true; REFERENCE[number].len()]).unwrap();
     let step = PreferenceStep::new(0.1, vec![Pair { chosen: reply(0), rejected: reply(1) }]).unwrap();
     let outcome = step.loss(&evaluations(&NEW[..2])).unwrap();
     close(&[outcome.loss], &[0.688_160], TOLERANCE, "dpo");
-    // beta times the probability of the other order, on every token of either reply.
+    // beta times the probability of the reverse order, on every token of either reply.
     let slope = 0.1 / (1.0 + 0.01_f64.exp());
     close(&outcome.gradients[0], &[-slope; 3], 1e-12, "chosen");
     close(&outcome.gradients[1], &[slope; 2], 1e-12, "rejected");
@@ -45,16 +45,16 @@ fn a_preference_is_the_published_one() {
 }
 
 #[test]
-fn supervised_training_is_the_mean_over_the_tokens_of_the_step() {
+fn the_supervised_loss_is_the_mean_over_the_tokens_of_the_step() {
     let step = SupervisedStep::new(vec![vec![false, true, true], vec![true, true]]).unwrap();
     let outcome = step.loss(&evaluations(&NEW[..2])).unwrap();
     close(&[outcome.loss], &[(2.0 + 0.5 + 1.0 + 0.3) / 4.0], 1e-12, "sft");
-    close(&outcome.gradients[0], &[0.0, -0.25, -0.25], 0.0, "the prompt has none, the last token has one");
+    close(&outcome.gradients[0], &[0.0, -0.25, -0.25], 0.0, "the prompt has no gradient, the last token has one");
     close(&outcome.gradients[1], &[-0.25, -0.25], 0.0, "sft");
 }
 
 #[test]
-fn metrics_are_as_counted_by_hand() {
+fn metrics_equal_hand_counted_values() {
     let experience = experience(PolicyGradient { kl: 1.0, ..policy("grpo") });
     let step = experience.whole().unwrap();
     let entropy = [0.5, 1.0, 1.5];
@@ -64,7 +64,8 @@ fn metrics_are_as_counted_by_hand() {
     let metrics = outcome.metrics.named().by_name();
     let check = |name: &str, expect: f64| close(&[metrics[name]], &[expect], TOLERANCE, name);
     let ratios = [0.3_f64, -0.8, 0.0, -0.8, 0.3, 0.0, 0.7, -0.4].map(f64::exp);
-    // Above with advantage: the first of e0 and of e3. Below against it: the first of e1.
+    // Above the bound with a positive advantage: the first token of e0 and of e3. Below it with a negative one: the first of
+    // e1.
     check("clip_fraction", 3.0 / 8.0);
     check("ratio_mean", ratios.iter().sum::<f64>() / 8.0);
     check("ratio_max", 0.7_f64.exp());
@@ -88,7 +89,7 @@ fn metrics_are_as_counted_by_hand() {
 }
 
 #[test]
-fn parts_of_a_combined_objective_add_up_and_each_is_logged() {
+fn terms_of_a_combined_objective_add_up() {
     let experience = experience(policy("combined"));
     let outcome = experience.whole().unwrap().loss(&evaluations(&NEW)).unwrap();
     let metrics = outcome.metrics.named().by_name();
@@ -111,14 +112,14 @@ fn parts_of_a_combined_objective_add_up_and_each_is_logged() {
 }
 
 #[test]
-fn rloo_and_ppo_weigh_tokens_as_published() {
+fn rloo_and_ppo_gradients_equal_the_published_formulas() {
     let first = |name: &str| {
         let experience = experience(policy(name));
         let outcome = experience.whole().unwrap().loss(&evaluations(&OLD)).unwrap();
         (experience.trained()[0].advantages().to_vec(), outcome.gradients[0].clone())
     };
     let (advantages, gradient) = first("rloo");
-    close(&advantages, &[1.0; 3], 1e-12, "own reward less the other's");
+    close(&advantages, &[1.0; 3], 1e-12, "own reward minus the other's");
     close(&gradient, &[-0.25; 3], 1e-12, "sum over tokens, mean over trajectories");
     // Whitened over eight tokens: three of 1, two of 0, one of .25, two of .75.
     let (mean, squares) = (4.75 / 8.0, 3.0 + 0.0625 + 1.125);
