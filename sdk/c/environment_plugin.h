@@ -94,7 +94,7 @@ typedef struct clawhost_types_types_part_t {
 #define CLAWHOST_TYPES_TYPES_PART_JSON 1
 // A reference to stored bytes.
 #define CLAWHOST_TYPES_TYPES_PART_BLOB 2
-// Anything else, as text. Whoever does not know it leaves it out.
+// Anything else, as text. A reader that does not know it leaves it out.
 #define CLAWHOST_TYPES_TYPES_PART_OTHER 3
 
 // A tool the policy wants to use.
@@ -105,7 +105,7 @@ typedef struct clawhost_types_types_tool_call_t {
   environment_plugin_string_t   name;
   // The arguments as JSON text, exactly as the policy wrote them: in a recorded episode they may be malformed.
   environment_plugin_string_t   arguments;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_tool_call_t;
 
@@ -137,7 +137,7 @@ typedef struct clawhost_types_types_message_t {
   environment_plugin_option_string_t   tool_call_id;
   // Where it came from. What a plugin puts here is replaced by the host.
   clawhost_types_types_origin_t   origin;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_message_t;
 
@@ -149,11 +149,11 @@ typedef struct clawhost_types_types_tool_spec_t {
   environment_plugin_string_t   description;
   // JSON Schema of the arguments, as text.
   environment_plugin_string_t   input_schema;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_tool_spec_t;
 
-// A number somebody observed: any finite value, with no meaning attached (distance, moves left). It is
+// A number that was observed: any finite value, with no meaning attached (distance, moves left). It is
 // never a reward. At most 256 per turn; a name has at most 128 bytes.
 typedef struct clawhost_types_types_signal_t {
   // What was observed.
@@ -170,7 +170,7 @@ typedef struct clawhost_types_types_usage_t {
   uint64_t   completion_tokens;
   // Of the tokens read, those served from a cache.
   uint64_t   cached_tokens;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_usage_t;
 
@@ -192,7 +192,7 @@ typedef struct clawhost_types_types_task_t {
   environment_plugin_option_string_t   reference;
   // For grouping and retrieval.
   environment_plugin_list_string_t   tags;
-  // Room to grow, and for what an episode needs to find its task again: shown to the environment and to rewards, never
+  // For later additions, and for what an episode needs to find its task again: shown to the environment and to rewards, never
   // to the policy or a reflector.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_task_t;
@@ -204,7 +204,7 @@ typedef struct clawhost_types_types_context_t {
   uint64_t   seed;
   // The operator's choices, checked against `about.options` beforehand, in the order of their names.
   clawhost_types_types_attributes_t   options;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_context_t;
 
@@ -216,7 +216,7 @@ typedef struct clawhost_types_types_option_spec_t {
   environment_plugin_string_t   summary;
   // The value in force when nothing is chosen.
   environment_plugin_string_t   default_value;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_option_spec_t;
 
@@ -237,7 +237,7 @@ typedef struct clawhost_types_types_about_t {
   environment_plugin_list_string_t   features;
   // Every option this plugin reads. Any other is an error before the first episode. At most 64.
   clawhost_types_types_list_option_spec_t   options;
-  // Room to grow.
+  // For later additions. Known names, one pair for each thing: `gives` (what an environment gives: `reviews`, `demonstrations`) and `reads` (what a reward reads); GUIDE.md lists the values.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_about_t;
 
@@ -254,7 +254,7 @@ typedef struct clawhost_types_types_artefact_t {
   environment_plugin_string_t   media_type;
   // The content.
   environment_plugin_list_u8_t   bytes;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_artefact_t;
 
@@ -325,7 +325,7 @@ typedef struct clawhost_llm_llm_request_t {
   environment_plugin_option_u64_t   seed;
   // Texts that end the answer. At most 16.
   environment_plugin_list_string_t   stop;
-  // Room to grow.
+  // For later additions.
   clawhost_llm_llm_attributes_t   extra;
 } clawhost_llm_llm_request_t;
 
@@ -337,7 +337,7 @@ typedef struct clawhost_llm_llm_response_t {
   clawhost_llm_llm_usage_t   usage;
   // Why it ended: `stop`, `length`, `tool_calls`, or the model's own word.
   environment_plugin_string_t   finish;
-  // Room to grow.
+  // For later additions.
   clawhost_llm_llm_attributes_t   extra;
 } clawhost_llm_llm_response_t;
 
@@ -469,7 +469,7 @@ typedef struct exports_clawhost_environment_environment_split_t {
   environment_plugin_string_t   name;
   // How many tasks it holds.
   uint64_t   tasks;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_split_t;
 
@@ -484,7 +484,7 @@ typedef struct exports_clawhost_environment_environment_description_t {
   exports_clawhost_environment_environment_about_t   about;
   // At least one, at most 16.
   exports_clawhost_environment_environment_list_split_t   splits;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_description_t;
 
@@ -496,7 +496,7 @@ typedef struct exports_clawhost_environment_environment_params_t {
   exports_clawhost_environment_environment_context_t   context;
   // The host stops the episode after so many turns.
   uint32_t   max_turns;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_params_t;
 
@@ -521,11 +521,11 @@ typedef struct exports_clawhost_environment_environment_opening_t {
   exports_clawhost_environment_environment_list_message_t   observation;
   // The tools on offer, for the whole episode.
   exports_clawhost_environment_environment_list_tool_spec_t   tools;
-  // What is there before anybody acts. At most 16.
+  // Artefacts that exist before the first action. At most 16.
   exports_clawhost_environment_environment_list_artefact_t   artefacts;
-  // How the environment would introduce itself to a model, if nobody else does.
+  // The system prompt of a model, unless the operator gives another one.
   environment_plugin_option_string_t   system_hint;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_opening_t;
 
@@ -536,11 +536,11 @@ typedef struct exports_clawhost_environment_environment_action_t {
   exports_clawhost_environment_environment_message_t   message;
   // What the host answered to its other calls. The policy reads these too; they need no answer.
   exports_clawhost_environment_environment_list_message_t   tool_results;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_action_t;
 
-// Whether it goes on.
+// Whether the episode continues.
 typedef struct exports_clawhost_environment_environment_status_t {
   uint8_t tag;
   union {
@@ -549,7 +549,7 @@ typedef struct exports_clawhost_environment_environment_status_t {
   } val;
 } exports_clawhost_environment_environment_status_t;
 
-// It goes on.
+// It continues.
 #define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_STATUS_RUNNING 0
 // It is over.
 #define EXPORTS_CLAWHOST_ENVIRONMENT_ENVIRONMENT_STATUS_TERMINATED 1
@@ -563,18 +563,18 @@ typedef struct {
   size_t len;
 } exports_clawhost_environment_environment_list_signal_t;
 
-// What came of an action.
+// The result of an action.
 typedef struct exports_clawhost_environment_environment_step_result_t {
   // What the policy sees next. At most 64 messages and 1 MiB. A tool message answers the call that it names; a call
   // without an answer is given an empty one by the host.
   exports_clawhost_environment_environment_list_message_t   observation;
-  // Whether it goes on.
+  // Whether the episode continues.
   exports_clawhost_environment_environment_status_t   status;
   // What was measured. At most 256.
   exports_clawhost_environment_environment_list_signal_t   signals;
-  // What was left behind. At most 16.
+  // Artefacts of this step. At most 16.
   exports_clawhost_environment_environment_list_artefact_t   artefacts;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_environment_environment_attributes_t   extra;
 } exports_clawhost_environment_environment_step_result_t;
 

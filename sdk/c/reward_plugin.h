@@ -80,7 +80,7 @@ typedef struct clawhost_types_types_part_t {
 #define CLAWHOST_TYPES_TYPES_PART_JSON 1
 // A reference to stored bytes.
 #define CLAWHOST_TYPES_TYPES_PART_BLOB 2
-// Anything else, as text. Whoever does not know it leaves it out.
+// Anything else, as text. A reader that does not know it leaves it out.
 #define CLAWHOST_TYPES_TYPES_PART_OTHER 3
 
 // A tool the policy wants to use.
@@ -91,7 +91,7 @@ typedef struct clawhost_types_types_tool_call_t {
   reward_plugin_string_t   name;
   // The arguments as JSON text, exactly as the policy wrote them: in a recorded episode they may be malformed.
   reward_plugin_string_t   arguments;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_tool_call_t;
 
@@ -123,7 +123,7 @@ typedef struct clawhost_types_types_message_t {
   reward_plugin_option_string_t   tool_call_id;
   // Where it came from. What a plugin puts here is replaced by the host.
   clawhost_types_types_origin_t   origin;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_message_t;
 
@@ -135,11 +135,11 @@ typedef struct clawhost_types_types_tool_spec_t {
   reward_plugin_string_t   description;
   // JSON Schema of the arguments, as text.
   reward_plugin_string_t   input_schema;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_tool_spec_t;
 
-// A number somebody observed: any finite value, with no meaning attached (distance, moves left). It is
+// A number that was observed: any finite value, with no meaning attached (distance, moves left). It is
 // never a reward. At most 256 per turn; a name has at most 128 bytes.
 typedef struct clawhost_types_types_signal_t {
   // What was observed.
@@ -156,7 +156,7 @@ typedef struct clawhost_types_types_usage_t {
   uint64_t   completion_tokens;
   // Of the tokens read, those served from a cache.
   uint64_t   cached_tokens;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_usage_t;
 
@@ -178,7 +178,7 @@ typedef struct clawhost_types_types_task_t {
   reward_plugin_option_string_t   reference;
   // For grouping and retrieval.
   reward_plugin_list_string_t   tags;
-  // Room to grow, and for what an episode needs to find its task again: shown to the environment and to rewards, never
+  // For later additions, and for what an episode needs to find its task again: shown to the environment and to rewards, never
   // to the policy or a reflector.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_task_t;
@@ -190,7 +190,7 @@ typedef struct clawhost_types_types_context_t {
   uint64_t   seed;
   // The operator's choices, checked against `about.options` beforehand, in the order of their names.
   clawhost_types_types_attributes_t   options;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_context_t;
 
@@ -202,7 +202,7 @@ typedef struct clawhost_types_types_option_spec_t {
   reward_plugin_string_t   summary;
   // The value in force when nothing is chosen.
   reward_plugin_string_t   default_value;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_option_spec_t;
 
@@ -223,7 +223,7 @@ typedef struct clawhost_types_types_about_t {
   reward_plugin_list_string_t   features;
   // Every option this plugin reads. Any other is an error before the first episode. At most 64.
   clawhost_types_types_list_option_spec_t   options;
-  // Room to grow.
+  // For later additions. Known names, one pair for each thing: `gives` (what an environment gives: `reviews`, `demonstrations`) and `reads` (what a reward reads); GUIDE.md lists the values.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_about_t;
 
@@ -240,7 +240,7 @@ typedef struct clawhost_types_types_artefact_t {
   reward_plugin_string_t   media_type;
   // The content.
   reward_plugin_list_u8_t   bytes;
-  // Room to grow.
+  // For later additions.
   clawhost_types_types_attributes_t   extra;
 } clawhost_types_types_artefact_t;
 
@@ -304,7 +304,7 @@ typedef struct clawhost_episode_view_turn_t {
   clawhost_episode_view_list_signal_t   signals;
   // What the model call cost.
   clawhost_episode_view_usage_t   usage;
-  // Room to grow.
+  // For later additions.
   clawhost_episode_view_attributes_t   extra;
 } clawhost_episode_view_turn_t;
 
@@ -420,7 +420,7 @@ typedef struct clawhost_llm_llm_request_t {
   reward_plugin_option_u64_t   seed;
   // Texts that end the answer. At most 16.
   reward_plugin_list_string_t   stop;
-  // Room to grow.
+  // For later additions.
   clawhost_llm_llm_attributes_t   extra;
 } clawhost_llm_llm_request_t;
 
@@ -432,7 +432,7 @@ typedef struct clawhost_llm_llm_response_t {
   clawhost_llm_llm_usage_t   usage;
   // Why it ended: `stop`, `length`, `tool_calls`, or the model's own word.
   reward_plugin_string_t   finish;
-  // Room to grow.
+  // For later additions.
   clawhost_llm_llm_attributes_t   extra;
 } clawhost_llm_llm_response_t;
 
@@ -584,7 +584,7 @@ typedef struct exports_clawhost_reward_reward_description_t {
   exports_clawhost_reward_reward_source_t   source;
   // What a verdict depends on.
   exports_clawhost_reward_reward_scope_t   scope;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_reward_reward_attributes_t   extra;
 } exports_clawhost_reward_reward_description_t;
 
@@ -610,7 +610,7 @@ typedef struct exports_clawhost_reward_reward_score_card_t {
   reward_plugin_string_t   rationale;
   // One finite value per turn, or empty.
   reward_plugin_list_f64_t   per_turn;
-  // Room to grow.
+  // For later additions.
   exports_clawhost_reward_reward_attributes_t   extra;
 } exports_clawhost_reward_reward_score_card_t;
 

@@ -1,4 +1,4 @@
-//! Guests that use too much, or stop: the failure's name, the report, and the neighbour.
+//! Guests that exceed limits or stop: kind of failure, report, and the neighbour instance.
 
 use super::*;
 use clawhost_core::{FailureKind, code};
@@ -12,14 +12,14 @@ async fn check(host: &Host, folder: &Path, guest: &str, kind: FailureKind, code:
     assert!(failure.message.len() < 8192, "{guest}: a message for people, not {} bytes", failure.message.len());
     if matches!(kind, FailureKind::Trap | FailureKind::Limit) {
         let report = failure.report.expect("a report");
-        assert!(report.to_string().starts_with("cause:"), "the cause comes first");
+        assert!(report.to_string().starts_with("cause:"), "the report starts with the cause");
         assert_eq!(report.export, "step");
         assert!(report.budget.fuel_limit > 0);
     }
     next_episode_works(host, folder).await;
 }
 
-/// The table: what a guest does, and how that ends.
+/// Guests and their expected failures.
 const TABLE: [(&str, FailureKind, &str, &str); 16] = [
     ("hostile_loop", FailureKind::Limit, code::FUEL, "too much computing"),
     ("hostile_memory", FailureKind::Limit, code::MEMORY, "over the limit of 65536 KiB"),
@@ -40,13 +40,13 @@ const TABLE: [(&str, FailureKind, &str, &str); 16] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_ends_in_its_named_failure_and_the_next_episode_works() {
+async fn each_guest_ends_with_its_failure_and_the_next_episode_works() {
     let Some(folder) = folder("each_ends_in_its_named_failure") else { return };
     let host = pooled();
     for (guest, kind, code, says) in TABLE {
         check(&host, &folder, guest, kind, code, says).await;
     }
-    assert_eq!(host.guest_memory(), 0, "all guest memory was given back");
+    assert_eq!(host.guest_memory(), 0, "all guest memory was returned");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,11 +56,11 @@ async fn on_demand_instances_end_the_same_way() {
     for (guest, kind, code, says) in TABLE {
         check(&host, &folder, guest, kind, code, says).await;
     }
-    assert_eq!(host.guest_memory(), 0, "all guest memory was given back");
+    assert_eq!(host.guest_memory(), 0, "all guest memory was returned");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fuel_does_not_stop_the_processor_time_and_the_deadline_do() {
+async fn processor_time_and_deadline_stop_what_fuel_does_not() {
     let Some(folder) = folder("what_fuel_does_not_stop") else { return };
     let with = |busy_ms, deadline_ms| {
         let step = clawhost_core::CallLimits { fuel: u64::MAX / 2, busy_ms, deadline_ms, ..Limits::default().step };
@@ -71,12 +71,12 @@ async fn what_fuel_does_not_stop_the_processor_time_and_the_deadline_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_tells_message_place_and_frames_without_touching_the_terminal() {
+async fn a_panic_report_has_message_location_and_frames_escaped() {
     let Some(folder) = folder("a_panic_tells") else { return };
     let failure = one_step(&pooled(), &folder, "hostile_panic", ModelGrants::default()).await.unwrap_err();
     let report = failure.report.unwrap();
     let said = report.last_error_line.clone().unwrap();
-    assert!(said.contains("hostile_panic.rs"), "the place: {said}");
+    assert!(said.contains("hostile_panic.rs"), "the location: {said}");
     assert!(said.contains("\\u{1b}[2J"), "escapes are shown, not sent: {said}");
     assert!(!report.to_string().contains('\u{1b}'));
     assert!(report.frames.iter().any(|frame| frame.contains("step")), "{:?}", report.frames);
@@ -85,7 +85,7 @@ async fn a_panic_tells_message_place_and_frames_without_touching_the_terminal() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_instance_that_failed_is_never_entered_again() {
+async fn a_failed_instance_is_never_entered_again() {
     let Some(folder) = folder("an_instance_that_failed") else { return };
     let host = pooled();
     for guest in ["hostile_panic", "hostile_string_40", "hostile_string_1", "hostile_nan_signal"] {
@@ -98,11 +98,10 @@ async fn an_instance_that_failed_is_never_entered_again() {
     }
 }
 
-/// An episode is begun once and ends once, because nobody holds one that has not begun (`start` gives it) or begins it
-/// again (that gives another). What is left to get wrong is going on after the end, after a failure, and after nobody
-/// waited for a step.
+/// The types allow an episode to start and end only once. What remains to be checked are calls after the end, after a
+/// failure, and after a cancelled step.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_nobody_waited_for_is_never_gone_on_with() {
+async fn an_instance_with_a_cancelled_step_is_never_entered_again() {
     let Some(folder) = folder("a_step_that_nobody_waited_for") else { return };
     let step = clawhost_core::CallLimits { fuel: u64::MAX / 2, ..Limits::default().step };
     let host = host(Limits { step, ..Limits::default() }, Allocation::Pooled);
@@ -115,7 +114,7 @@ async fn a_step_that_nobody_waited_for_is_never_gone_on_with() {
         ended = live.step(&words, &[]) => panic!("{ended:?}"),
         () = tokio::task::yield_now() => {}
     }
-    assert_eq!(live.last_fuel(), None, "nobody knows how far it came");
+    assert_eq!(live.last_fuel(), None, "unknown after cancellation");
     let again = live.step(&action("x"), &[]).await.unwrap_err();
     assert!(again.message.contains("`step` of an instance that has failed before"), "{again}");
     drop(live);
@@ -124,7 +123,7 @@ async fn a_step_that_nobody_waited_for_is_never_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_lines_costs_the_log_and_not_the_episode() {
+async fn excess_log_lines_do_not_fail_the_episode() {
     let Some(folder) = folder("a_flood_of_lines") else { return };
     let host = pooled();
     for (guest, lines, answer) in [
@@ -142,7 +141,7 @@ async fn a_flood_of_lines_costs_the_log_and_not_the_episode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fuel_is_exact_and_the_same_in_every_instance() {
+async fn fuel_is_deterministic_over_instances() {
     let Some(folder) = folder("fuel_is_exact") else { return };
     let mut seen = Vec::new();
     for host in [pooled(), host(Limits::default(), Allocation::OnDemand)] {
@@ -159,9 +158,9 @@ async fn fuel_is_exact_and_the_same_in_every_instance() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_memory_is_bounded_over_all_instances() {
+async fn guest_memory_is_bounded_over_all_instances() {
     let Some(folder) = folder("hosts_memory_is_bounded") else { return };
-    // Room for two small guests (17 pages each), not for three.
+    // Memory for two small guests (17 pages each), not for three.
     let host = host(Limits { host_memory_bytes: 45 * 65536, ..Limits::default() }, Allocation::Pooled);
     let bytes = guests::bytes(&folder, "hello_guess");
     let plugin = host.environment("hello_guess", &bytes, ModelGrants::default()).await.unwrap();
@@ -177,7 +176,7 @@ async fn hosts_memory_is_bounded_over_all_instances() {
 async fn a_busy_guest_does_not_hold_up_its_neighbours() {
     let Some(folder) = folder("a_busy_guest") else { return };
     let host = pooled();
-    // More loops than threads: without yielding, nobody else would run before they end.
+    // More loops than threads: without yielding, no other task would run before they end.
     let loops: Vec<_> = (0..4)
         .map(|_| {
             let (host, folder) = (host.clone(), folder.clone());
@@ -191,9 +190,9 @@ async fn a_busy_guest_does_not_hold_up_its_neighbours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_others_to_compute_does_not_run_out_of_time() {
+async fn waiting_for_other_guests_does_not_count_towards_the_deadline() {
     let Some(folder) = folder("who_waits_for_others") else { return };
-    // Each needs a tenth of a second of computing, all of them together many seconds; the deadline is one second.
+    // Each needs a tenth of a second of computing, together many seconds; the deadline is one second.
     let step = clawhost_core::CallLimits { deadline_ms: 1000, ..Limits::default().step };
     let host = host(Limits { step, live_instances: 128, ..Limits::default() }, Allocation::Pooled);
     let bytes = guests::bytes(&folder, "hostile_loop");
@@ -208,6 +207,6 @@ async fn who_waits_for_others_to_compute_does_not_run_out_of_time() {
         })
         .collect();
     for one in loops {
-        assert_eq!(one.await.unwrap().unwrap_err().code, code::FUEL, "it ends by its own doing");
+        assert_eq!(one.await.unwrap().unwrap_err().code, code::FUEL, "it ends by its own fuel limit");
     }
 }

@@ -1,10 +1,10 @@
-//! Files that are no plugin, or the wrong one: refused before anything runs, with what to do.
+//! Files that are not plugins, or of another kind: rejected before anything runs, with a remedy.
 
 use super::*;
 use clawhost_core::{FailureKind, Hint};
 use clawhost_engine::CacheKey;
 
-/// Loads bytes as an environment and checks the refusal.
+/// Loads bytes as an environment and checks the error.
 async fn check(host: &Host, name: &str, bytes: &[u8], says: &[&str]) -> EngineError {
     let refused = host.environment(name, bytes, ModelGrants::default()).await.unwrap_err();
     let error = refused.to_string();
@@ -21,7 +21,7 @@ fn component(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_component_is_told_apart() {
+async fn files_that_are_not_components_are_identified() {
     let host = pooled();
     check(&host, "empty", b"", &["not a WebAssembly component", "the file is empty"]).await;
     check(&host, "text", b"hello", &["does not begin with \\0asm"]).await;
@@ -35,7 +35,7 @@ async fn what_is_no_component_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_plugin_of_ours_is_told_apart() {
+async fn components_that_are_not_plugins_are_identified() {
     let host = pooled();
     check(&host, "foreign", &component("(component)"), &["exports no clawhost plugin world", "nothing"]).await;
     let other = r#"(component (instance $i) (export "acme:other/thing@1.0.0" (instance $i)))"#;
@@ -56,7 +56,7 @@ async fn what_is_no_plugin_of_ours_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_contract_than_ours_is_named_with_what_this_host_speaks() {
+async fn an_unsupported_contract_is_named_with_the_supported_one() {
     let host = pooled();
     let exports = |names: &[&str]| {
         let exports = names.iter().map(|name| format!("(export \"{name}\" (instance $i))")).collect::<String>();
@@ -98,29 +98,29 @@ async fn another_contract_than_ours_is_named_with_what_this_host_speaks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_inside_a_component_reach_no_terminal() {
-    // A name inside a core module may hold anything; what is said about it may not.
+async fn names_inside_a_component_are_escaped() {
+    // A name in a core module may contain anything; messages about it must be escaped.
     let twice = r#"(component (core module (func $f) (export "\1b[2J\e2\80\ae" (func $f)) (export "\1b[2J\e2\80\ae" (func $f)))
         (instance $i) (export "clawhost:environment/environment@0.1.0" (instance $i)))"#;
     check(&pooled(), "escape", &component(twice), &["cannot be compiled", "\\u{1b}[2J\\u{202e}"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_names_makes_no_flood_of_words() {
+async fn many_names_do_not_make_long_messages() {
     let exports: String = (0..20_000).map(|number| format!("(export \"export-{number}\" (instance $i))")).collect();
     let flood = component(&format!("(component (instance $i) {exports})"));
     let error = pooled().environment("flood", &flood, ModelGrants::default()).await.unwrap_err().to_string();
     assert!(error.contains("exports no clawhost plugin world (it exports export-0, "), "{error}");
     assert!(error.contains("and 19992 more"), "{error}");
     assert!(error.len() < 8192, "a message for people, not {} bytes", error.len());
-    // An import is shown to people before they trust a component: thousands of harmless ones would hide the one that is not.
+    // Imports are shown to people before they trust a component: thousands of harmless ones could hide a dangerous one.
     let imports: String = (0..129).map(|number| format!("(import \"wasi:cli/x{number}@0.2.0\" (instance))")).collect();
     let ours = "(instance $i) (export \"clawhost:environment/environment@0.1.0\" (instance $i))";
     let says = ["imports 129 interfaces, but a component may import 128", "leave out"];
     check(&pooled(), "crowd", &component(&format!("(component {imports} {ours})")), &says).await;
 }
 
-/// A section of a component, as it lies in the file.
+/// A section of a component in binary form.
 fn section(id: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![id];
     let mut rest = content.len();
@@ -137,7 +137,7 @@ fn custom_section(bytes: usize) -> Vec<u8> {
     section(0, &[&b"\x04note"[..], &vec![b'x'; bytes]].concat())
 }
 
-/// A plugin with a core module more, which it makes so many instances of.
+/// A plugin with an additional core module and this many instances of it.
 fn crowded(plugin: &[u8], module: &str, instances: usize) -> Vec<u8> {
     let (mut depth, mut modules) = (0, 0u8);
     for payload in wasmparser::Parser::new(0).parse_all(plugin) {
@@ -159,19 +159,19 @@ fn crowded(plugin: &[u8], module: &str, instances: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_component_has_only_so_many_instances_memories_and_tables() {
+async fn core_instances_memories_and_tables_are_limited() {
     let Some(folder) = folder("a_component_has_only_so_many") else { return };
     let hello = guests::bytes(&folder, "hello_guess");
     let module = |item: &str, count: usize| format!("(module {})", item.repeat(count));
     for host in [pooled(), host(Limits::default(), Allocation::OnDemand)] {
-        // More than a slot of the pool has, and still welcome.
+        // More than a slot of the pool has, but allowed.
         let ten = crowded(&hello, &module("(memory 0)(table 0 funcref)", 10), 1);
         host.environment("ten", &ten, ModelGrants::default()).await.unwrap();
         for (name, bytes, says) in [
             ("instance", crowded(&hello, "(module)", 70), "limit(instances)"),
             ("memory", crowded(&hello, &module("(memory 0)", 70), 1), "limit(instances)"),
             ("table", crowded(&hello, &module("(table 0 funcref)", 70), 1), "limit(instances)"),
-            // The limit of memory is on all of them together.
+            // The memory limit applies to all memories together.
             ("memories", crowded(&hello, &module("(memory 200)", 10), 1), "limit(memory)"),
         ] {
             check(&host, name, &bytes, &["`describe` gave no usable answer", says]).await;
@@ -182,12 +182,12 @@ async fn a_component_has_only_so_many_instances_memories_and_tables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_beside_the_code_is_refused_or_changes_nothing() {
+async fn data_beside_the_code_is_rejected_or_has_no_effect() {
     let Some(folder) = folder("what_lies_beside_the_code") else { return };
     let host = pooled();
     let hello = guests::bytes(&folder, "hello_guess");
     let with = |more: &[u8]| [&hello, more].concat();
-    // A zip archive is read from its end, so that both could be one file.
+    // A zip archive is parsed from its end, so one file could be both.
     check(&host, "polyglot", &with(b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), &["damaged at byte"]).await;
     let claim = with(&[0, 0x80, 0x80, 0x80, 0x32, 4, b'n', b'o', b't', b'e']);
     check(&host, "claim", &claim, &["damaged at byte"]).await;
@@ -196,7 +196,7 @@ async fn what_lies_beside_the_code_is_refused_or_changes_nothing() {
     #[allow(clippy::disallowed_methods, reason = "any engine's native code is refused")]
     let native = wasmtime::Engine::default().precompile_component(&hello).unwrap();
     check(&host, "native", &native, &["native code, perhaps a .cwasm"]).await;
-    // Small enough: it is neither compiled nor looked at.
+    // Small enough: it is neither compiled nor parsed.
     let noted = host.environment("noted", &with(&custom_section(10 << 20)), ModelGrants::default()).await.unwrap();
     let plain = host.environment("plain", &hello, ModelGrants::default()).await.unwrap();
     assert_eq!(noted.description(), plain.description());
@@ -204,7 +204,7 @@ async fn what_lies_beside_the_code_is_refused_or_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_or_wrong_plugin_is_told_apart() {
+async fn a_damaged_or_wrong_plugin_is_identified() {
     let Some(folder) = folder("a_damaged_or_wrong_plugin") else { return };
     let host = pooled();
     let whole = guests::bytes(&folder, "env_guess");
@@ -223,7 +223,7 @@ async fn a_damaged_or_wrong_plugin_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flipped_bits_are_refused_or_harmless() {
+async fn flipped_bits_are_rejected_or_harmless() {
     let Some(folder) = folder("flipped_bits") else { return };
     let host = pooled();
     let whole = guests::bytes(&folder, "hello_guess");
@@ -241,7 +241,7 @@ async fn flipped_bits_are_refused_or_harmless() {
                 continue;
             }
         };
-        // It loads where the bit was in a name or in data; then it plays, or ends by a fault of its own.
+        // It loads if the bit is in a name or in data; then it plays, or fails by its own fault.
         let ended = match plugin.start(params(1)).await {
             Ok((mut live, _)) => live.step(&action("1"), &[]).await.map(|_| ()),
             Err(failure) => Err(failure),
@@ -261,7 +261,7 @@ async fn flipped_bits_are_refused_or_harmless() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cache_that_lies_or_vanishes_loses_nothing() {
+async fn a_corrupt_or_missing_cache_loses_nothing() {
     let Some(folder) = folder("a_cache_that_lies") else { return };
     let cache = tempfile::tempdir().unwrap();
     let host = || {
@@ -280,4 +280,23 @@ async fn a_cache_that_lies_or_vanishes_loses_nothing() {
     }
     std::fs::remove_dir_all(cache.path()).unwrap();
     next_episode_works(&host(), &folder).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_reports_what_it_compiles_and_not_what_the_cache_holds() {
+    let Some(folder) = folder("a_host_reports_what_it_compiles") else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let check = async |is_compiled: bool| {
+        let limits = Limits { live_instances: 8, ..Limits::default() };
+        let cache = Some((cache.path().to_owned(), CacheKey([7; 32])));
+        let host = Host::new(HostConfig { limits, cache, ..HostConfig::default() }).unwrap();
+        let compiling = host.compiling();
+        next_episode_works(&host, &folder).await;
+        assert_eq!(compiling.has_changed().unwrap(), is_compiled);
+        assert_eq!(*compiling.borrow(), None, "it is over");
+    };
+    check(true).await;
+    check(false).await;
+    std::fs::remove_dir_all(cache.path()).unwrap();
+    check(true).await;
 }

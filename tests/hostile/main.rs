@@ -1,13 +1,13 @@
-//! Guests that misbehave: each ends in its named failure, and the next episode works.
+//! Misbehaving guests: each ends with its failure, and the next episode works.
 //!
-//! One guest program per behaviour, in `tests/guests`; every one of them stands in a table here, or the suite fails.
+//! One guest program per behaviour, in `tests/guests`; every one of them must occur in a table here.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 #[path = "../common/guests.rs"]
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) fn host(limits: Limits, allocation: Allocation) -> Host {
-    // Small: tests run side by side, and each has a host of its own.
+    // Small, because tests run concurrently, each with its own host.
     let limits = Limits { live_instances: 32, ..limits };
     Host::new(HostConfig { limits, allocation, ..HostConfig::default() }).unwrap()
 }
@@ -39,7 +39,7 @@ pub(crate) fn pooled() -> Host {
     host(Limits::default(), Allocation::Pooled)
 }
 
-/// The guests, or a skip.
+/// The folder of built guests, or `None` to skip.
 pub(crate) fn folder(test: &str) -> Option<PathBuf> {
     guests::folder_or_skip(test)
 }
@@ -78,7 +78,7 @@ pub(crate) async fn one_step(
     one_step_logged(host, folder, guest, grants).await.0
 }
 
-/// The same, with what the guest logged.
+/// The same, with the guest's log.
 pub(crate) async fn one_step_logged(
     host: &Host,
     folder: &Path,
@@ -95,7 +95,7 @@ pub(crate) async fn one_step_logged(
     }
 }
 
-/// The well-behaved neighbour still works on this host.
+/// A well-behaved guest still works on this host.
 pub(crate) async fn next_episode_works(host: &Host, folder: &Path) {
     let result = one_step(host, folder, "env_guess", ModelGrants::default()).await.unwrap();
     assert!(!result.observation.is_empty());
@@ -112,8 +112,8 @@ pub(crate) fn text(result: &StepResult) -> String {
 }
 
 #[test]
-fn every_guest_stands_in_a_table() {
-    let Some(folder) = folder("every_guest_stands_in_a_table") else { return };
+fn every_guest_occurs_in_a_table() {
+    let Some(folder) = folder("every_guest_occurs_in_a_table") else { return };
     let sources = [
         include_str!("limits.rs"),
         include_str!("refused.rs"),
@@ -131,7 +131,7 @@ fn every_guest_stands_in_a_table() {
     let built = built.map(|entry| entry.file_name().to_string_lossy().trim_end_matches(".wasm").to_owned());
     for name in built.chain(text::names()) {
         if name.starts_with("hostile_") || name.starts_with("odd_") {
-            // Used elsewhere: the program's own suite plays it.
+            // Used by the program's own test suite.
             let elsewhere = ["odd_no_tasks", "odd_echo", "odd_group_reward"].contains(&name.as_str());
             assert!(elsewhere || sources.contains(&format!("\"{name}\"")), "{name} is built, but no test runs it");
         }

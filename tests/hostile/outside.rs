@@ -1,10 +1,10 @@
-//! Ways out of the sandbox: files, sockets, names, handles that nobody gave. None leads anywhere.
+//! Attempts to leave the sandbox: files, sockets, names, forged handles. All fail.
 
 use super::*;
 use clawhost_core::{FailureKind, Reward as _, Verdict, code};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_way_to_the_network_is_denied() {
+async fn all_network_access_is_denied() {
     let Some(folder) = folder("every_way_to_the_network") else { return };
     let said = text(&one_step(&pooled(), &folder, "hostile_network", ModelGrants::default()).await.unwrap());
     let mut expected = Vec::new();
@@ -18,7 +18,7 @@ async fn every_way_to_the_network_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_folder_and_a_forged_one_is_no_folder() {
+async fn there_are_no_folders_and_forged_handles_are_invalid() {
     let Some(folder) = folder("there_is_no_folder") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_files");
@@ -27,7 +27,7 @@ async fn there_is_no_folder_and_a_forged_one_is_no_folder() {
         let (mut live, _) = plugin.start(params(7)).await.unwrap();
         live.step(&action(attack), &[]).await
     };
-    // Without a folder there is nothing that a path could lead out of, and no link.
+    // Without a folder no path can lead outside, and there are no links.
     assert_eq!(text(&act("list").await.unwrap()), "0 folders []");
     for forged in ["0", "1", "3", "1000", "2147483648"] {
         let failure = act(forged).await.unwrap_err();
@@ -38,7 +38,7 @@ async fn there_is_no_folder_and_a_forged_one_is_no_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handle_that_was_not_given_or_was_given_back_is_worth_nothing() {
+async fn forged_and_dropped_handles_are_invalid() {
     let Some(folder) = folder("a_handle_that_was_not_given") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_forged");
@@ -52,19 +52,19 @@ async fn a_handle_that_was_not_given_or_was_given_back_is_worth_nothing() {
         assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Trap, code::TRAP), "{attack}: {failure}");
         assert!(failure.message.contains("handle"), "{attack}: {failure}");
     }
-    // The number is right, so the attacks above fail for what they are.
+    // The correct number works, so the attacks above fail for the intended reason.
     let verdicts = judge("none").await.unwrap();
     let Verdict::Scored(card) = &verdicts[0] else { panic!("{verdicts:?}") };
     assert_eq!(card.rationale, recorded().id.0);
     assert_eq!(host.guest_memory(), 0);
 }
 
-/// Nothing that a guest is lent outlives the call, and no call into a guest can begin inside another: the contract has no
-/// word for it. Guests export no function that takes a borrowed handle of the host's, and import none that takes or gives
-/// a callback, a future or a stream. (A host function also holds the store's data alone, never the store: see the
-/// guests in text that call out of `cabi_realloc` and post-return.)
+/// No borrowed handle outlives its call, and no call into a guest can start inside another, because the contract cannot
+/// express it: guests export no function that takes a borrowed host handle, and import none that takes or returns a
+/// callback, a future or a stream. (A host function also accesses only the store's data, never the store: see the text
+/// guests that call out of `cabi_realloc` and post-return.)
 #[test]
-fn the_contract_has_no_words_for_re_entrance_or_for_keeping_what_was_lent() {
+fn the_contract_cannot_express_re_entrance_or_kept_borrows() {
     let (resolve, worlds) = text::contract();
     let mut functions = 0;
     for world in worlds {
@@ -82,7 +82,7 @@ fn the_contract_has_no_words_for_re_entrance_or_for_keeping_what_was_lent() {
                     );
                     assert!(!name.starts_with("[async"), "{name} is entered while it waits");
                     let lent = kinds.iter().filter(|kind| kind.starts_with("borrow of ")).collect::<Vec<_>>();
-                    // `self` of an exported method is the guest's own.
+                    // `self` of an exported method is the guest's own resource.
                     assert!(imported || lent.iter().all(|kind| *kind == "borrow of episode"), "{name}: {lent:?}");
                 }
             }

@@ -1,4 +1,4 @@
-//! Values that the boundary refuses: rewards, reflectors, tools, roles.
+//! Values that the boundary rejects: rewards, reflectors, tools, roles.
 
 use super::*;
 use clawhost_core::{FailureKind, Playbook, Reflector as _, Reward as _, Verdict, code};
@@ -7,14 +7,14 @@ async fn judge(folder: &Path, guest: &str) -> Result<Vec<Verdict>, Failure> {
     let host = pooled();
     let reward = host.reward(guest, &guests::bytes(folder, guest), ModelGrants::default()).await.unwrap();
     let verdicts = reward.score(&Context::default(), &[recorded(), recorded()]).await.verdicts;
-    // The next call works: every call has an instance of its own.
+    // The next call works: every call uses a new instance.
     let calm =
         host.reward("reward_exact", &guests::bytes(folder, "reward_exact"), ModelGrants::default()).await.unwrap();
     assert_eq!(calm.score(&Context::default(), &[recorded()]).await.verdicts.unwrap().len(), 1);
     verdicts
 }
 
-/// Every verdict is refused, alone, with this code.
+/// Every verdict fails separately with this code.
 async fn check_verdicts(folder: &Path, guest: &str, code: &str, says: &str) {
     for verdict in judge(folder, guest).await.unwrap() {
         let Verdict::Failed(failure) = verdict else { panic!("{guest}: {verdict:?}") };
@@ -25,8 +25,8 @@ async fn check_verdicts(folder: &Path, guest: &str, code: &str, says: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_odd_number_leaves_a_reward() {
-    let Some(folder) = folder("no_odd_number_leaves_a_reward") else { return };
+async fn invalid_numbers_of_a_reward_are_rejected() {
+    let Some(folder) = folder("invalid_numbers_of_a_reward_are_rejected") else { return };
     check_verdicts(&folder, "hostile_nan", code::NOT_FINITE, "the value is NaN").await;
     check_verdicts(&folder, "hostile_infinite", code::NOT_FINITE, "the value is inf").await;
     check_verdicts(&folder, "hostile_range", code::OUT_OF_RANGE, "outside the declared range 0 to 1").await;
@@ -49,7 +49,7 @@ async fn a_reward_that_misbehaves_as_a_whole_fails_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_beyond_one_is_refused_at_load_with_what_to_do() {
+async fn a_range_beyond_one_is_rejected_at_load_with_the_remedy() {
     let Some(folder) = folder("a_range_beyond_one_is_refused") else { return };
     let bytes = guests::bytes(&folder, "hostile_scale");
     let error = pooled().reward("hostile_scale", &bytes, ModelGrants::default()).await.unwrap_err().to_string();
@@ -57,19 +57,19 @@ async fn a_range_beyond_one_is_refused_at_load_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_group_is_judged_whole() {
-    let Some(folder) = folder("a_large_group_is_judged_whole") else { return };
+async fn a_large_group_is_scored_as_a_whole() {
+    let Some(folder) = folder("a_large_group_is_scored_as_a_whole") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "reward_exact");
     let reward = host.reward("reward_exact", &bytes, ModelGrants::default()).await.unwrap();
-    // More than the handles that a guest may hoard.
+    // More than the usual limit of handles.
     let verdicts = reward.score(&Context::default(), &vec![recorded(); 1100]).await.verdicts.unwrap();
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Scored(card) if card.value == 1.0)));
     assert_eq!(verdicts.len(), 1100);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_hides_in_what_people_read_before_they_trust() {
+async fn hidden_characters_in_descriptions_are_rejected() {
     let Some(folder) = folder("nothing_hides_in_what_people_read") else { return };
     let bytes = guests::bytes(&folder, "hostile_about");
     let error = pooled().environment("hostile_about", &bytes, ModelGrants::default()).await.unwrap_err().to_string();
@@ -78,7 +78,7 @@ async fn nothing_hides_in_what_people_read_before_they_trust() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_opening_that_breaks_the_rules_is_refused_whole() {
+async fn an_invalid_opening_is_rejected() {
     let Some(folder) = folder("an_opening_that_breaks_the_rules") else { return };
     let host = pooled();
     let failure = one_step(&host, &folder, "hostile_tools", ModelGrants::default()).await.unwrap_err();
@@ -90,7 +90,7 @@ async fn an_opening_that_breaks_the_rules_is_refused_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_follows_the_end_of_an_episode() {
+async fn calls_after_the_end_of_an_episode_fail() {
     let Some(folder) = folder("nothing_follows_the_end") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "env_math");
@@ -104,7 +104,7 @@ async fn nothing_follows_the_end_of_an_episode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_environment_cannot_speak_for_the_system_or_the_policy() {
+async fn an_environment_cannot_use_the_system_or_assistant_role() {
     let Some(folder) = folder("an_environment_cannot_speak_for_the_system") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_roles");
@@ -117,7 +117,7 @@ async fn an_environment_cannot_speak_for_the_system_or_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reflector_proposes_within_limits_and_sees_no_reference() {
+async fn proposals_are_limited_and_references_hidden_from_reflectors() {
     let Some(folder) = folder("a_reflector_proposes") else { return };
     let host = pooled();
     let load = async |guest: &str| {

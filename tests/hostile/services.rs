@@ -1,10 +1,10 @@
-//! What is granted, misused: models and notes. Quotas hold, accounts are exact, and what is refused is never sent.
+//! Misuse of granted services: models and notes. Quotas hold, usage is exact, and rejected requests are never sent.
 
 use super::*;
 use clawhost_core::{FailureKind, code};
 use world::Judge;
 
-/// What a guest is told, or how its step ends; with what was sent to the model and what was written down.
+/// The guest's result or the end of its step, with what was sent to the model and written.
 struct Seen {
     said: Result<String, Failure>,
     sent: usize,
@@ -23,7 +23,7 @@ async fn act(host: &Host, folder: &Path, guest: &str, attack: &str) -> Seen {
     Seen { said, sent: judge.0.lock().unwrap().len(), journal: records.journal.len(), notes: records.notes.len() }
 }
 
-/// How an attack ends: the guest is told, or its step is over.
+/// How an attack ends: with an error for the guest, or the end of its step.
 enum End {
     Told(&'static str),
     Over(&'static str),
@@ -43,7 +43,7 @@ impl Seen {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_refused_is_never_sent() {
+async fn a_rejected_request_is_never_sent() {
     let Some(folder) = folder("a_request_that_is_refused") else { return };
     let host = pooled();
     for (attack, end) in [
@@ -70,7 +70,7 @@ async fn a_request_that_is_refused_is_never_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_budget_of_model_calls_is_exact_and_every_answer_is_kept() {
+async fn the_limit_of_model_calls_is_exact_and_every_answer_is_recorded() {
     let Some(folder) = folder("the_budget_of_model_calls") else { return };
     let host = pooled();
     for (attack, says) in [
@@ -89,7 +89,7 @@ async fn the_budget_of_model_calls_is_exact_and_every_answer_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notes_stay_within_their_quota_and_their_names_lead_nowhere() {
+async fn notes_are_limited_and_their_keys_are_not_paths() {
     let Some(folder) = folder("notes_stay_within_their_quota") else { return };
     let host = pooled();
     let rule = "a key has 1 to 256 bytes and no control characters";
@@ -102,10 +102,10 @@ async fn notes_stay_within_their_quota_and_their_names_lead_nowhere() {
         ),
         ("a value of 32 MiB", Over(code::TRANSFER), 0),
         ("a value of 1 MiB", Told("Err(\"notes are limited to 1000 keys and 1048576 bytes\")"), 0),
-        // Names are names: nothing is resolved.
+        // Keys are not resolved as paths.
         ("names of files", Told("%2e%2e/x .. ../../etc/passwd /etc/passwd C:\\CON hostile-kv/../other"), 6),
         ("names that are none", Told(rule), 0),
-        // What the episodes before wrote is not there.
+        // Notes of earlier episodes are not visible.
         ("look", Told("[]"), 0),
     ] {
         let seen = act(&host, &folder, "hostile_kv", attack).await;

@@ -1,12 +1,12 @@
-//! Two hundred hostile episodes beside twenty honest ones, in a process of their own: what the process holds can then be
-//! counted before and after.
+//! Two hundred hostile episodes beside twenty honest ones, in a separate process whose resources can be compared before and
+//! after.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 #[path = "../common/guests.rs"]
@@ -25,11 +25,11 @@ use std::time::Duration;
 const HONEST: u64 = 20;
 const HOSTILE: usize = 200;
 
-/// Resident memory that an episode of the second storm may leave behind, in the mean. The first storm filled what is kept on
-/// purpose: slots of the pool, and what allocators hold. A guest that is not returned leaves at least its stack and its memory.
+/// Largest mean growth of resident memory per episode of the second storm. The first storm fills what stays allocated on
+/// purpose: pool slots and allocator caches. A leaked guest would leave at least its stack and its memory.
 const RESIDENT_GROWTH: usize = 512 << 10;
 
-/// What guests do that are told what to do; the others take no notice.
+/// The attacks of guests that take them as options.
 const ATTACKS: [(&str, &[&str]); 5] = [
     ("hostile_files", &["list", "3"]),
     ("hostile_kv", &["a million keys", "a value of 32 MiB", "keys until it is full"]),
@@ -38,7 +38,7 @@ const ATTACKS: [(&str, &[&str]); 5] = [
     ("hostile_text", &["nested json", "hidden", "torn json"]),
 ];
 
-/// A model that says one word.
+/// A model with a fixed answer.
 struct Judge;
 
 #[async_trait::async_trait]
@@ -72,7 +72,7 @@ fn said(messages: &[Message]) -> String {
     messages.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
 }
 
-/// All of a turn that must not depend on anybody else.
+/// Everything in a turn that must not depend on other episodes.
 #[derive(Debug, Clone, PartialEq)]
 struct Recorded {
     observation: String,
@@ -82,7 +82,7 @@ struct Recorded {
     status: Status,
 }
 
-/// Halves the range that the environment names, until the number is found.
+/// Bisects the range that the environment reports until the number is found.
 async fn play_honestly(plugin: &EnvironmentPlugin, seed: u64) -> Vec<Recorded> {
     let (mut live, opening) = plugin.start(params(seed, "")).await.unwrap();
     let mut observation = said(&opening.observation);
@@ -109,13 +109,13 @@ async fn play_honestly(plugin: &EnvironmentPlugin, seed: u64) -> Vec<Recorded> {
     }
 }
 
-/// A hostile environment: one that can be played, or bytes that are refused when they are loaded.
+/// A hostile environment: a loaded one, or bytes that are rejected at load.
 enum Hostile {
     Playable(Box<EnvironmentPlugin>),
     Unloadable(Vec<u8>),
 }
 
-/// Plays a hostile environment for some turns; says whether anything was refused or ended.
+/// Plays some turns of a hostile environment; returns whether anything was rejected or ended.
 async fn play(host: &Host, name: &str, hostile: &Hostile, round: usize) -> bool {
     let plugin = match hostile {
         Hostile::Unloadable(bytes) => return host.environment(name, bytes, ModelGrants::default()).await.is_err(),
@@ -153,7 +153,7 @@ async fn hostile_environments(host: &Host, folder: &Path) -> Vec<(String, Hostil
     found
 }
 
-/// What this process holds: open files, threads, resident bytes.
+/// Resources of this process: open files, threads, resident bytes.
 fn held() -> (usize, usize, usize) {
     let count = |folder: &str| std::fs::read_dir(folder).unwrap().count();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -162,8 +162,8 @@ fn held() -> (usize, usize, usize) {
     (count("/proc/self/fd"), count("/proc/self/task"), kibibytes * 1024)
 }
 
-/// All hostile episodes at once, beside the honest ones, again and again until the last hostile one has ended. Gives how many
-/// hostile episodes were refused or ended early.
+/// Plays all hostile episodes concurrently, while the honest ones are repeated until the last hostile one has ended. Returns
+/// the number of hostile episodes that were rejected or ended early.
 async fn storm(
     host: &Host,
     hostile: &Arc<Vec<(String, Hostile)>>,
@@ -185,7 +185,7 @@ async fn storm(
         .map(|seed| {
             let (honest, over) = (honest.clone(), over.clone());
             tokio::spawn(async move {
-                // Again and again, so that every kind of hostility was beside it.
+                // Repeated, so that it overlaps with every kind of attack.
                 let mut records = vec![play_honestly(&honest, seed).await];
                 while !over.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -201,7 +201,7 @@ async fn storm(
     over.store(true, Ordering::Relaxed);
     for (player, alone) in players.into_iter().zip(alone) {
         for beside in player.await.unwrap() {
-            assert_eq!(beside, *alone, "the same with and without a storm");
+            assert_eq!(beside, *alone, "equal with and without a storm");
         }
     }
     ended.load(Ordering::Relaxed)
@@ -211,7 +211,7 @@ async fn storm(
 async fn two_hundred_hostile_episodes_change_nothing_for_twenty_honest_ones() {
     let Some(folder) = guests::folder_or_skip("two_hundred_hostile_episodes") else { return };
     let cache = tempfile::tempdir().unwrap();
-    // Room for all of them at once, so that nobody waits for a place.
+    // Slots for all of them, so that none waits.
     let limits = Limits { live_instances: 256, ..Limits::default() };
     let limits = Limits { host_memory_bytes: limits.live_instances * limits.memory_bytes, ..limits };
     let cache = Some((cache.path().to_owned(), CacheKey([7; 32])));
@@ -234,11 +234,11 @@ async fn two_hundred_hostile_episodes_change_nothing_for_twenty_honest_ones() {
         before = held();
         let ended = storm(&host, &hostile, &honest, &alone).await;
         assert!(ended > HOSTILE / 2, "most of them were ended: {ended}");
-        assert_eq!(host.guest_memory(), 0, "all guest memory was given back");
+        assert_eq!(host.guest_memory(), 0, "all guest memory was returned");
     }
     let after = held();
     assert_eq!(after.0, before.0, "open files are what they were");
-    // Fewer: threads that compiled at the beginning have gone.
+    // Fewer are possible: initial compiler threads have ended.
     assert!(after.1 <= before.1, "{} threads, and {} before", after.1, before.1);
     let growth = after.2.saturating_sub(before.2);
     let allowed = RESIDENT_GROWTH * HOSTILE;

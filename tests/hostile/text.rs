@@ -1,20 +1,20 @@
-//! Guests in WebAssembly text: what no compiler writes, and the canonical ABI forbids.
+//! Guests in WebAssembly text: code that no compiler generates and the canonical ABI forbids.
 //!
-//! A file in `tests/guests/wat` holds what is hostile about a core module. What every environment needs besides is added
-//! here: memory, `cabi_realloc`, an honest `describe`, and functions that nobody calls. Then it is made a component.
+//! A file in `tests/guests/wat` contains the hostile part of a core module. The common parts are added here: memory,
+//! `cabi_realloc`, an honest `describe`, and stubs. Then it is converted to a component.
 
 use super::*;
 use clawhost_core::{FailureKind, code};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Function, Handle, Resolve, Type, TypeDefKind, WorldId};
 
-/// Where the honest `describe` leaves its answer; the guests' files know this address.
+/// Address of the honest `describe`'s answer; the guests' files use it too.
 const ANSWER: u32 = 1024;
 const NAME: u32 = 512;
 const SPLIT_NAME: u32 = 768;
 const SPLIT: u32 = 1280;
 
-/// What an environment exports, with its core signature and what it does where a guest has nothing of its own.
+/// The exports of an environment, with core signature and default body.
 const EXPORTS: [(&str, &str, &str); 9] = [
     (
         "cabi_realloc",
@@ -44,18 +44,18 @@ fn text_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests/wat")
 }
 
-/// Names of the guests in text.
+/// Names of the text guests.
 pub(crate) fn names() -> Vec<String> {
     let entries = std::fs::read_dir(text_folder()).unwrap().flatten();
     entries.map(|entry| entry.path().file_stem().unwrap().to_string_lossy().into_owned()).collect()
 }
 
-/// Words as they lie in memory, in the text format.
+/// Words in memory order, in the text format.
 fn words(numbers: &[u32]) -> String {
     numbers.iter().flat_map(|number| number.to_le_bytes()).map(|byte| format!("\\{byte:02x}")).collect()
 }
 
-/// The whole core module of a guest.
+/// The complete core module of a guest.
 fn module(guest: &str) -> String {
     let own = std::fs::read_to_string(text_folder().join(format!("{guest}.wat"))).unwrap();
     let name = guest.replace('_', "-");
@@ -79,7 +79,7 @@ fn module(guest: &str) -> String {
     module
 }
 
-/// The contract, and the worlds that plugins export.
+/// The contract, and the worlds of plugins.
 pub(crate) fn contract() -> (Resolve, [WorldId; 3]) {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
@@ -88,7 +88,7 @@ pub(crate) fn contract() -> (Resolve, [WorldId; 3]) {
     (resolve, worlds)
 }
 
-/// What a function's parameters and result are made of, all the way down.
+/// The types of a function's parameters and result, recursively.
 pub(crate) fn kinds(resolve: &Resolve, function: &Function) -> Vec<String> {
     let mut waiting: Vec<Type> = function.params.iter().map(|param| param.ty).chain(function.result).collect();
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn kinds(resolve: &Resolve, function: &Function) -> Vec<String> {
     found
 }
 
-/// A guest in text as a component.
+/// A text guest as a component.
 fn component(guest: &str) -> Vec<u8> {
     let mut bytes = wat::parse_str(module(guest)).unwrap_or_else(|error| panic!("{guest}: {error}"));
     let (resolve, [world, ..]) = contract();
@@ -119,7 +119,7 @@ fn component(guest: &str) -> Vec<u8> {
     ComponentEncoder::default().validate(true).module(&bytes).unwrap().encode().unwrap()
 }
 
-/// Guests that are refused when they are loaded: how `describe` ends, and what is said.
+/// Guests that are rejected at load: how `describe` ends, and the message.
 const AT_LOAD: [(&str, &str, &str); 14] = [
     ("hostile_start_function", "limit(fuel)", "too much computing"),
     ("hostile_text_bounds", "trap", "out of bounds"),
@@ -137,7 +137,7 @@ const AT_LOAD: [(&str, &str, &str); 14] = [
     ("hostile_post_return_calls", "trap", "cannot leave component instance"),
 ];
 
-/// Guests that load, and misbehave when the host hands them something. None: they damage nobody but themselves.
+/// Guests that load, and misbehave when the host passes them a value. `None`: they damage only themselves.
 const WHEN_HANDED: [(&str, Option<(FailureKind, &str, &str)>); 7] = [
     ("hostile_realloc_zero", None),
     ("hostile_realloc_overlaps", None),
@@ -153,7 +153,7 @@ fn both_allocations() -> [Host; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_breaks_the_canonical_abi_is_refused_at_load() {
+async fn violations_of_the_canonical_abi_are_rejected_at_load() {
     let Some(folder) = folder("what_breaks_the_canonical_abi") else { return };
     for host in both_allocations() {
         for (guest, label, says) in AT_LOAD {
@@ -164,14 +164,14 @@ async fn what_breaks_the_canonical_abi_is_refused_at_load() {
                 "{error}"
             );
             assert!(error.contains(says), "{guest}: {error}");
-            assert_eq!(host.guest_memory(), 0, "{guest}: all guest memory was given back");
+            assert_eq!(host.guest_memory(), 0, "{guest}: all guest memory was returned");
         }
         next_episode_works(&host, &folder).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_no_place_for_what_is_handed_over_ends_or_damages_itself_alone() {
+async fn a_guest_with_a_broken_allocator_traps_or_damages_only_itself() {
     let Some(folder) = folder("whoever_has_no_place") else { return };
     let options = vec![("one".to_owned(), "x".repeat(1000)), ("two".to_owned(), "y".repeat(1000))];
     for host in both_allocations() {
@@ -188,7 +188,7 @@ async fn whoever_has_no_place_for_what_is_handed_over_ends_or_damages_itself_alo
                 (_, other) => panic!("{guest}: {other:?}"),
             }
             drop(plugin);
-            assert_eq!(host.guest_memory(), 0, "{guest}: all guest memory was given back");
+            assert_eq!(host.guest_memory(), 0, "{guest}: all guest memory was returned");
         }
         next_episode_works(&host, &folder).await;
     }

@@ -1,4 +1,4 @@
-//! Values that are odd rather than wrong, and those that readers of the record may trip over.
+//! Unusual values, and values that could break readers of the record.
 
 use super::*;
 use clawhost_core::{Change, FailureKind, Part, Playbook, Reflector as _, Reward as _, Verdict, code};
@@ -7,7 +7,7 @@ fn attack(name: &str) -> Context {
     Context { seed: 1, options: vec![("attack".into(), name.into())] }
 }
 
-/// How an attack ends: with a refusal (code and words), or with a value that is sound.
+/// How an attack ends: with an error (code and message), or with a valid value.
 type Refusal = Option<(&'static str, &'static str)>;
 
 fn check_refusal(attack: &str, failure: &Failure, kind: FailureKind, code: &str, says: &str) {
@@ -16,7 +16,7 @@ fn check_refusal(attack: &str, failure: &Failure, kind: FailureKind, code: &str,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verdict_is_sound_or_refused_with_a_reason() {
+async fn a_verdict_is_valid_or_rejected_with_a_reason() {
     let Some(folder) = folder("a_verdict_is_sound") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_score");
@@ -39,7 +39,7 @@ async fn a_verdict_is_sound_or_refused_with_a_reason() {
         for verdict in reward.score(&attack(name), &[recorded(), recorded()]).await.verdicts.unwrap() {
             match (refusal, verdict) {
                 (None, Verdict::Scored(card)) => {
-                    // It survives being written down.
+                    // It survives serialisation.
                     let read: f64 = serde_json::from_str(&serde_json::to_string(&card.value).unwrap()).unwrap();
                     assert_eq!(read.to_bits(), card.value.to_bits(), "{name}");
                     assert!((0.0..=1.0).contains(&card.value), "{name}");
@@ -54,7 +54,7 @@ async fn a_verdict_is_sound_or_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_number_of_verdicts_than_of_episodes_is_no_judgement() {
+async fn a_wrong_number_of_verdicts_is_an_error() {
     let Some(folder) = folder("another_number_of_verdicts") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_score");
@@ -70,7 +70,7 @@ async fn another_number_of_verdicts_than_of_episodes_is_no_judgement() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verdict_of_a_newer_kind_is_refused_by_name() {
+async fn an_unknown_kind_of_verdict_is_an_error() {
     let Some(folder) = folder("a_verdict_of_a_newer_kind") else { return };
     let bytes = guests::bytes(&folder, "hostile_case");
     let reward = pooled().reward("hostile_case", &bytes, ModelGrants::default()).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_verdict_of_a_newer_kind_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reward_has_no_means_to_answer_differently_on_identical_input() {
+async fn a_reward_is_deterministic_on_identical_input() {
     let Some(folder) = folder("a_reward_has_no_means") else { return };
     let mut seen = Vec::new();
     for host in [pooled(), host(Limits::default(), Allocation::OnDemand)] {
@@ -93,13 +93,13 @@ async fn a_reward_has_no_means_to_answer_differently_on_identical_input() {
             seen.push(reward.score(&attack("none"), &[recorded()]).await.verdicts.unwrap());
         }
         let other = reward.score(&Context { seed: 2, ..attack("none") }, &[recorded()]).await.verdicts.unwrap();
-        assert_ne!(other, seen[0], "it does look at what could differ: another seed, another mood");
+        assert_ne!(other, seen[0], "it does use the seed");
     }
     assert!(seen.iter().all(|verdicts| *verdicts == seen[0]), "{seen:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_on_offer_keep_the_rules_of_the_endpoints() {
+async fn tools_follow_the_rules_of_endpoints() {
     let Some(folder) = folder("tools_on_offer") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_offers");
@@ -112,7 +112,7 @@ async fn tools_on_offer_keep_the_rules_of_the_endpoints() {
         ("a schema that is text", Some((code::MALFORMED, "tool look: its schema is no object"))),
         ("a schema of 1 MiB", Some((code::LENGTH, "bytes of tool descriptions and schemas, but at most 1048576"))),
         ("a deep schema", Some((code::MALFORMED, "tool look: its schema is not JSON (recursion limit exceeded"))),
-        // Nobody here follows a reference.
+        // References in schemas are not resolved.
         ("a schema that refers to itself", None),
         ("too many", Some((code::LENGTH, "129 tools, but at most 128"))),
         ("none of these", None),
@@ -130,7 +130,7 @@ async fn tools_on_offer_keep_the_rules_of_the_endpoints() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_keep_the_rules_or_there_are_none() {
+async fn invalid_tasks_are_rejected() {
     let Some(folder) = folder("tasks_keep_the_rules") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_tasks");
@@ -160,7 +160,7 @@ async fn tasks_keep_the_rules_or_there_are_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_guest_says_is_kept_word_for_word_and_never_in_the_systems_voice() {
+async fn messages_of_a_guest_are_recorded_verbatim_with_its_own_role() {
     let Some(folder) = folder("what_a_guest_says_is_kept") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_text");
@@ -180,7 +180,7 @@ async fn what_a_guest_says_is_kept_word_for_word_and_never_in_the_systems_voice(
         let said = &result.observation[0];
         assert_eq!((said.role, said.origin), (Role::User, Origin::Environment), "{name}");
         assert!(said.parts == [part.clone()], "{name}: word for word");
-        // The record holds it, and a reader of the record gets it back; so does a reward.
+        // The record contains it, and parsing returns it; a reward gets it too.
         let mut episode = Episode::clone(&recorded());
         episode.turns[0].observation = result.observation.clone();
         let read: Episode = serde_json::from_str(&serde_json::to_string(&episode).unwrap()).unwrap();
@@ -193,7 +193,7 @@ async fn what_a_guest_says_is_kept_word_for_word_and_never_in_the_systems_voice(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lesson_is_small_and_its_names_hide_nothing() {
+async fn proposals_are_limited_in_size_and_their_names_are_visible() {
     let Some(folder) = folder("a_lesson_is_small") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "hostile_lessons");
@@ -210,7 +210,7 @@ async fn a_lesson_is_small_and_its_names_hide_nothing() {
     ] {
         check_refusal(name, &reflect(name).await.unwrap_err(), kind, code, says);
     }
-    // A lesson's text is data: kept as it is, and escaped by whoever shows it.
+    // A lesson's text is data: recorded unchanged, and escaped for display.
     let proposals = reflect("control characters").await.unwrap();
     let Change::Add(entry) = &proposals[0].change else { panic!("{proposals:?}") };
     assert_eq!(entry.text, "a\u{1b}[2Jb\u{202e}c\0d");

@@ -1,4 +1,4 @@
-//! What guests find: virtual time, seeded chance, no outside, and only what was granted.
+//! The environment of a guest: virtual time, seeded randomness, no outside access, and granted services only.
 
 use super::*;
 use clawhost_core::{
@@ -15,7 +15,7 @@ async fn an_hour_of_sleep_takes_no_time() {
     assert_eq!(text(&result), "slept 3600 s");
 }
 
-/// Two steps of a guest: texts and the rolling digests of its host calls.
+/// Two steps of a guest: texts and rolling digests of its host calls.
 async fn two_steps(host: &Host, folder: &Path, guest: &str, seed: u64) -> Vec<(String, Digest)> {
     let plugin = host.environment(guest, &guests::bytes(folder, guest), ModelGrants::default()).await.unwrap();
     let (mut live, _) = plugin.start(params(seed)).await.unwrap();
@@ -28,7 +28,7 @@ async fn two_steps(host: &Host, folder: &Path, guest: &str, seed: u64) -> Vec<(S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_and_chance_follow_from_the_seed_and_the_outside_is_empty() {
+async fn time_and_randomness_follow_from_the_seed_and_there_is_no_outside() {
     let Some(folder) = folder("time_and_chance_follow_from_the_seed") else { return };
     let seen = two_steps(&pooled(), &folder, "odd_wasi", 7).await;
     assert!(seen[0].0.starts_with("time 1577836801."), "a second per turn: {}", seen[0].0);
@@ -41,13 +41,13 @@ async fn time_and_chance_follow_from_the_seed_and_the_outside_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn randomness_is_rationed() {
-    let Some(folder) = folder("randomness_is_rationed") else { return };
+async fn random_bytes_are_limited() {
+    let Some(folder) = folder("random_bytes_are_limited") else { return };
     let failure = one_step(&pooled(), &folder, "odd_random", ModelGrants::default()).await.unwrap_err();
     assert_eq!(failure.code, code::TRAP, "{failure}");
 }
 
-/// A model that remembers what it was asked.
+/// A model that records its requests.
 #[derive(Default)]
 pub(crate) struct Judge(pub(crate) Mutex<Vec<ModelRequest>>);
 
@@ -65,7 +65,7 @@ impl Llm for Judge {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_are_refused_by_name_unless_granted() {
+async fn services_are_denied_unless_granted() {
     let Some(folder) = folder("services_are_refused_by_name") else { return };
     let host = pooled();
     let denied = text(&one_step(&host, &folder, "odd_services", ModelGrants::default()).await.unwrap());
@@ -88,12 +88,12 @@ async fn services_are_refused_by_name_unless_granted() {
     assert_eq!(granted, "Ok(()) Ok(Some([53, 48])) Ok(\"four\")");
     let records = live.take_records();
     assert_eq!(records.notes.get("seen"), Some(&Some(b"50".to_vec())));
-    assert_eq!(records.journal.len(), 1, "the answer cannot be recomputed, so it is kept");
+    assert_eq!(records.journal.len(), 1, "the answer is recorded");
     assert_eq!(records.journal[0].import, "llm");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reward_reads_what_was_recorded_and_the_reference() {
+async fn a_reward_reads_the_record_and_the_reference() {
     let Some(folder) = folder("a_reward_reads_what_was_recorded") else { return };
     let host = pooled();
     let bytes = guests::bytes(&folder, "odd_reader");
@@ -120,7 +120,7 @@ async fn an_episode_never_sees_its_reference() {
     let plugin = host.environment("env_math", &bytes, ModelGrants::default()).await.unwrap();
     let tasks = plugin.tasks(&Context::default(), "train", 0, 4).await.unwrap();
     assert!(tasks.iter().all(|task| task.reference.is_some()));
-    // env-math would need it to know the answer: the host takes it out, and the opening shows the question alone.
+    // env-math would use a reference if it got one: the host removes it, and the opening contains only the question.
     let task = Task { reference: Some("\"canary-4711\"".into()), ..tasks[0].clone() };
     let (mut live, opening) = plugin.start(StartParams { task, ..params(1) }).await.unwrap();
     let result = live.step(&action("4"), &[]).await.unwrap();
@@ -129,7 +129,7 @@ async fn an_episode_never_sees_its_reference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_with_a_standard_library_lives_in_virtual_time() {
+async fn a_guest_with_a_standard_library_sees_virtual_time() {
     let Some(folder) = folder("a_guest_with_a_standard_library") else { return };
     let without_clock = one_step(&pooled(), &folder, "odd_std", ModelGrants::default()).await.unwrap_err();
     assert_eq!(without_clock.code, code::UNREACHABLE, "{without_clock}");

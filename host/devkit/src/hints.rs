@@ -12,6 +12,7 @@ enum Listed<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         value: Option<&'a str>,
     },
+    ChangeThis,
     Without {
         key: &'a str,
     },
@@ -30,6 +31,7 @@ impl<'a> From<&'a Hint> for Listed<'a> {
     fn from(hint: &'a Hint) -> Self {
         match hint {
             Hint::Option { key, value } => Self::Option { key, value: value.as_deref() },
+            Hint::ChangeThis => Self::ChangeThis,
             Hint::Without(key) => Self::Without { key },
             Hint::OtherDataFolder => Self::OtherDataFolder,
             Hint::MakeRoom => Self::MakeRoom,

@@ -1,17 +1,17 @@
-//! Reads a component's outline before anything is compiled: which world, which track, which imports.
+//! Reads the outline of a component before it is compiled: world, release track, imports.
 
 use crate::EngineError;
 use clawhost_core::{Digest, Limits};
 use wasmparser::{Encoding, Parser, Payload};
 
-/// What kind of plugin a component is.
+/// The kind of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum World {
-    /// Where a policy acts.
+    /// A world that a policy acts in.
     Environment,
-    /// Judges episodes.
+    /// Scores episodes.
     Reward,
-    /// Draws lessons.
+    /// Proposes lessons.
     Reflector,
 }
 
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// For people, with article.
+    /// Name for people, with article.
     pub fn name(self) -> &'static str {
         match self {
             Self::Environment => "an environment",
@@ -43,35 +43,35 @@ impl std::fmt::Display for World {
     }
 }
 
-/// Longest name of an import or export that is looked at; ours have under 60 bytes.
+/// Longest name of an import or export in bytes; ours have under 60.
 const NAME_BYTES: usize = 256;
 
-/// Imports of a component. They are shown to people before they trust it, so a crowd of harmless ones could hide another;
-/// an interpreter with all of WASI has under 60.
+/// Most imports of a component. People read them before they trust it, so a long list could hide one. An interpreter with
+/// all of WASI has under 60.
 const IMPORTS: usize = 128;
 
-/// Names that a message lists: enough to see what a component is.
+/// Most names that a message lists.
 const NAMES_SHOWN: usize = 8;
 
-/// The release track this host speaks. The version of the exported interface tells a plugin's track.
+/// The supported release track. The version of the exported interface tells a plugin's track.
 const TRACK: &str = "0.1.";
 
-/// Import packages a plugin may name; whether it may use them is a matter of grants.
+/// Import packages that a plugin may name. Grants decide whether it may use them.
 const OFFERED: [&str; 5] =
     ["clawhost:types/types", "clawhost:log/log", "clawhost:llm/llm", "clawhost:kv/kv", "clawhost:episode/view"];
 
-/// WASI packages that guests built with a standard library import. They find an empty world there.
+/// WASI packages that guests with a standard library import. The host provides them without access to anything.
 const OFFERED_WASI: [&str; 6] =
     ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// What a component says about itself in its outermost import and export sections.
+/// The outermost import and export sections of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComponentOutline {
-    /// Content address of the file.
+    /// Digest of the file.
     pub digest: Digest,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub size: usize,
-    /// What kind of plugin it is.
+    /// The kind of plugin.
     pub world: World,
     /// The exported interface with its version.
     pub interface: String,
@@ -80,10 +80,10 @@ pub struct ComponentOutline {
 }
 
 impl ComponentOutline {
-    /// Reads and judges a file's bytes. `name` is for messages.
+    /// Reads and checks a file. `name` is for messages.
     ///
     /// # Errors
-    /// The bytes are not a component of ours.
+    /// The bytes are not a plugin component.
     pub fn read(name: &str, bytes: &[u8], limits: &Limits, interpreters: bool) -> Result<Self, EngineError> {
         let limit = if interpreters { limits.interpreter_component_bytes } else { limits.component_bytes };
         if bytes.len() > limit {
@@ -113,17 +113,17 @@ impl ComponentOutline {
         Ok(Self { digest: Digest::of(bytes), size: bytes.len(), world, interface, imports })
     }
 
-    /// Whether it imports an interface, whatever the version.
+    /// Whether it imports an interface, in any version.
     pub fn wants(&self, interface: &str) -> bool {
         self.imports.iter().any(|import| interface_name(import) == interface)
     }
 
-    /// Whether it imports anything of WASI.
+    /// Whether it imports any WASI interface.
     pub fn wants_wasi(&self) -> bool {
         self.imports.iter().any(|import| import.starts_with("wasi:"))
     }
 
-    /// Refuses another world than the one needed.
+    /// Checks that it has the wanted world.
     ///
     /// # Errors
     /// It is another kind of plugin.
@@ -156,7 +156,7 @@ fn world(name: &str, exports: &[String]) -> Result<World, EngineError> {
     }
 }
 
-/// Names for a message: the first ones, and how many more there are.
+/// Names for a message: the first ones, and the number of the others.
 fn listed(names: &[String]) -> String {
     let first: Vec<&str> = names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
     let more = names.len().saturating_sub(NAMES_SHOWN);
@@ -164,7 +164,7 @@ fn listed(names: &[String]) -> String {
     format!("{}{and}", first.join(", "))
 }
 
-/// Names in the outermost import and export sections. Nested components and modules are skipped whole.
+/// Names in the outermost import and export sections. Nested components and modules are skipped.
 fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), EngineError> {
     if !bytes.starts_with(b"\0asm") {
         let what = match bytes {

@@ -1,8 +1,8 @@
-//! Compiled artefacts on disk: native code, so only what this host wrote is ever loaded.
+//! The cache of compiled artefacts. They are native code, so only artefacts that this host wrote are loaded.
 //!
-//! A file's name is the component's digest and the engine's fingerprint; its content is an HMAC-SHA256 tag under a key
-//! that only this host knows, then the artefact. A file that is missing, short, foreign or stale is a miss: the component
-//! is compiled again. Deleting the folder loses nothing.
+//! A file is named by the component's digest and the engine's fingerprint. It contains an HMAC-SHA256 tag under a key that
+//! only this host knows, followed by the artefact. A missing, short, foreign or stale file is a miss: the component is
+//! compiled again. Deleting the folder loses nothing.
 
 use clawhost_core::Digest;
 use hmac::{Hmac, Mac as _};
@@ -10,7 +10,7 @@ use sha2::Sha256;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// The secret that marks artefacts as written by this host.
+/// The secret key that authenticates artefacts of this host.
 #[derive(Clone)]
 pub struct CacheKey(pub [u8; 32]);
 
@@ -40,7 +40,7 @@ impl Cache {
 
     fn mac(&self, component: &Digest, engine: &Digest, artefact: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key.0).ok()?;
-        // The names are under the tag too: a renamed file is a foreign one.
+        // The tag covers the names too, so that a renamed file is foreign.
         mac.update(component.hex().as_bytes());
         mac.update(engine.hex().as_bytes());
         mac.update(artefact);
@@ -56,7 +56,7 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Keeps an artefact. A cache that cannot be written is slow, not broken: the error is only traced.
+    /// Stores an artefact. Errors are only traced, because a cache that cannot be written makes loading slow but not wrong.
     pub(crate) fn put(&self, component: &Digest, engine: &Digest, artefact: &[u8]) {
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&self.folder)?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_this_host_wrote_for_this_component_and_engine_is_given_back() {
+    fn only_authentic_artefacts_for_this_component_and_engine_are_returned() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().into(), CacheKey([1; 32]));
         let (component, engine, other) = (Digest::of(b"c"), Digest::of(b"e"), Digest::of(b"o"));

@@ -1,4 +1,4 @@
-//! One call into a guest: budgets before, verdict after.
+//! One call into a guest: sets the budgets before, classifies the outcome after.
 
 use crate::failure;
 use crate::lane::LaneTicket;
@@ -12,7 +12,7 @@ use wasmtime::Store;
 /// Sets the budgets of a call.
 ///
 /// # Errors
-/// The engine does not count fuel: a fault of the host.
+/// The engine does not count fuel: a defect of the host.
 pub(crate) fn begin(store: &mut Store<State>, export: &'static str, limits: &CallLimits) -> wasmtime::Result<()> {
     store.set_fuel(limits.fuel)?;
     store.set_hostcall_fuel(limits.transfer_bytes);
@@ -30,20 +30,20 @@ pub(crate) fn begin(store: &mut Store<State>, export: &'static str, limits: &Cal
     Ok(())
 }
 
-/// When a call must be over, by the clock on the wall. What it waits in the slow lane does not count.
+/// The wall-clock deadline of a call. Waiting in the slow lane does not count.
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
     pub(crate) turn: Arc<LaneTicket>,
 }
 
-/// How long to wait once more for a call that waits in the slow lane itself.
+/// Interval at which a call that waits in the slow lane is checked again.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Runs the call under its deadline, which covers computing (the guest yields at every tick) and waiting for the host alike. The
-/// timer is only set when the call does not finish at once.
+/// Runs the call under its deadline, which covers computing (the guest yields at every tick) and waiting for the host. The
+/// timer is only set if the call does not finish at once.
 ///
 /// # Errors
-/// As the call, or the deadline passed: the call was abandoned half-way, and its fuel is unknown.
+/// The error of the call; or its deadline passed: the call was abandoned, and its fuel is unknown.
 pub(crate) async fn within<T>(
     deadline: Deadline,
     call: impl Future<Output = wasmtime::Result<T>>,
@@ -66,10 +66,10 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// What came of the call.
+/// The outcome of the call.
 ///
 /// # Errors
-/// The guest trapped or reached a limit; the store must not be used again.
+/// The guest trapped or exceeded a limit; the store must not be used again.
 pub(crate) fn end<T>(
     store: &mut Store<State>,
     plugin: &PluginIdentity,
@@ -87,7 +87,7 @@ pub(crate) fn end<T>(
     })
 }
 
-/// Fuel the call has used; unknown if it was abandoned half-way.
+/// Fuel used by the call; `None` if it was abandoned.
 pub(crate) fn fuel_used(store: &Store<State>) -> Option<u64> {
     if store.data().call.abandoned {
         return None;

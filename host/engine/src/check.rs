@@ -1,5 +1,5 @@
-//! Judges what guests return, right after lifting: lengths, finite numbers, distinct names. A value that breaks a rule is
-//! refused whole, with the plugin's name and the rule; it is never cut or clamped.
+//! Checks values that guests return, right after lifting: lengths, finite numbers, distinct names. An invalid value is
+//! rejected as a whole with the plugin's name and the rule; it is never truncated or clamped.
 
 use crate::failure;
 use clawhost_core::{
@@ -7,7 +7,7 @@ use clawhost_core::{
 };
 use std::collections::BTreeSet;
 
-/// The rules for one answer.
+/// The context of a check.
 #[derive(Clone, Copy)]
 pub(crate) struct Check<'a> {
     pub(crate) plugin: &'a PluginIdentity,
@@ -15,7 +15,7 @@ pub(crate) struct Check<'a> {
     pub(crate) limits: &'a Limits,
 }
 
-/// Longest name of a tool, as the model endpoints have it.
+/// Longest name of a tool in bytes, as model endpoints require.
 const TOOL_NAME_BYTES: usize = 64;
 
 impl Check<'_> {
@@ -38,7 +38,7 @@ impl Check<'_> {
         self.at_most(&format!("bytes in the name of {what}"), name.len(), self.limits.name_bytes)
     }
 
-    /// Text that people see when they decide what to trust: nothing in it may hide or move other text.
+    /// Text that people read when they decide what to trust: it must not hide or reorder other text.
     fn shown(&self, what: &str, text: &str) -> Result<(), Failure> {
         if text.chars().any(clawhost_core::is_hidden) {
             let text = clawhost_core::escaped(text, self.limits.name_bytes);
@@ -87,8 +87,8 @@ impl Check<'_> {
         self.distinct(what, signals.iter().map(|signal| signal.name.as_str()))
     }
 
-    /// An observation. An environment speaks as user or tool: any other role becomes `user`, so that no plugin can put
-    /// words into the system's or the policy's mouth.
+    /// Checks an observation. An environment may use the roles user and tool; any other role becomes `user`, so that no
+    /// plugin can imitate the system or the policy.
     pub(crate) fn observation(&self, mut messages: Vec<Message>) -> Result<Vec<Message>, Failure> {
         self.at_most("messages in an observation", messages.len(), self.limits.messages)?;
         let mut bytes = 0usize;

@@ -1,9 +1,8 @@
-//! Compiling, away from everything that serves.
+//! Compiles components, isolated from the serving process.
 //!
-//! The engine promises nothing about compilers that are given hostile input: they may take minutes, gigabytes, or crash. So a
-//! component that this host has not compiled before is walked through first, and then compiled by a process of its own,
-//! with limits on its memory and its time. What that process gives back is native code made by this very program, which the
-//! cache marks as ours.
+//! Compilers give no guarantees for hostile input: they may take minutes or gigabytes, or crash. A component that this host
+//! has not compiled before is first measured (`walk`), and then compiled by a separate process with limits on memory and
+//! time. That process returns native code made by this same program, which the cache authenticates.
 
 use crate::EngineError;
 use crate::config::{self, Allocation};
@@ -17,47 +16,47 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wasmtime::Engine;
 
-/// Memory of a compiling process: the largest known component, a CPython of 18 MiB, takes 450 MiB on two cores, and more
-/// where more threads work at once.
+/// Memory limit of a compiling process in bytes. The largest known component, a CPython of 18 MiB, takes 450 MiB on two
+/// cores, and more with more threads.
 pub const COMPILE_MEMORY_BYTES: u64 = 3 << 30;
 
-/// Processor time of a compiling process: that CPython takes 24 s in a development build.
+/// Processor time of a compiling process in seconds. The same CPython takes 24 s in a development build.
 pub const COMPILE_SECONDS: u64 = 180;
 
-/// How much longer than its processor time a compiling process may live: machines have other things to do too.
+/// Wall-clock limit as a multiple of the processor time, because machines have other work.
 const PATIENCE: u32 = 3;
 
-/// Native code is about four times as long as the component; a pipe that never ends must not fill our memory.
+/// Native code is about four times as long as the component. Bounds what is read from the pipe.
 const ARTEFACT_BYTES: u64 = 512 << 20;
 
-/// What is read of a dying compiler's last words.
+/// Most bytes read from a failed compiler's stderr.
 const LAST_WORDS: u64 = 64 << 10;
 
-/// How components are compiled that this host has not compiled before.
+/// How new components are compiled.
 #[derive(Debug, Clone, Default)]
 pub enum Compiler {
-    /// Here, on a thread of its own. For programs that load what they trust, and for tests: nothing bounds it.
+    /// In this process, on a separate thread, without limits. For programs that load trusted components, and for tests.
     #[default]
     InProcess,
-    /// By a process that calls [`serve_compiler`], and nothing else.
+    /// In a separate process that calls [`serve_compiler`].
     Process {
         /// The program.
         program: PathBuf,
-        /// What makes it call that function.
+        /// Arguments that make it call that function.
         arguments: Vec<OsString>,
-        /// Its memory, in bytes.
+        /// Memory limit in bytes.
         memory_bytes: u64,
-        /// Its processor time, in seconds. By the clock on the wall it may take three times as long.
+        /// Processor time in seconds. The wall-clock limit is three times as long.
         seconds: u64,
     },
 }
 
-/// What a compiling process is told first, in one line of JSON. The component follows.
+/// The first line of a compiling process's input, as JSON. The component follows.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     limits: Limits,
     pooled: bool,
-    /// What it makes must fit this engine.
+    /// Fingerprint of the engine that will load the code.
     fingerprint: Digest,
     memory_bytes: u64,
     seconds: u64,
@@ -108,13 +107,13 @@ impl Compiler {
     }
 }
 
-/// Why a compiling process gave nothing.
+/// Why a compiling process failed.
 enum CompileFailure {
-    /// It says that the component cannot be compiled.
+    /// The component cannot be compiled.
     Refused(String),
-    /// It cannot be started, or does not fit this process: no fault of the component.
+    /// The process cannot be started, or does not match this one: not a fault of the component.
     Here(String),
-    /// It came to an end that it did not choose.
+    /// The process crashed or exceeded a limit.
     Died(String),
 }
 
@@ -129,11 +128,11 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
     head.push(b'\n');
     let mut artefact = Vec::new();
     let send = async move {
-        // A process that dies before it has read everything is judged by how it died.
+        // If the process dies before it has read everything, its exit status tells why.
         let _ = stdin.write_all(&head).await;
         let _ = stdin.write_all(bytes).await;
     };
-    // Whatever it says is read to its end, or it would wait for us for ever; only the first of it is kept.
+    // Read stderr to its end so that the process does not block; only the first part is kept.
     let listening = tokio::spawn(async move {
         let mut words = Vec::new();
         let mut stderr = stderr.take(LAST_WORDS);
@@ -145,7 +144,7 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
     let (_, read) = tokio::join!(send, stdout.read_to_end(&mut artefact));
     read.map_err(here)?;
     if artefact.len() as u64 > ARTEFACT_BYTES {
-        // It is killed when its handle is dropped.
+        // Dropping the handle kills the process.
         return Err(CompileFailure::Died(format!("it made more than {} MiB of native code", ARTEFACT_BYTES >> 20)));
     }
     let status = child.wait().await.map_err(here)?;
@@ -169,7 +168,7 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
     }
 }
 
-/// How a compiling process was ended.
+/// How a compiling process was killed.
 enum Ended {
     OutOfTime,
     Killed,
@@ -191,27 +190,27 @@ fn signal(_: std::process::ExitStatus) -> Option<Ended> {
     None
 }
 
-/// What Rust says before it aborts for want of memory, and what the system says where the engine asks it itself.
+/// Messages of Rust and of the system when memory is exhausted.
 const OUT_OF_MEMORY: [&str; 3] = ["memory allocation of", "Cannot allocate memory", "os error 12"];
 
-/// How a compiling process ends that refuses its component.
+/// Exit code of a compiling process whose component cannot be compiled.
 const REFUSED: i32 = 3;
 
-/// How it ends that cannot serve this process.
+/// Exit code of a compiling process that cannot serve this host.
 const NOT_HERE: i32 = 4;
 
-/// Bytes of a compiler's words that are shown.
+/// Most bytes of a compiler's message that are shown.
 const SHOWN_WORDS: usize = 2000;
 
-/// Why an order is not carried out.
+/// Why an order fails.
 enum Refusal {
     /// The component cannot be compiled.
     Component(String),
-    /// This process cannot compile for that one.
+    /// This process does not match the requesting host.
     NotHere(String),
 }
 
-/// The whole life of a compiling process: reads an order and a component, writes native code. Gives the code to exit with.
+/// Entry point of a compiling process: reads an order and a component, writes native code. Returns the exit code.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write, mut last_words: impl Write) -> u8 {
     match compile_order(&mut input) {
         Ok(artefact) if output.write_all(&artefact).and_then(|()| output.flush()).is_ok() => 0,
@@ -221,7 +220,7 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write, mut last_wor
                 Refusal::Component(message) => (message, REFUSED),
                 Refusal::NotHere(message) => (message, NOT_HERE),
             };
-            // Where nobody listens the exit code says enough. A component's names may be as long as the component.
+            // If stderr is closed, the exit code is sufficient. Names in a component may be very long.
             let _ = writeln!(last_words, "{}", clawhost_core::escaped(message, SHOWN_WORDS));
             u8::try_from(code).unwrap_or(1)
         }
@@ -238,7 +237,7 @@ fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, Refusal> {
     let order: Order = serde_json::from_slice(head).map_err(|error| not_here(&error))?;
     bound(&order);
     let allocation = if order.pooled { Allocation::Pooled } else { Allocation::OnDemand };
-    // One slot: nothing is instantiated here.
+    // One slot is enough: nothing is instantiated here.
     let limits = Limits { live_instances: 1, ..order.limits };
     let engine = config::engine(&limits, allocation).map_err(|error| Refusal::NotHere(error.to_string()))?;
     if config::fingerprint(&engine) != order.fingerprint {
@@ -248,18 +247,18 @@ fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, Refusal> {
     engine.precompile_component(component).map_err(|error| Refusal::Component(format!("{error:#}")))
 }
 
-/// Bounds this process: writable memory, so that reserved address space does not count, and processor time.
+/// Limits this process: writable memory (so that reserved address space does not count) and processor time.
 #[cfg(unix)]
 fn bound(order: &Order) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // Some seconds more before it is killed: first it is told that its time is up, so that we can tell.
+    // The hard limit is a few seconds later: the soft limit sends a signal that the parent can recognise.
     let limits = [
         (Resource::Data, order.memory_bytes, order.memory_bytes),
         (Resource::Cpu, order.seconds, order.seconds.saturating_add(5)),
         (Resource::Core, 0, 0),
     ];
     for (resource, current, maximum) in limits {
-        // Where the system refuses, the clock on the wall is left.
+        // If the system refuses, the wall-clock limit still applies.
         let _ = setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) });
     }
 }

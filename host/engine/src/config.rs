@@ -1,4 +1,4 @@
-//! The one place where engines are configured: whoever compiles and whoever runs must agree to the letter.
+//! The configuration of engines. It is in one place because compiling and loading must use identical settings.
 
 use crate::EngineError;
 use crate::cache::CacheKey;
@@ -9,27 +9,27 @@ use std::hash::{Hash as _, Hasher};
 use std::path::PathBuf;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-/// How instances get their memory.
+/// How instances get memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocation {
-    /// From slots reserved at start: microseconds. Components over the pooled size still go on demand.
+    /// From slots reserved at start, which takes microseconds. Components over the pooled size are allocated on demand.
     Pooled,
-    /// From the system, one by one: for hosts with little address space, and for big guests.
+    /// From the system, one by one: for hosts with little address space, and for large guests.
     OnDemand,
 }
 
-/// How a host is set up.
+/// Configuration of a host.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
-    /// Every limit.
+    /// All limits.
     pub limits: Limits,
-    /// How instances get their memory.
+    /// How instances get memory.
     pub allocation: Allocation,
-    /// Where compiled artefacts are kept and the key that marks them as ours; none keeps nothing.
+    /// The cache folder and its key; `None`: no cache.
     pub cache: Option<(PathBuf, CacheKey)>,
-    /// How components are compiled that this host has not compiled before.
+    /// How new components are compiled.
     pub compiler: Compiler,
-    /// Whether components that carry an interpreter (Python, JavaScript) may be loaded.
+    /// Whether components that contain an interpreter (Python, JavaScript) may be loaded.
     pub allow_interpreters: bool,
 }
 
@@ -45,42 +45,42 @@ impl Default for HostConfig {
     }
 }
 
-/// Kernel mappings of one pooled component instance: memory in use, memory not in use, stack, its guard (measured: 4.0).
-/// Tables lie side by side in one mapping. An image mapped copy-on-write would add two.
+/// Kernel mappings of one pooled component instance: used memory, unused memory, stack, guard (measured: 4.0). Tables share
+/// one mapping. A copy-on-write image would add two.
 const MAPPINGS_PER_INSTANCE: usize = 4;
 
-/// Address space behind the largest memory that nobody ever gets: two guests are never neighbours. Every access is
-/// checked beforehand; this is for the day when a check is wrong. Much more would cost a page table more per instance.
+/// Unused address space after the largest memory, so that two guests are never adjacent. Every access is bounds-checked;
+/// this is a second defence. Much more would cost another page table per instance.
 const MEMORY_GAP_BYTES: usize = 64 * 1024 * 1024;
 
-/// Mappings left for everything else in the process.
+/// Mappings reserved for the rest of the process.
 const MAPPINGS_KEPT_FREE: usize = 10_000;
 
-/// The kernel's usual limit where it cannot be read.
+/// The kernel's default limit, used if it cannot be read.
 const USUAL_MAX_MAPPINGS: usize = 65_530;
 
-/// Stack of a fiber beyond the guest's own: host functions run on it too.
+/// Stack of a fiber beyond the guest's own: host functions use it too.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 
-/// Bytes of every memory slot that stay in place between instances. The kernel tells which pages were touched
-/// (`PAGEMAP_SCAN`, Linux 6.7), and those are reset in place, which is cheaper than faulting in new ones. An SDK guest has
-/// 1 MiB of stack below its data, so the touched pages lie above that.
+/// Bytes of every memory slot that stay mapped between instances. The kernel reports which pages were touched
+/// (`PAGEMAP_SCAN`, Linux 6.7), and only those are reset, which is cheaper than new page faults. An SDK guest has 1 MiB of
+/// stack below its data, so the touched pages lie above that.
 const KEEP_MEMORY_BYTES: usize = 2 * 1024 * 1024;
 
 /// The same for tables.
 const KEEP_TABLE_BYTES: usize = 64 * 1024;
 
-/// Frames of the guest kept in a trap's report.
+/// Guest frames captured for a trap report.
 const BACKTRACE_FRAMES: usize = 32;
 
-/// Core instances, memories and tables per component in the pool: an SDK guest has one main module and the adapters
-/// that `wit-component` adds.
+/// Core instances, memories and tables per pooled component: an SDK guest has one main module and the adapters that
+/// `wit-component` adds.
 const POOLED_CORE_INSTANCES: u32 = 4;
 const POOLED_MEMORIES: u32 = 1;
 const POOLED_TABLES: u32 = 3;
 
-/// Guest memory that all instances of this machine may hold: half of what it has, and at least what [`Limits`] says. Counted is what
-/// guests declare, most of which they never touch.
+/// Guest memory that all instances may reserve: half of the machine's memory, and at least the value in [`Limits`]. It
+/// counts declared memory, most of which guests never touch.
 pub fn guest_memory_bytes(limits: &Limits) -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -88,7 +88,7 @@ pub fn guest_memory_bytes(limits: &Limits) -> usize {
     limits.host_memory_bytes.max(kibibytes.saturating_mul(1024) / 2)
 }
 
-/// How many instances the pool can hold on this machine.
+/// Number of instances that fit into the pool on this machine.
 pub fn pool_slots(limits: &Limits) -> usize {
     let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()
@@ -98,8 +98,8 @@ pub fn pool_slots(limits: &Limits) -> usize {
     limits.live_instances.min(by_mappings).max(1)
 }
 
-/// Whether this kernel can tell which pages were touched. Without it, keeping memory in place would mean clearing all of
-/// it for every instance.
+/// Whether this kernel can report touched pages. Without it, keeping memory mapped would require clearing all of it for
+/// every instance.
 pub fn kernel_scans_pages() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).flat_map(str::parse::<u32>);
@@ -112,20 +112,20 @@ pub(crate) fn engine(limits: &Limits, allocation: Allocation) -> Result<Engine, 
     config
         .consume_fuel(true)
         .epoch_interruption(true)
-        // Equal inputs, equal bits: NaNs are made canonical, relaxed SIMD takes its deterministic meaning.
+        // Equal inputs give equal bits: NaNs are canonical, and relaxed SIMD is deterministic.
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
         .max_wasm_stack(limits.stack_bytes)
         .async_stack_size(limits.stack_bytes + HOST_STACK_BYTES)
-        // Bounds are checked by the guest's code, not by protected pages: an instance that takes over a slot then changes no
-        // protection, which cost a third of its start, and a flush on every core. Code that only computes pays up to a fifth.
+        // Guest code checks bounds, instead of protected pages: reusing a slot then changes no page protection, which took a
+        // third of an instance's start time and a TLB flush on every core. Compute-bound code is up to a fifth slower.
         .signals_based_traps(false)
         .memory_guard_size(0)
         .memory_reservation(limits.memory_bytes.saturating_add(MEMORY_GAP_BYTES) as u64)
         .memory_may_move(false)
-        // Data is copied in, not mapped: two mappings less per instance, and no fault at the first write.
+        // Data is copied, not mapped: two mappings fewer per instance, and no page fault at the first write.
         .memory_init_cow(false)
-        // Frames of the guest in trap reports.
+        // Guest frames in trap reports.
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES))
         .generate_address_map(true);
     if allocation == Allocation::Pooled {
@@ -153,7 +153,7 @@ pub(crate) fn engine(limits: &Limits, allocation: Allocation) -> Result<Engine, 
     Engine::new(&config).map_err(|error| EngineError::SetUp(format!("{error:#}")))
 }
 
-/// Names everything that decides whether a compiled artefact fits an engine.
+/// Digest of everything that determines whether a compiled artefact matches an engine.
 pub(crate) fn fingerprint(engine: &Engine) -> Digest {
     struct Sha(Sha256);
     impl Hasher for Sha {

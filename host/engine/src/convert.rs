@@ -1,4 +1,4 @@
-//! Between the generated types and those of `core`. Values move; nothing is judged here (see `check`).
+//! Converts between generated WIT types and the types of `core`. Values are moved and not checked (see `check`).
 
 use clawhost_bindings::environment::clawhost::types::types as wit;
 use clawhost_core::{
@@ -56,7 +56,7 @@ fn part_to(part: &Part) -> wit::Part {
     }
 }
 
-/// A guest's message. The origin is the host's to say, whatever the guest wrote.
+/// A guest's message. The host sets the origin; the guest's value is ignored.
 pub(crate) fn message_from(message: wit::Message, origin: Origin) -> Message {
     let call =
         |call: wit::ToolCall| ToolCall { id: call.id, name: call.name, arguments: call.arguments, extra: call.extra };
@@ -141,7 +141,7 @@ pub(crate) fn task_from(task: wit::Task) -> Task {
     }
 }
 
-/// A task as guests see it: without its reference. A reward's view adds it again.
+/// A task for guests: without its reference. A reward's view adds it again.
 pub(crate) fn task_to(task: &Task) -> wit::Task {
     wit::Task {
         id: task.id.clone(),

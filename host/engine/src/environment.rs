@@ -1,4 +1,4 @@
-//! Environments as plugins.
+//! Environment plugins.
 
 use crate::binary::ComponentOutline;
 use crate::call;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use wasmtime::Engine;
 use wasmtime::component::ResourceAny;
 
-/// An environment plugin, ready to begin episodes.
+/// A loaded environment plugin.
 pub struct EnvironmentPlugin {
     host: Arc<HostInner>,
     engine: Engine,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for EnvironmentPlugin {
     }
 }
 
-/// Which case it is, and what it says.
+/// The name of the error case, and its text.
 fn case_and_text(error: wit::EnvError) -> (&'static str, String) {
     match error {
         wit::EnvError::UnknownTask(text) => ("unknown-task", text),
@@ -93,15 +93,15 @@ impl EnvironmentPlugin {
         Ok(plugin)
     }
 
-    /// What the component says about itself from the outside.
+    /// Outline of the component.
     pub fn outline(&self) -> &ComponentOutline {
         &self.outline
     }
 
-    /// Asks the plugin whether these options make sense. Their names have been checked before.
+    /// Asks the plugin to validate these options. Their names have been checked before.
     ///
     /// # Errors
-    /// They do not, in the plugin's own words; or it does not answer.
+    /// The plugin rejects them, with its own message; or it fails.
     pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
         let asked = async {
             let limits = &self.host.limits.describe;
@@ -119,7 +119,7 @@ impl EnvironmentPlugin {
         Check { plugin: &self.identity, export, limits: &self.host.limits }
     }
 
-    /// An instance, with the budget of the call that is about to be made: instantiation runs guest code too.
+    /// Creates an instance with the budget of the next call: instantiation runs guest code too.
     async fn instance(
         &self,
         export: &'static str,
@@ -137,7 +137,7 @@ impl EnvironmentPlugin {
     }
 
     async fn describe(&self) -> Result<EnvironmentDescription, Failure> {
-        // A throw-away instance without grants: what a plugin is must not depend on what it may do.
+        // A separate instance without grants: a plugin's description must not depend on its grants.
         let limits = &self.host.limits.describe;
         let (mut place, guest) = self.instance("describe", limits, 0, Arc::default()).await?;
         let deadline = place.deadline();
@@ -169,7 +169,7 @@ impl EnvironmentPlugin {
         }
     }
 
-    /// The budget of a call that may ask granted models: waiting is not computing.
+    /// The limits of a call that may use granted models: waiting for them needs a longer deadline.
     fn limits_for(&self, limits: &CallLimits) -> CallLimits {
         let mut limits = *limits;
         if !self.grants.models.is_empty() {
@@ -205,7 +205,7 @@ impl Environment for EnvironmentPlugin {
     }
 
     fn grants(&self) -> Grants {
-        // A grant that it cannot use changes nothing.
+        // A grant that the plugin cannot use is ignored.
         self.grants.used_by(&self.outline)
     }
 
@@ -246,7 +246,7 @@ impl Environment for EnvironmentPlugin {
         }
         check.at_most("bytes in a snapshot", snapshot.guest.len(), check.limits.snapshot_bytes)?;
         let limits = self.limits_for(&self.host.limits.restore);
-        // Nothing is granted meanwhile: answers that nobody records could not be replayed.
+        // Models are not granted during the restore: unrecorded answers could not be replayed.
         let (mut place, guest) = self.instance("restore", &limits, params.context.seed, Arc::default()).await?;
         place.store.data_mut().answers = params.answers.clone();
         let interface = guest.clawhost_environment_environment();
@@ -257,7 +257,7 @@ impl Environment for EnvironmentPlugin {
         let answer = call::within(deadline, call).await;
         let answer = call::end(&mut place.store, &self.identity, answer)?;
         let episode = answer.map_err(|error| env_error(&self.identity, "restore", error))?;
-        // Whatever restoring itself did (a look at the clock, a line in the log) leaves no trace.
+        // Effects of the restore itself (clock reads, log lines) are discarded.
         place.store.data_mut().resume(snapshot.turn, snapshot.host.clone(), self.grants.clone());
         Ok(Box::new(self.live(place, guest, episode)))
     }
@@ -276,13 +276,13 @@ fn messages(
     check: &Check<'_>,
     messages: Vec<clawhost_bindings::environment::clawhost::types::types::Message>,
 ) -> Result<Vec<Message>, Failure> {
-    // Before conversion, so that a million empty messages cost no second copy.
+    // Checked before the conversion, so that a million empty messages are not copied.
     check.at_most("messages in an observation", messages.len(), check.limits.messages)?;
     let convert = |message| convert::message_from(message, Origin::Environment);
     check.observation(messages.into_iter().map(convert).collect())
 }
 
-/// An episode in an instance of its own.
+/// An episode in its own instance.
 struct Live {
     place: InstanceLease,
     guest: Guest,
@@ -290,10 +290,10 @@ struct Live {
     identity: PluginIdentity,
     step_limits: CallLimits,
     fuel: Option<u64>,
-    /// Set before each call and cleared after it: an instance that trapped, or whose call was cancelled half-way, is
-    /// never entered again.
+    /// Set before each call and cleared after success: an instance that trapped, or whose call was cancelled, is never
+    /// entered again.
     dead: bool,
-    /// The environment said that the episode is over: nothing may follow.
+    /// The environment ended the episode: no further call is allowed.
     over: bool,
 }
 
@@ -310,7 +310,7 @@ impl Live {
         call::begin(&mut self.place.store, export, limits).map_err(failure::host)
     }
 
-    /// An episode in which a model's budget was spent has failed for want of budget, whatever the environment made of that.
+    /// If the model budget was exhausted during the episode, it failed for this reason, however the environment handled it.
     fn budget(&mut self) -> Result<(), Failure> {
         let spent = self.place.store.data().budget_spent.as_deref().map(failure::budget);
         self.dead |= spent.is_some();
@@ -346,7 +346,7 @@ impl LiveEpisode for Live {
         let answer = self.end(answer);
         self.budget()?;
         let answer = answer?;
-        // An answer that is an error, or is refused below, is a failure too: nothing follows it.
+        // An error result, or one that is rejected below, is a failure too: no call may follow.
         self.dead = true;
         let result = answer.map_err(|error| env_error(&self.identity, "step", error))?;
         let limits = self.place.store.data().limits.clone();
@@ -378,7 +378,7 @@ impl LiveEpisode for Live {
     async fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let limits = self.place.store.data().limits.snapshot;
         self.begin("snapshot", &limits)?;
-        // What the guest does meanwhile leaves no trace, and nothing is granted.
+        // Effects of the snapshot call are discarded, and models are not granted during it.
         let state = self.place.store.data_mut();
         let (turn, host, grants) = (state.turn, state.held(), std::mem::take(&mut state.grants));
         let interface = self.guest.clawhost_environment_environment();

@@ -1,4 +1,4 @@
-//! Why a plugin cannot be used. A message says what is wrong and where; [`EngineError::hints`] says what may mend it.
+//! Errors of loading plugins. Messages say what is wrong and where; [`EngineError::hints`] suggests remedies.
 
 use crate::World;
 use clawhost_core::{Failure, Hint};
@@ -7,23 +7,25 @@ use clawhost_core::{Failure, Hint};
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The file cannot be read.
-    #[error("{path}: {reason}; check the path (guests built here lie in target/guests)")]
+    #[error("{path}: {reason}; check the path{}", lies(built.as_deref()))]
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's message.
         reason: String,
+        /// The file of that name among the guests that were built here.
+        built: Option<String>,
     },
-    /// The file is longer than a component may be.
+    /// The file exceeds the size limit.
     #[error(
         "{name}: {size} bytes, but a component may have {limit}; build it in release and strip it, or allow interpreter guests"
     )]
     TooLarge {
         /// The plugin.
         name: String,
-        /// Its size.
+        /// Its size in bytes.
         size: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The file is not WebAssembly.
@@ -33,7 +35,7 @@ pub enum EngineError {
     NotWasm {
         /// The plugin.
         name: String,
-        /// What it is instead.
+        /// What it seems to be.
         what: String,
     },
     /// The file is a core module.
@@ -49,19 +51,19 @@ pub enum EngineError {
     Damaged {
         /// The plugin.
         name: String,
-        /// Where reading stopped.
+        /// Byte offset of the defect.
         offset: usize,
         /// Why.
         message: String,
     },
-    /// The component exports no world of ours.
+    /// The component exports no plugin world.
     #[error(
         "{name}: exports no clawhost plugin world (it exports {exports}); use export_environment!, export_reward! or export_reflector! of the SDK"
     )]
     NoWorld {
         /// The plugin.
         name: String,
-        /// What it exports.
+        /// Its exports.
         exports: String,
     },
     /// The component exports two worlds.
@@ -69,7 +71,7 @@ pub enum EngineError {
     ManyWorlds {
         /// The plugin.
         name: String,
-        /// What it exports.
+        /// Its exports.
         exports: String,
     },
     /// The component is another kind of plugin.
@@ -77,12 +79,12 @@ pub enum EngineError {
     WrongWorld {
         /// The plugin.
         name: String,
-        /// What it is.
+        /// Its world.
         found: World,
-        /// What is needed.
+        /// The wanted world.
         wanted: World,
     },
-    /// The component speaks another version of the interface.
+    /// The component uses an unsupported version of the interface.
     #[error("{name}: speaks {interface}, but this host speaks the 0.1 track; rebuild it with the SDK of this version")]
     WrongTrack {
         /// The plugin.
@@ -90,7 +92,7 @@ pub enum EngineError {
         /// The interface with its version.
         interface: String,
     },
-    /// The component wants something that no host offers.
+    /// The component imports something that no host provides.
     #[error(
         "{name}: imports {import}, which this host does not offer; plugins may import clawhost:{{types,log,llm,kv,episode}}@0.1 and wasi:{{cli,clocks,filesystem,io,random,sockets}}@0.2"
     )]
@@ -100,25 +102,25 @@ pub enum EngineError {
         /// The import.
         import: String,
     },
-    /// The component wants more than people can look through.
+    /// The component has too many imports to review.
     #[error("{name}: imports {count} interfaces, but a component may import {limit}; leave out what it does not use")]
     TooManyImports {
         /// The plugin.
         name: String,
-        /// How many it imports.
+        /// Number of imports.
         count: usize,
         /// The limit.
         limit: usize,
     },
-    /// The component does not fit its world.
+    /// The component does not match its world.
     #[error("{name}: does not fit its world: {message}; rebuild it with the SDK of this version")]
     Misfit {
         /// The plugin.
         name: String,
-        /// What is missing or different.
+        /// The mismatch.
         message: String,
     },
-    /// The component holds what no toolchain makes.
+    /// The component exceeds a structural limit that no toolchain's output reaches.
     #[error(
         "{name}: {found} {what}, but a component may have {limit}; no toolchain makes that many: build it again, or split it"
     )]
@@ -127,20 +129,20 @@ pub enum EngineError {
         name: String,
         /// What there is too much of.
         what: &'static str,
-        /// How many were found when counting ended.
+        /// The count when counting stopped.
         found: usize,
-        /// How many there may be.
+        /// The largest allowed count.
         limit: usize,
     },
-    /// Nothing can be compiled here: no fault of the plugin.
+    /// Compiling is not possible here; not a fault of the plugin.
     #[error("components cannot be compiled here: {0}; start the program again, or install it again")]
     Compiler(String),
-    /// Compiling it was given up.
+    /// Compiling was aborted.
     #[error("{name}: compiling it was given up: {how}; a plugin compiles in seconds: make it smaller, or split it")]
     CompileLimit {
         /// The plugin.
         name: String,
-        /// Which limit was reached, or how the compiler died.
+        /// The limit that was reached, or how the compiler crashed.
         how: String,
     },
     /// The component cannot be compiled.
@@ -151,34 +153,41 @@ pub enum EngineError {
         /// Why.
         message: String,
     },
-    /// It says that the operator's options make no sense.
+    /// The plugin rejects the operator's options.
     #[error("{name} refuses its options: {message}")]
     Options {
-        /// The plugin's own name.
+        /// Name of the plugin.
         name: String,
-        /// What it says.
+        /// The plugin's message.
         message: String,
     },
-    /// A call that every plugin must answer failed.
+    /// A mandatory call failed.
     #[error("{name}: refused, because `{export}` gave no usable answer: {failure}")]
     NoAnswer {
-        /// Which call.
+        /// The call.
         export: &'static str,
         /// The plugin.
         name: String,
         /// Why.
         failure: Failure,
     },
-    /// The engine itself cannot be set up.
+    /// The engine cannot be set up.
     #[error("the engine cannot be set up: {0}; the address space may be limited")]
     SetUp(String),
 }
 
-/// Bytes of a plugin's own words that a message shows.
+/// Where `cargo xtask guests` puts what it builds.
+const GUESTS: &str = "target/guests";
+/// Where a file of that name is, if it was built here.
+fn lies(built: Option<&str>) -> String {
+    built.map(|built| format!(" (guests built here lie in {GUESTS}: {built})")).unwrap_or_default()
+}
+
+/// Most bytes of a plugin's text in a message.
 const SAID: usize = 2000;
 
 impl EngineError {
-    /// A stable name, for machines.
+    /// A stable identifier, for machines.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Read { .. } => "plugin-unreadable",
@@ -203,32 +212,38 @@ impl EngineError {
         }
     }
 
-    /// What may mend it. Empty where the plugin itself has to change.
+    /// Suggested remedies. Empty if the plugin itself must change.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::TooLarge { .. } => vec![Hint::change("allow_interpreters")],
             Self::WrongWorld { found: World::Environment, .. } => {
-                vec![Hint::command("run PLUGIN.wasm", "plays an environment")]
+                vec![Hint::ChangeThis, Hint::command("run PLUGIN.wasm", "plays an environment")]
             }
-            Self::WrongWorld { found: World::Reward, .. } => vec![Hint::change("rewards")],
-            Self::WrongWorld { found: World::Reflector, .. } => vec![Hint::change("reflector")],
+            Self::WrongWorld { .. } => vec![Hint::ChangeThis],
             Self::Options { .. } => vec![Hint::command("inspect PLUGIN.wasm", "lists the options")],
             Self::SetUp(_) => vec![Hint::change("on_demand")],
             _ => Vec::new(),
         }
     }
 
-    /// The component does not fit its world. What the engine says quotes names of the component, which may hold anything.
+    /// The file cannot be read. Says where a file of that name was built.
+    pub(crate) fn read(path: &std::path::Path, reason: String) -> Self {
+        let built = path.file_name().map(|name| std::path::Path::new(GUESTS).join(name));
+        let built = built.filter(|built| built != path && built.is_file()).map(|built| built.display().to_string());
+        Self::Read { path: path.display().to_string(), reason, built }
+    }
+
+    /// The component does not match its world. The engine's message quotes names from the component, so it is escaped.
     pub(crate) fn misfit(name: &str, error: &wasmtime::Error) -> Self {
         Self::Misfit { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
     }
 
-    /// The component cannot be compiled. As above.
+    /// The component cannot be compiled. Escaped likewise.
     pub(crate) fn compile(name: &str, error: &wasmtime::Error) -> Self {
         Self::Compile { name: name.to_owned(), message: clawhost_core::escaped(&format!("{error:#}"), SAID) }
     }
 
-    /// A plugin's answer to `check` as a result: accepted, refused in its own words, or no answer.
+    /// Converts a plugin's answer to `check`: accepted, rejected with its message, or failed.
     pub(crate) fn of_check(name: &str, answered: Result<Result<(), String>, Failure>) -> Result<(), Self> {
         let name = name.to_owned();
         match answered {

@@ -1,6 +1,6 @@
-//! From engine errors to failures: the one place that knows what wasmtime says when something goes wrong.
+//! Converts engine errors to failures: the only place that knows wasmtime's error messages.
 //!
-//! `tests/hostile` holds one guest per row of [`classify`].
+//! `tests/hostile` has one guest per row of [`classify`].
 
 use crate::call::fuel_used;
 use crate::state::{LimitHit, State};
@@ -8,16 +8,16 @@ use clawhost_core::{CallBudget, Failure, FailureKind, PluginIdentity, TrapReport
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace};
 
-/// Guest frames shown in a report: enough to see who called whom, short enough to read.
+/// Most guest frames in a report.
 const FRAMES: usize = 16;
 
-/// Log lines shown in a report: a traceback of an interpreter has about as many.
+/// Most log lines in a report: about as many as an interpreter's traceback.
 const LOG_LINES: usize = 12;
 
-/// What wasmtime says when a value is larger than the transfer budget; its error type is private.
+/// wasmtime's message when a value exceeds the transfer budget; its error type is private.
 const TRANSFER_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// What wasmtime says when a component holds more core instances, memories or tables than the limiter allows.
+/// wasmtime's message when a component has more core instances, memories or tables than allowed.
 const COUNT_EXCEEDED: &str = "count too high at";
 
 /// Kind, code and cause of an engine error.
@@ -60,7 +60,7 @@ pub(crate) fn classify(error: &wasmtime::Error) -> (FailureKind, &'static str, S
     (Trapped, code::TRAP, cause)
 }
 
-/// The failure with its report.
+/// The failure with its trap report.
 pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &wasmtime::Error) -> Failure {
     let (kind, code, cause) = classify(error);
     let state = store.data();
@@ -99,31 +99,31 @@ pub(crate) fn from_error(store: &Store<State>, plugin: &PluginIdentity, error: &
     Failure { report: Some(Box::new(report)), ..Failure::new(kind, code, message) }
 }
 
-/// A readable function name, with what a hostile name could do to a terminal escaped.
+/// A readable function name, with hidden characters escaped.
 fn demangled(name: &str) -> String {
     let name = format!("{:#}", rustc_demangle::demangle(name));
     clawhost_core::escaped(&name, 200)
 }
 
-/// A failure of the plugin's own making: it answered with an error.
+/// The plugin returned an error.
 pub(crate) fn plugin_error(plugin: &PluginIdentity, export: &str, case: &str, text: &str) -> Failure {
     let text = clawhost_core::escaped(text, 2000);
     let message = format!("{} {} answered `{export}` with {case}: {text}", plugin.name, plugin.digest.short());
     Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, message)
 }
 
-/// A value that the boundary refuses.
+/// A value that the boundary rejects.
 pub(crate) fn invalid(plugin: &PluginIdentity, export: &str, code: &str, what: &str) -> Failure {
     let message = format!("{} {} gave `{export}` a value that is refused: {what}", plugin.name, plugin.digest.short());
     Failure::new(FailureKind::Invalid, code, message)
 }
 
-/// The operator's budget is spent.
+/// The operator's budget is exhausted.
 pub(crate) fn budget(spent: &str) -> Failure {
     Failure::new(FailureKind::Llm, code::BUDGET, format!("the budget is spent: {spent}"))
 }
 
-/// A fault of the host.
+/// A defect of the host.
 pub(crate) fn host(what: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Host, code::HOST, what.to_string())
 }

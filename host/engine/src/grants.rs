@@ -1,27 +1,27 @@
-//! Models that a plugin may ask, by alias.
+//! Grants of plugins: kv, and models by alias.
 
 use crate::ComponentOutline;
 use clawhost_core::{Grants, Llm};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a plugin is granted beyond computing and logging. Empty by default: deny.
+/// The grants of a plugin beyond computing and logging. Empty by default.
 #[derive(Clone, Default)]
 pub struct ModelGrants {
-    /// Whether it may keep notes in kv.
+    /// Whether it may use the kv store.
     pub kv: bool,
-    /// Models it may ask, by the alias it names them with.
+    /// Models that it may use, by the alias in its requests.
     pub models: BTreeMap<String, Arc<dyn Llm>>,
 }
 
 impl ModelGrants {
-    /// As names, for records.
+    /// The grants as names, for records.
     pub fn names(&self) -> Grants {
         let models = self.models.iter().map(|(alias, model)| (alias.clone(), model.identity())).collect();
         Grants { kv: self.kv, models }
     }
 
-    /// The part that a component can use: a grant for what it does not import changes nothing.
+    /// The part that a component can use: a grant for something that it does not import is ignored.
     pub(crate) fn used_by(&self, component: &ComponentOutline) -> Grants {
         let mut grants = self.names();
         grants.kv &= component.wants("clawhost:kv/kv");

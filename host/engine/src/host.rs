@@ -1,4 +1,4 @@
-//! The host: engines, linkers, cache, ticker, and the budget of live instances.
+//! The host: engines, linkers, cache, ticker, and the limit on live instances.
 
 use crate::binary::{ComponentOutline, World};
 use crate::cache::Cache;
@@ -16,15 +16,40 @@ use clawhost_core::{Digest, Limits};
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use wasmtime::Engine;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
-/// Plays components. Cheap to clone; the ticker stops with the last clone and the last plugin.
+/// Loads and runs components. Cheap to clone; the ticker stops when the last clone and the last plugin are dropped.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<HostInner>);
 
-/// One engine with what belongs to it.
+/// A component that is being compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compiling {
+    /// Its name, as it was loaded.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: usize,
+}
+
+/// While it lives, the host reports that it compiles a component.
+struct Announcement<'a>(&'a watch::Sender<Option<Compiling>>);
+
+impl<'a> Announcement<'a> {
+    fn new(sender: &'a watch::Sender<Option<Compiling>>, name: &str, bytes: usize) -> Self {
+        sender.send_replace(Some(Compiling { name: name.to_owned(), bytes }));
+        Self(sender)
+    }
+}
+
+impl Drop for Announcement<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(None);
+    }
+}
+
+/// One engine with its linker and fingerprint.
 pub(crate) struct ConfiguredEngine {
     pub(crate) engine: Engine,
     allocation: Allocation,
@@ -37,6 +62,8 @@ pub(crate) struct HostInner {
     pooled: Option<ConfiguredEngine>,
     on_demand: ConfiguredEngine,
     cache: Option<Cache>,
+    /// What is being compiled now, for those who wait for it.
+    compiling: watch::Sender<Option<Compiling>>,
     compiler: Compiler,
     allow_interpreters: bool,
     pub(crate) admission: Arc<Semaphore>,
@@ -46,7 +73,7 @@ pub(crate) struct HostInner {
     _ticker: Ticker,
 }
 
-/// A component that fits, ready to be instantiated.
+/// A checked and linked component, ready to be instantiated.
 pub(crate) struct Prepared {
     pub(crate) outline: ComponentOutline,
     pub(crate) pre: InstancePre<State>,
@@ -67,11 +94,11 @@ impl ConfiguredEngine {
     }
 }
 
-/// Everything a guest may import. What it may *use* is a matter of grants, checked call by call.
+/// A linker with everything a guest may import. Grants are checked at each call.
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    // The crate's clocks read and sleep in real time: ours take their place.
+    // Our virtual clocks replace those of the WASI crate, which use real time.
     linker.allow_shadowing(true);
     wasmtime_wasi::p2::bindings::clocks::wall_clock::add_to_linker::<State, VirtualTime>(&mut linker, |state| state)?;
     wasmtime_wasi::p2::bindings::clocks::monotonic_clock::add_to_linker::<State, VirtualTime>(&mut linker, |s| s)?;
@@ -83,14 +110,14 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     Ok(linker)
 }
 
-/// What wasmtime says of a component that wants more than a slot of the pool has.
+/// wasmtime's messages for a component that does not fit a pool slot.
 const POOL_EXCEEDED: [&str; 2] = ["exceeds the configured maximum", "does not fit in pooling allocator requirements"];
 
 impl Host {
     /// Sets up the engines.
     ///
     /// # Errors
-    /// The machine cannot give the address space that the pool reserves, or no thread.
+    /// The machine cannot reserve the pool's address space, or create a thread.
     pub fn new(config: HostConfig) -> Result<Self, EngineError> {
         let limits = Arc::new(config.limits);
         let pooled = match config.allocation {
@@ -104,6 +131,7 @@ impl Host {
         Ok(Self(Arc::new(HostInner {
             pooled,
             on_demand,
+            compiling: watch::Sender::new(None),
             cache: config.cache.map(|(folder, key)| Cache::new(folder, key)),
             compiler: config.compiler,
             allow_interpreters: config.allow_interpreters,
@@ -116,38 +144,43 @@ impl Host {
         })))
     }
 
-    /// Every limit in force.
+    /// All limits.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    /// How many instances may live at once.
+    /// The component that is being compiled now, because the cache does not hold it. Changes when compiling begins and ends.
+    pub fn compiling(&self) -> watch::Receiver<Option<Compiling>> {
+        self.0.compiling.subscribe()
+    }
+
+    /// Most concurrent instances.
     pub fn live_instances(&self) -> usize {
         self.0.slots
     }
 
-    /// Guest memory held by live instances, in bytes.
+    /// Guest memory of live instances, in bytes.
     pub fn guest_memory(&self) -> usize {
         self.0.memory.used()
     }
 
-    /// Reads a component file. `name` in later messages is the path.
+    /// Reads a component file. Later messages use the path as `name`.
     ///
     /// # Errors
-    /// The file cannot be read, or is larger than any component may be.
+    /// The file cannot be read, or exceeds the size limit.
     pub fn read(&self, path: &Path) -> Result<Vec<u8>, EngineError> {
         let name = path.display().to_string();
-        let fail = |error: std::io::Error| EngineError::Read { path: name.clone(), reason: error.to_string() };
+        let fail = |error: std::io::Error| EngineError::read(path, error.to_string());
         let metadata = std::fs::metadata(path).map_err(fail)?;
         if !metadata.is_file() {
-            return Err(EngineError::Read { path: name.clone(), reason: "not a regular file".into() });
+            return Err(EngineError::read(path, "not a regular file".into()));
         }
         let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         let limit = self.0.limits.interpreter_component_bytes;
         if size > limit {
             return Err(EngineError::TooLarge { name, size, limit });
         }
-        // A file may grow while it is read: one byte over the limit is enough to know.
+        // The file may grow meanwhile: one byte over the limit is enough to detect it.
         let mut bytes = Vec::with_capacity(size);
         let file = std::fs::File::open(path).map_err(fail)?;
         std::io::Read::take(file, limit as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
@@ -157,10 +190,10 @@ impl Host {
         Ok(bytes)
     }
 
-    /// Reads what a component says about itself, without compiling it.
+    /// Reads the outline of a component, without compiling it.
     ///
     /// # Errors
-    /// It is not a component of ours.
+    /// It is not a plugin component.
     pub fn outline(&self, name: &str, bytes: &[u8]) -> Result<ComponentOutline, EngineError> {
         ComponentOutline::read(name, bytes, &self.0.limits, self.0.allow_interpreters)
     }
@@ -168,7 +201,7 @@ impl Host {
     /// Loads an environment.
     ///
     /// # Errors
-    /// It is not one, does not fit its world, or does not describe itself.
+    /// It is not an environment, does not match its world, or fails to describe itself.
     pub async fn environment(
         &self,
         name: &str,
@@ -182,7 +215,7 @@ impl Host {
     /// Loads a reward.
     ///
     /// # Errors
-    /// It is not one, does not fit its world, or does not describe itself.
+    /// It is not a reward, does not match its world, or fails to describe itself.
     pub async fn reward(&self, name: &str, bytes: &[u8], grants: ModelGrants) -> Result<RewardPlugin, EngineError> {
         RewardPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reward).await?, grants).await
     }
@@ -190,7 +223,7 @@ impl Host {
     /// Loads a reflector.
     ///
     /// # Errors
-    /// It is not one, does not fit its world, or does not describe itself.
+    /// It is not a reflector, does not match its world, or fails to describe itself.
     pub async fn reflector(
         &self,
         name: &str,
@@ -211,7 +244,7 @@ impl Host {
         };
         let (bench, component) = match fits {
             Some(fits) => fits,
-            // A component that wants more memories, tables or instances than a slot of the pool has is still welcome.
+            // A component that does not fit a pool slot is instantiated on demand.
             None => {
                 let bench = &self.0.on_demand;
                 let component = self.component(bench, name, &outline, bytes).await?.ok_or_else(|| {
@@ -225,8 +258,7 @@ impl Host {
         Ok(Prepared { outline, pre, engine: bench.engine.clone() })
     }
 
-    /// The compiled component: from the cache if this host wrote it there, else compiled and kept. None: it does not fit
-    /// the slots of this engine's pool.
+    /// The compiled component, from the cache or newly compiled. `None`: it does not fit the slots of this engine's pool.
     async fn component(
         &self,
         bench: &ConfiguredEngine,
@@ -244,7 +276,8 @@ impl Host {
         }
         walk_through(name, bytes)?;
         tracing::debug!(name, "compiling");
-        // Both engines take the same native code; the one without a pool has no slots that it would have to fit.
+        let _announcement = Announcement::new(&self.0.compiling, name, bytes.len());
+        // Both engines use the same native code; the one without a pool has no slots to fit.
         let general = Some(&self.0.on_demand).filter(|general| general.fingerprint == bench.fingerprint);
         let ConfiguredEngine { engine, allocation, fingerprint, .. } = general.unwrap_or(bench);
         let compiling = self.0.compiler.compile(engine, *allocation, *fingerprint, &self.0.limits, name, bytes);
@@ -271,10 +304,10 @@ fn walk_through(name: &str, bytes: &[u8]) -> Result<(), EngineError> {
     }
 }
 
-/// Everything that is looked at before a component is compiled.
+/// All checks before a component is compiled.
 ///
 /// # Errors
-/// It is not a component of ours, or holds what no toolchain makes.
+/// It is not a plugin component, or exceeds a structural limit.
 pub fn examine(
     name: &str,
     bytes: &[u8],
@@ -286,19 +319,19 @@ pub fn examine(
     Ok(outline)
 }
 
-/// Native code, taken in by an engine.
+/// Native code loaded by an engine.
 enum Loaded {
     Ready(Component),
-    /// It wants more than a slot of the pool has. Both engines share what is compiled: compiling again would teach the same.
+    /// It does not fit a pool slot. Both engines share compiled code, so compiling again would not help.
     DoesNotFit,
-    /// It was made for another engine.
+    /// It was compiled for another engine.
     Stale(wasmtime::Error),
 }
 
 fn loaded(bench: &ConfiguredEngine, artefact: &[u8]) -> Loaded {
     #[allow(unsafe_code, reason = "native code that this program made: just now, or before, as the cache's tag proves")]
-    // SAFETY: the bytes are what `Engine::precompile_component` gave to this program, here or in the process that it
-    // started for it, for an engine of this fingerprint. The cache checks a tag that only this host can make.
+    // SAFETY: the bytes are the output of `Engine::precompile_component` of this program, in this process or in one that it
+    // started for this purpose, for an engine with this fingerprint. The cache checks a tag that only this host can make.
     let loaded = unsafe { Component::deserialize(&bench.engine, artefact) };
     match loaded {
         Ok(component) => Loaded::Ready(component),

@@ -1,32 +1,32 @@
-//! What people see of a plugin before they run it: the import list as a permission prompt.
+//! What people see of a plugin before they run it: its imports as a list of permissions.
 
 use crate::{ComponentOutline, EngineError, Host, ModelGrants};
-use clawhost_core::{About, Environment as _, Reflector as _, Reward as _, RewardScope, Split};
+use clawhost_core::{About, Environment as _, GIVES, READS, Reflector as _, Reward as _, RewardScope, Split};
 use serde::Serialize;
 
-/// Something a plugin asks for.
+/// A permission that a plugin requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Permission {
     /// The import.
     pub import: String,
-    /// What it allows, in words.
+    /// What it allows, for people.
     pub allows: String,
-    /// The grant that it needs, as `kv` or `llm:ALIAS=SPEC`; none where it always works.
+    /// The required grant, as `kv` or `llm:ALIAS=SPEC`; `None` if no grant is needed.
     pub grant: Option<String>,
 }
 
-/// Everything known about a plugin.
+/// Description of a plugin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Inspection {
     /// `environment`, `reward` or `reflector`.
     pub world: &'static str,
-    /// The exported interface with its version: the track.
+    /// The exported interface with its version.
     pub interface: String,
-    /// Content address.
+    /// Digest.
     pub digest: String,
     /// Length in bytes.
     pub size: usize,
-    /// The plugin's own words.
+    /// The plugin's own description.
     pub about: About,
     /// An environment's splits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,13 +34,19 @@ pub struct Inspection {
     /// A reward's range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
-    /// Where a reward's judgement comes from.
+    /// Source of a reward's judgement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<clawhost_core::RewardSource>,
-    /// What a reward's verdict depends on.
+    /// Scope of a reward's verdicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<RewardScope>,
-    /// What it asks for.
+    /// What an environment gives beside observations: `reviews`, `demonstrations`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gives: Vec<String>,
+    /// What a reward reads, as it declares it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
+    /// The requested permissions.
     pub permissions: Vec<Permission>,
 }
 
@@ -65,10 +71,10 @@ fn permission(import: &str) -> Permission {
 }
 
 impl Host {
-    /// Loads a plugin of any world and tells everything about it.
+    /// Loads a plugin of any world and describes it.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// The plugin cannot be used.
     pub async fn inspect(&self, name: &str, bytes: &[u8]) -> Result<Inspection, EngineError> {
         let outline: ComponentOutline = self.outline(name, bytes)?;
         let (world, about, splits, range, judged) = match outline.world {
@@ -89,8 +95,13 @@ impl Host {
                 ("reflector", plugin.about().clone(), Vec::new(), None, None)
             }
         };
+        let declared = |of: crate::World, name: &str| -> Vec<String> {
+            if outline.world == of { about.declared(name).map(str::to_owned).collect() } else { Vec::new() }
+        };
         Ok(Inspection {
             world,
+            gives: declared(crate::World::Environment, GIVES),
+            reads: declared(crate::World::Reward, READS),
             interface: outline.interface.clone(),
             digest: outline.digest.to_string(),
             size: outline.size,

@@ -1,4 +1,4 @@
-//! Stores: one for an episode, or one for a call of a reward.
+//! Stores: one per episode, or one per call of a reward or reflector.
 
 use crate::call::Deadline;
 use crate::failure;
@@ -10,21 +10,20 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::{Engine, Store};
 
-/// A store with its place among the live instances of the host.
+/// A store with its permit among the live instances of the host.
 pub(crate) struct InstanceLease {
     pub(crate) store: Store<State>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl InstanceLease {
-    /// When the call in progress must be over.
+    /// The deadline of the call in progress.
     pub(crate) fn deadline(&self) -> Deadline {
         let call = &self.store.data().call;
         Deadline { at: call.deadline, turn: call.turn.clone() }
     }
 
-    /// Waits for a free place, then makes a store. Nothing waits while it holds a place, so no two can wait for each
-    /// other.
+    /// Waits for a permit, then creates a store. A task never waits while it holds a permit, so there is no deadlock.
     pub(crate) async fn take(
         host: &HostInner,
         engine: &Engine,

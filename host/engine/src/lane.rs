@@ -1,21 +1,21 @@
-//! The slow lane: guests that compute for long do not keep quick ones waiting.
+//! The slow lane: long computations of guests do not delay short calls.
 //!
-//! A call that is over within a tick or two never notices. One that computes on gives its processor back at every tick and goes
-//! on only when a place in the slow lane is free; there is one place less than there are processors, so that one processor is
-//! always near for whoever is quick. While nobody has been quick for a moment, the last place is given away too.
+//! A call that finishes within a tick or two is not affected. A longer one yields its processor at every tick and continues
+//! only with a permit of the slow lane. There is one permit fewer than processors, so that one processor is available for
+//! short calls. While there are no short calls, the last permit is used too.
 //!
-//! Waiting in the lane is nobody's computing and no part of a deadline: whether a call ends by its own doing must not depend on
-//! who else computes.
+//! Waiting in the lane counts neither as computing nor towards a deadline: whether a call succeeds must not depend on other
+//! calls.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// For so long after a quick call its processor is kept free.
+/// For this long after a short call, one processor is kept free.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// The time since some moment. It never goes back.
+/// Monotonic time since some moment.
 type Elapsed = dyn Fn() -> Duration + Send + Sync;
 
 /// The slow lane of a host.
@@ -23,7 +23,7 @@ pub(crate) struct SlowLane {
     places: Arc<Semaphore>,
     last_place: Arc<Semaphore>,
     elapsed: Box<Elapsed>,
-    /// When a quick call ended last, in microseconds by `elapsed`; 0: never.
+    /// When the last short call ended, in microseconds by `elapsed`; 0: never.
     quick: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl SlowLane {
         Self::with_clock(processors, move || began.elapsed())
     }
 
-    /// A lane that reads the time from `elapsed`.
+    /// A lane that uses `elapsed` as its clock.
     fn with_clock(processors: usize, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
             places: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))),
@@ -53,7 +53,7 @@ impl SlowLane {
         micros((self.elapsed)())
     }
 
-    /// A call was over before it had to wait.
+    /// Notes a call that finished without waiting.
     pub(crate) fn was_quick(&self) {
         self.quick.store(self.now().max(1), Ordering::Relaxed);
     }
@@ -64,7 +64,7 @@ impl SlowLane {
     }
 
     async fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        // Nobody closes these: an error cannot happen, and would mean no lane at all.
+        // The semaphores are never closed, so this cannot fail.
         let place = || async { self.places.clone().acquire_owned().await.ok() };
         if self.is_quiet() {
             tokio::select! {
@@ -81,7 +81,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A call's place in the lane, and how long it has waited for one.
+/// A call's permit, and how long it has waited for permits.
 #[derive(Debug, Default)]
 pub(crate) struct LaneTicket {
     place: Mutex<Option<OwnedSemaphorePermit>>,
@@ -90,11 +90,11 @@ pub(crate) struct LaneTicket {
 }
 
 impl LaneTicket {
-    /// Gives the place back and waits for another.
+    /// Returns the permit and waits for another one.
     pub(crate) async fn again(self: Arc<Self>, lane: Arc<SlowLane>) {
         self.leave();
         let began = lane.now();
-        // Always once: a task that is ready gets the processor, and the call's deadline is checked.
+        // Yield at least once, so that ready tasks run and the call's deadline is checked.
         tokio::task::yield_now().await;
         self.waits.store(true, Ordering::Relaxed);
         let place = lane.enter().await;
@@ -103,17 +103,17 @@ impl LaneTicket {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
-    /// The call is over, or waits for something else.
+    /// The call ended, or waits for something else: returns the permit.
     pub(crate) fn leave(&self) {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// How long it has waited so far.
+    /// Total waiting time so far.
     pub(crate) fn waited(&self) -> Duration {
         Duration::from_micros(self.waited.load(Ordering::Relaxed))
     }
 
-    /// Whether it waits at this moment.
+    /// Whether it is waiting now.
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
     }
@@ -131,7 +131,7 @@ mod tests {
         (Arc::new(SlowLane::with_clock(processors, elapsed)), clock)
     }
 
-    /// A place, if one is free without waiting.
+    /// A permit, if one is free at once.
     async fn at_once(lane: &SlowLane) -> Option<OwnedSemaphorePermit> {
         tokio::select! {
             biased;
@@ -141,10 +141,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_place_is_for_the_quick_while_there_are_any() {
+    async fn the_last_permit_is_reserved_while_there_are_short_calls() {
         let (lane, clock) = lane(2);
         let (one, two) = (at_once(&lane).await, at_once(&lane).await);
-        assert!(one.is_some() && two.is_some(), "no call was quick: both processors compute");
+        assert!(one.is_some() && two.is_some(), "no short calls: both processors compute");
         assert!(at_once(&lane).await.is_none(), "a third has no processor");
         drop((one, two));
 
@@ -154,12 +154,12 @@ mod tests {
         assert!(one.is_some());
         for (later, free) in [(0, false), (49_000, false), (50_000, false), (50_001, true)] {
             clock.store(1_000_000 + later, Ordering::Relaxed);
-            assert_eq!(at_once(&lane).await.is_some(), free, "{later} microseconds after a quick call");
+            assert_eq!(at_once(&lane).await.is_some(), free, "{later} microseconds after a short call");
         }
     }
 
     #[tokio::test]
-    async fn waiting_is_counted_and_a_place_is_given_back() {
+    async fn waiting_time_is_counted_and_permits_are_returned() {
         let (lane, clock) = lane(1);
         let (one, two) = (Arc::new(LaneTicket::default()), Arc::new(LaneTicket::default()));
         one.clone().again(lane.clone()).await;
@@ -173,7 +173,7 @@ mod tests {
         waiting.await.unwrap();
         assert!(!two.waits());
         assert_eq!((one.waited(), two.waited()), (Duration::ZERO, Duration::from_millis(7)));
-        assert!(at_once(&lane).await.is_none(), "the second holds the only place");
+        assert!(at_once(&lane).await.is_none(), "the second holds the only permit");
         two.leave();
         assert!(at_once(&lane).await.is_some());
     }

@@ -1,18 +1,17 @@
-//! Plays components in wasmtime (floor 2): the only crate that sees wasmtime.
+//! Runs components in wasmtime (floor 2): the only crate that depends on wasmtime.
 //!
-//! A [`Host`] owns the engines, the compile cache, the epoch ticker and the budget of live instances. It loads bytes into
+//! A [`Host`] owns the engines, the compile cache, the epoch ticker and the limit on live instances. It loads bytes as
 //! [`EnvironmentPlugin`], [`RewardPlugin`] or [`ReflectorPlugin`], which implement the ports of `core`.
 //!
-//! The way of one call: `call::begin` sets fuel, transfer and host-call budgets on the store; the guest runs on a
-//! fiber and yields at every epoch tick; `call::end` turns whatever came back into a value or a [`Failure`] with a trap
-//! report. What the guest returned is then checked against [`Limits`] while it is converted (`check`, `convert`):
-//! lengths, finite numbers, known cases.
+//! The path of a call: `call::begin` sets fuel, transfer and host-call budgets on the store; the guest runs on a fiber and
+//! yields at every epoch tick; `call::end` converts the outcome to a value or a [`Failure`] with a trap report. Returned
+//! values are checked against [`Limits`] during conversion (`check`, `convert`): lengths, finite numbers, known cases.
 //!
 //! Invariants:
-//! * A store lives for one episode (or one call of a reward). After a failure it is refused, never re-entered.
-//! * Every engine comes from one configuration constructor, in `config`.
-//! * Native code is loaded only when its tag proves that this host compiled it.
-//! * Guests have no files, no sockets, no real clock and no entropy but their seed.
+//! * A store lives for one episode (or one call of a reward). After a failure it is never entered again.
+//! * Every engine is configured by one constructor, in `config`.
+//! * Native code is loaded only if its tag proves that this host compiled it.
+//! * Guests have no files, no sockets, no real clock, and no entropy except their seed.
 //!
 //! [`Failure`]: clawhost_core::Failure
 //! [`Limits`]: clawhost_core::Limits
@@ -46,9 +45,9 @@ pub use config::{Allocation, HostConfig, guest_memory_bytes, kernel_scans_pages,
 pub use environment::EnvironmentPlugin;
 pub use error::EngineError;
 pub use grants::ModelGrants;
-pub use host::{Host, examine};
+pub use host::{Compiling, Host, examine};
 
-/// A message as a guest would hand it back that changes nothing: for tests of the boundary.
+/// A message after a round trip through the guest types, for tests of the boundary.
 pub fn round_trip(message: &clawhost_core::Message) -> clawhost_core::Message {
     convert::message_from(convert::message_to(message), message.origin)
 }

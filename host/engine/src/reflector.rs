@@ -1,5 +1,5 @@
-//! Reflectors as plugins: every call in a fresh instance. References are hidden from them: a lesson must not carry a
-//! gold answer into a playbook.
+//! Reflector plugins. Every call uses a new instance. Tasks' references are hidden, so that a lesson cannot carry a
+//! reference answer into a playbook.
 
 use crate::binary::ComponentOutline;
 use crate::call;
@@ -19,7 +19,7 @@ use clawhost_core::{
 use std::sync::Arc;
 use wasmtime::Engine;
 
-/// A reflector plugin.
+/// A loaded reflector plugin.
 pub struct ReflectorPlugin {
     host: Arc<HostInner>,
     engine: Engine,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for ReflectorPlugin {
     }
 }
 
-/// Which case it is, and what it says.
+/// The name of the error case, and its text.
 fn case_and_text(error: wit::ReflectError) -> (&'static str, String) {
     match error {
         wit::ReflectError::InvalidInput(text) => ("invalid-input", text),
@@ -87,15 +87,15 @@ impl ReflectorPlugin {
         Ok(plugin)
     }
 
-    /// What the component says about itself from the outside.
+    /// Outline of the component.
     pub fn outline(&self) -> &ComponentOutline {
         &self.outline
     }
 
-    /// Asks the plugin whether these options make sense. Their names have been checked before.
+    /// Asks the plugin to validate these options. Their names have been checked before.
     ///
     /// # Errors
-    /// They do not, in the plugin's own words; or it does not answer.
+    /// The plugin rejects them, with its own message; or it fails.
     pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
         let asked = async {
             let limits = &self.host.limits.describe;
@@ -120,7 +120,7 @@ impl ReflectorPlugin {
         let memory = self.host.limits.memory_bytes;
         let mut place = InstanceLease::take(&self.host, &self.engine, memory, seed, grants).await?;
         place.store.data_mut().group = group.to_vec();
-        // The handle of the group and one for each of its episodes are no hoarding.
+        // Handles for the group and its episodes are added to the limit.
         let handles = self.host.limits.handles.saturating_add(group.len()).saturating_add(1);
         place.store.data_mut().table.set_max_capacity(handles);
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;

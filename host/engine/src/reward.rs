@@ -1,4 +1,4 @@
-//! Rewards as plugins: every call in a fresh instance.
+//! Reward plugins. Every call uses a new instance.
 
 use crate::binary::ComponentOutline;
 use crate::call;
@@ -18,10 +18,10 @@ use clawhost_core::{
 use std::sync::Arc;
 use wasmtime::Engine;
 
-/// Rewards lie between -1 and 1, so that sources can be compared and statistics know the scale.
+/// Rewards are between -1 and 1, so that sources are comparable and statistics know the scale.
 const LARGEST_BOUND: f64 = 1.0;
 
-/// A reward plugin.
+/// A loaded reward plugin.
 pub struct RewardPlugin {
     host: Arc<HostInner>,
     engine: Engine,
@@ -38,7 +38,7 @@ impl std::fmt::Debug for RewardPlugin {
     }
 }
 
-/// Which case it is, and what it says.
+/// The name of the error case, and its text.
 fn case_and_text(error: wit::RewardError) -> (&'static str, String) {
     match error {
         wit::RewardError::InvalidInput(text) => ("invalid-input", text),
@@ -99,15 +99,15 @@ impl RewardPlugin {
         Ok(plugin)
     }
 
-    /// What the component says about itself from the outside.
+    /// Outline of the component.
     pub fn outline(&self) -> &ComponentOutline {
         &self.outline
     }
 
-    /// Asks the plugin whether these options make sense. Their names have been checked before.
+    /// Asks the plugin to validate these options. Their names have been checked before.
     ///
     /// # Errors
-    /// They do not, in the plugin's own words; or it does not answer.
+    /// The plugin rejects them, with its own message; or it fails.
     pub async fn check_options(&self, options: &clawhost_core::Attributes) -> Result<(), EngineError> {
         let asked = async {
             let limits = &self.host.limits.describe;
@@ -132,7 +132,7 @@ impl RewardPlugin {
         let memory = self.host.limits.reward_memory_bytes;
         let mut place = InstanceLease::take(&self.host, &self.engine, memory, seed, grants).await?;
         place.store.data_mut().group = group.to_vec();
-        // The handle of the group and one for each of its episodes are no hoarding.
+        // Handles for the group and its episodes are added to the limit.
         let handles = self.host.limits.handles.saturating_add(group.len()).saturating_add(1);
         place.store.data_mut().table.set_max_capacity(handles);
         place.store.data_mut().shows_reference = true;
@@ -186,7 +186,7 @@ impl RewardPlugin {
         let limits = &self.host.limits;
         let mut call = limits.score;
         let more = limits.score_fuel_per_episode.saturating_mul(episodes as u64);
-        // The nets grow with the budget that judges.
+        // The time limits grow with the fuel budget.
         let share = 1 + more / call.fuel.max(1);
         call.fuel = call.fuel.saturating_add(more);
         call.busy_ms = call.busy_ms.saturating_mul(share);
@@ -254,7 +254,7 @@ impl Reward for RewardPlugin {
     }
 
     fn judge(&self) -> Option<String> {
-        // A grant that the reward cannot use changes no answer of it.
+        // A grant that the reward cannot use does not affect its answers.
         if !self.outline.wants("clawhost:llm/llm") {
             return None;
         }
@@ -298,7 +298,7 @@ impl RewardPlugin {
     }
 }
 
-/// A judge whose model's budget is spent has failed for want of budget, whatever it made of that.
+/// If the model budget was exhausted during the call, it failed for this reason, however the reward handled it.
 fn blame_the_budget(verdicts: &mut Result<Vec<Verdict>, Failure>, spent: &str) {
     let failure = || failure::budget(spent);
     match verdicts {
@@ -333,7 +333,7 @@ impl RewardPlugin {
             return check.refuse(code::COUNT, what);
         }
         let judged = verdicts.into_iter().zip(group);
-        // One verdict that is refused fails alone.
+        // An invalid verdict fails alone.
         Ok(judged.map(|(verdict, episode)| self.verdict(verdict, episode).unwrap_or_else(Verdict::Failed)).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! What a store carries: quotas, capabilities and the record of one instance.
+//! The state of a store: quotas, capabilities and the records of one instance.
 
 use crate::capability::clock::VirtualClock;
 use crate::capability::kv::Notes;
@@ -15,7 +15,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 use wasmtime_wasi::WasiCtx;
 
-/// A limit was reached. Travels through wasmtime as the error of a trap.
+/// A limit was reached. wasmtime carries it as the error of a trap.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct LimitHit {
@@ -86,7 +86,7 @@ impl Drop for Memory {
 impl ResourceLimiter for Memory {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
-        // The limit is on all memories of the instance together.
+        // The limit applies to all memories of the instance together.
         let total = self.held.saturating_add(more);
         if total > self.limit {
             return Err(LimitHit::new(
@@ -104,7 +104,7 @@ impl ResourceLimiter for Memory {
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        // The engine refused it after all, for instance because the memory declares a maximum: nothing is held.
+        // The engine could not grow the memory (for example because of its declared maximum): undo the accounting.
         let more = std::mem::take(&mut self.last_growth);
         self.held = self.held.saturating_sub(more);
         self.host.give_back(more);
@@ -132,7 +132,7 @@ impl ResourceLimiter for Memory {
     }
 }
 
-/// Host calls remembered by name for a trap report.
+/// Number of host calls by name in a trap report.
 const REMEMBERED_HOST_CALLS: usize = 8;
 
 /// The call in progress.
@@ -145,13 +145,13 @@ pub(crate) struct CallState {
     pub(crate) deadline: Instant,
     pub(crate) host_calls: u32,
     pub(crate) host_bytes: usize,
-    /// The deadline passed while the call was under way: counters of the engine are stale.
+    /// Whether the deadline passed during the call: counters of the engine are stale.
     pub(crate) abandoned: bool,
-    /// Its place in the slow lane.
+    /// Its ticket in the slow lane.
     pub(crate) turn: Arc<LaneTicket>,
 }
 
-/// What a store carries.
+/// The state of a store.
 pub(crate) struct State {
     pub(crate) limits: Arc<Limits>,
     pub(crate) memory: Memory,
@@ -165,18 +165,18 @@ pub(crate) struct State {
     pub(crate) notes: Notes,
     pub(crate) grants: Arc<ModelGrants>,
     pub(crate) llm_calls: u32,
-    /// Where the answers of models come from.
+    /// Source of model answers.
     pub(crate) answers: ModelCallSource,
-    /// What a granted model said when the operator's budget was spent.
+    /// The error of a granted model when the operator's budget was exhausted.
     pub(crate) budget_spent: Option<String>,
     pub(crate) turn: u32,
     pub(crate) journal: Vec<JournalEntry>,
-    /// The episodes a reward or reflector is reading.
+    /// The episodes that a reward or reflector reads.
     pub(crate) group: Vec<Arc<Episode>>,
-    /// Whether views show the tasks' references.
+    /// Whether episode views include references.
     pub(crate) shows_reference: bool,
     pub(crate) call: CallState,
-    /// Rolling digest of calls to the host: replay names the first difference by it.
+    /// Rolling digest of host calls, by which a replay locates the first difference.
     pub(crate) host_digest: Digest,
     pub(crate) recent: VecDeque<String>,
 }
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// What the host keeps for this instance.
+    /// The host's state for this instance.
     pub(crate) fn held(&self) -> HostState {
         HostState {
             clock_ns: self.clock.elapsed(),
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// Goes on from what was kept, of this instance or of another at the same point.
+    /// Continues from a stored state, of this instance or of another one at the same point.
     pub(crate) fn resume(&mut self, turn: u32, held: HostState, grants: Arc<ModelGrants>) {
         self.notes = Notes::new(grants.kv, &self.limits);
         self.grants = grants;
@@ -254,8 +254,8 @@ impl State {
         self.turn = turn;
     }
 
-    /// Charges a host call to the call in progress and notes it for replay and reports. `detail` is whatever tells this
-    /// call apart from another: its arguments.
+    /// Charges a host call to the call in progress and records it for replays and reports. `detail` identifies the call by
+    /// its arguments.
     pub(crate) fn host_call(&mut self, name: &'static str, detail: &[&[u8]]) -> wasmtime::Result<()> {
         let bytes: usize = detail.iter().map(|part| part.len()).sum();
         self.call.host_calls = self.call.host_calls.saturating_add(1);
@@ -268,7 +268,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes a host call for replay and reports, without charging it.
+    /// Records a host call for replays and reports, without charging it.
     pub(crate) fn note(&mut self, name: &'static str, detail: &[&[u8]]) {
         let bytes: usize = detail.iter().map(|part| part.len()).sum();
         self.host_digest = self.host_digest.extended(name.as_bytes());
@@ -281,7 +281,7 @@ impl State {
         self.recent.push_back(format!("{name}({bytes} B)"));
     }
 
-    /// Charges bytes that the host gives to the guest.
+    /// Charges bytes that the host passes to the guest.
     pub(crate) fn charge(&mut self, bytes: usize) -> wasmtime::Result<()> {
         self.call.host_bytes = self.call.host_bytes.saturating_add(bytes);
         if self.call.host_bytes > self.limits.host_call_bytes {
@@ -292,16 +292,16 @@ impl State {
     }
 
     pub(crate) fn log(&self) -> std::sync::MutexGuard<'_, Log> {
-        // A poisoned log is still a log.
+        // A poisoned lock is harmless here.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Ticks that a call may see before it has to give way: one comes sooner or later in any call.
+/// Ticks of a call before it must enter the slow lane; any call may meet one.
 pub(crate) const QUICK_TICKS: u64 = 1;
 
-/// Runs at every epoch tick that finds the guest computing: counts, and sends whoever computes for long into the slow lane, so
-/// that others run. Ticks that pass while the guest waits for the host do not come here.
+/// Runs at every epoch tick during which the guest computes: counts ticks, and sends long computations to the slow lane.
+/// Ticks during host calls are not counted.
 pub(crate) fn on_tick(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<UpdateDeadline> {
     let call = &mut store.data_mut().call;
     call.ticks += 1;

@@ -1,15 +1,14 @@
-//! The epoch ticker: a plain thread, so that no busy executor can stop it.
+//! The epoch ticker: a plain thread, so that a busy executor cannot stop it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wasmtime::Engine;
 
-/// How often running guests are looked at. Short enough for fairness, long enough to cost nothing: nearly every call is over
-/// before its first tick.
+/// Interval of ticks. Short enough for fairness, long enough to be cheap: nearly every call ends before its first tick.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// Advances the epoch of its engines until it is dropped.
+/// Increments the epoch of its engines until it is dropped.
 pub(crate) struct Ticker {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -34,7 +33,7 @@ impl Drop for Ticker {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A ticker that panicked has nothing left to stop.
+            // If the ticker panicked, there is nothing left to stop.
             let _ = thread.join();
         }
     }

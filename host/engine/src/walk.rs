@@ -1,37 +1,37 @@
-//! A walk through a component before anything is compiled.
+//! Measures a component before it is compiled.
 //!
-//! Compilers are made for programs that people wrote. A file of a few megabytes can ask for a million functions, a function
-//! of fifty thousand variables, or blocks a hundred thousand deep, and cost minutes and gigabytes. The walk counts what the
-//! binary holds, without compiling or validating it, and refuses what no toolchain makes. What it lets through and is
-//! still too dear ends at the limits of the compiling process.
+//! Compilers are made for programs that people write. A file of a few megabytes can contain a million functions, a function
+//! with fifty thousand variables, or blocks nested a hundred thousand deep, and take minutes and gigabytes to compile. The
+//! walk counts what the binary contains, without compiling or validating it, and rejects what no toolchain produces.
+//! Remaining expensive components are stopped by the limits of the compiling process.
 
 use wasmparser::{FunctionBody, Operator, Parser, Payload};
 
-/// What a component holds, or may hold.
+/// The contents of a component, or their limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// Components inside components.
+    /// Nesting depth of components.
     pub(crate) depth: usize,
-    /// Modules and components.
+    /// Number of modules and components.
     pub(crate) modules: usize,
-    /// Functions of all modules.
+    /// Number of functions in all modules.
     pub(crate) functions: usize,
     /// Bytes of the longest function.
     pub(crate) function_bytes: usize,
-    /// Variables of one function.
+    /// Most variables of one function.
     pub(crate) locals: usize,
-    /// Blocks inside blocks.
+    /// Nesting depth of blocks.
     pub(crate) nesting: usize,
-    /// Targets of all jump tables of one function.
+    /// Most jump-table targets of one function.
     pub(crate) jumps: usize,
-    /// Types, imports, exports, globals, aliases, instances and segments: everything else that is listed.
+    /// Number of types, imports, exports, globals, aliases, instances and segments.
     pub(crate) items: usize,
-    /// Sections, those included that the engine does not read.
+    /// Number of sections, including those that the engine ignores.
     pub(crate) sections: usize,
 }
 
-/// Five to twenty times what the largest known components hold: a CPython with its library (13,367 functions, the longest of
-/// 427 KB, 271 variables, blocks 781 deep, 15,805 jump targets, 25,657 items) and a QuickJS (35 modules, 3 deep).
+/// Five to twenty times the counts of the largest known components: a CPython with its library (13,367 functions, the
+/// longest of 427 KB, 271 variables, blocks 781 deep, 15,805 jump targets, 25,657 items) and a QuickJS (35 modules, 3 deep).
 pub(crate) const LIMITS: Measure = Measure {
     depth: 16,
     modules: 256,
@@ -44,12 +44,12 @@ pub(crate) const LIMITS: Measure = Measure {
     sections: 100_000,
 };
 
-/// Why the walk ended.
+/// Why the walk stopped.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// The binary cannot be read on.
+    /// The binary is malformed.
     Damaged(wasmparser::BinaryReaderError),
-    /// It holds more of something than it may.
+    /// A count exceeds its limit.
     TooMuch { what: &'static str, found: usize, limit: usize },
 }
 
@@ -63,7 +63,7 @@ fn at_most(what: &'static str, found: usize, limit: usize) -> Result<(), Obstacl
     if found > limit { Err(Obstacle::TooMuch { what, found, limit }) } else { Ok(()) }
 }
 
-/// Counts what the binary holds; ends at the first that is too much.
+/// Counts the contents of a binary; stops at the first excess.
 pub(crate) fn walk(bytes: &[u8], limits: &Measure) -> Result<Measure, Obstacle> {
     let mut seen = Measure {
         depth: 0,
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_toolchain_makes_is_refused_before_it_is_compiled() {
+    fn components_beyond_structural_limits_are_rejected() {
         let many = |count: usize, item: &str| item.repeat(count);
         check(&format!("(component (core module {}))", many(100_001, "(func)")), "functions");
         check(

@@ -123,7 +123,7 @@ impl World {
             evolver: None,
             embedder: None,
             playbook: "lights".into(),
-            beginning: Playbook::default(),
+            initial: Playbook::default(),
         };
         HarnessStage::new(plan, ports)
     }

@@ -1,9 +1,16 @@
 //! Builds every guest of the workspace into `target/guests`.
+//!
+//! Equal lock file, toolchain and target give equal bytes, whatever the folders are called: see [`place`].
+
+mod place;
+#[cfg(test)]
+mod tests;
 
 use crate::toolchain::{self, Route, STD_TARGET, TARGET};
-use crate::{cargo, root, run, say, target};
+use crate::{root, run, say, target};
 use anyhow::{Context as _, Result, bail};
-use cargo_metadata::{CrateType, MetadataCommand};
+use cargo_metadata::CrateType;
+use place::Place;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +18,8 @@ use std::path::{Path, PathBuf};
 const COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
 /// Guest packages, each with the names of its components.
-fn packages() -> Result<BTreeMap<String, Vec<String>>> {
-    let metadata = MetadataCommand::new().current_dir(root()).no_deps().exec().context("cargo metadata")?;
+fn packages(place: &Place) -> Result<BTreeMap<String, Vec<String>>> {
+    let metadata = place.metadata().no_deps().exec().context("cargo metadata")?;
     let mut packages = BTreeMap::new();
     for package in metadata.packages {
         let components: Vec<String> = package
@@ -31,19 +38,39 @@ fn packages() -> Result<BTreeMap<String, Vec<String>>> {
 /// Builds all guests; gives back the folder they lie in.
 pub(crate) fn build() -> Result<PathBuf> {
     let route = toolchain::find()?;
-    let packages = packages()?;
     let target = target()?;
-    // A folder of its own: the host's build and this one do not wait for each other's lock.
-    let work = target.join(match route {
+    let place = Place::new(root(), target.clone());
+    let packages = packages(&place)?;
+    say("building guests");
+    let names: Vec<&str> = packages.keys().map(String::as_str).collect();
+    let built = compile(&place, &route, &names)?;
+    let folder = target.join("guests");
+    collect(&built, &folder, &packages)?;
+    if route == Route::Installed {
+        with_std(&place, &folder)?;
+    }
+    Ok(folder)
+}
+
+/// Where the artefacts of guests are built: a folder of its own, so that the host's build and this one do not wait for
+/// each other's lock.
+fn work(place: &Place, route: &Route) -> PathBuf {
+    place.target.join(match route {
         Route::Installed => "guest-build",
         Route::Distribution { .. } => "guest-build-distribution",
-    });
-    let mut command = cargo();
+    })
+}
+
+/// Compiles the guests of these packages; gives back the folder of the components.
+fn compile(place: &Place, route: &Route, packages: &[&str]) -> Result<PathBuf> {
+    let work = work(place, route);
+    let mut command = place.cargo();
     command.args(["build", "--profile", "guest", "--target", TARGET, "--lib", "--examples", "--target-dir"]).arg(&work);
-    for package in packages.keys() {
+    for package in packages {
         command.args(["--package", package]);
     }
-    if let Route::Distribution { rustc } = &route {
+    place.without_folders(&mut command, packages)?;
+    if let Route::Distribution { rustc } = route {
         let linkers = toolchain::linkers()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(
@@ -56,26 +83,22 @@ pub(crate) fn build() -> Result<PathBuf> {
             .env("PATH", path)
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linkers.join("wasm-component-ld"));
     }
-    say("building guests");
     run(&mut command)?;
-    let folder = target.join("guests");
-    collect(&work.join(TARGET).join("guest"), &folder, &packages)?;
-    if route == Route::Installed {
-        with_std(&work, &folder)?;
-    }
-    Ok(folder)
+    Ok(work.join(TARGET).join("guest"))
 }
 
 /// One guest for the other target, where the toolchain has it: `wasip2/odd_std.wasm`.
-fn with_std(work: &Path, folder: &Path) -> Result<()> {
+fn with_std(place: &Place, folder: &Path) -> Result<()> {
     let folder = folder.join("wasip2");
     if !toolchain::has_std_target() {
         say(&format!("no {STD_TARGET} here: its one test will be skipped (rustup target add {STD_TARGET})"));
         std::fs::remove_dir_all(&folder).ok();
         return Ok(());
     }
-    let mut command = cargo();
-    command.args(["build", "--profile", "guest", "--target", STD_TARGET, "--target-dir"]).arg(work);
+    let work = work(place, &Route::Installed);
+    let mut command = place.cargo();
+    command.args(["build", "--profile", "guest", "--target", STD_TARGET, "--target-dir"]).arg(&work);
+    place.without_folders(&mut command, &["test-guests"])?;
     run(command.args(["--package", "test-guests", "--example", "odd_std"]))?;
     let built = work.join(STD_TARGET).join("guest/examples/odd_std.wasm");
     std::fs::create_dir_all(&folder)?;

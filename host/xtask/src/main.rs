@@ -1,6 +1,7 @@
 //! `cargo xtask`: set-up, guest builds, demo, tests and tidy, with nothing but cargo and rustup.
 
 mod demo;
+mod documents;
 mod fuzz;
 mod guests;
 mod languages;
@@ -19,7 +20,7 @@ const HELP: &str = "cargo xtask COMMAND
   demo        build guests and program in release, then play and score the built-in environments
   test        build guests, then run every test, doc tests included, and last the program built with failpoints, which dies
               again and again; further arguments go to `cargo test`, which then runs alone
-  guests      build every guest into target/guests
+  guests      build every guest into target/guests; equal lock file, toolchain and target give equal bytes in every folder
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
   fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
@@ -28,7 +29,7 @@ const HELP: &str = "cargo xtask COMMAND
               hold local models against PyPI's transformers and peft, both ways: `transformers PYTHON`
   wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
               processor; builds some minutes the first time
-  tidy        check floors, dependencies, sizes and names
+  tidy        check floors, dependencies, sizes, names and documents
 
 Guests need a WebAssembly standard library. The first that is there is used:
   1. the active toolchain's own wasm32-unknown-unknown

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. Imports only go down.
-const FLOORS: [(&str, u8); 16] = [
+const FLOORS: [(&str, u8); 17] = [
     ("clawhost-core", 0),
     ("clawhost-wire", 1),
     ("clawhost-follower", 1),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u8); 16] = [
     ("clawhost-model", 2),
     ("clawhost-play", 3),
     ("clawhost-learning", 3),
+    ("clawhost-burn", 3),
     ("clawhost-app", 4),
     ("clawhost-devkit", 4),
     ("clawhost-cli", 5),
@@ -39,16 +40,17 @@ const LOOPS: [(&str, &[&str]); 2] = [
 ];
 
 /// "The only crate that sees ...".
-const ONLY: [(&str, &[&str]); 16] = [
+const ONLY: [(&str, &[&str]); 17] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
     ("wasmparser", &["clawhost-engine"]),
     ("rusqlite", &["clawhost-store"]),
-    ("burn", &["clawhost-model"]),
-    ("burn-flex", &["clawhost-model"]),
-    ("burn-wgpu", &["clawhost-model"]),
-    ("cubecl", &["clawhost-model"]),
-    ("libloading", &["clawhost-model"]),
+    ("zstd", &["clawhost-store"]),
+    ("burn", &["clawhost-burn"]),
+    ("burn-flex", &["clawhost-burn"]),
+    ("burn-wgpu", &["clawhost-burn"]),
+    ("cubecl", &["clawhost-burn"]),
+    ("libloading", &["clawhost-burn"]),
     ("tokenizers", &["clawhost-model"]),
     ("reqwest", &["clawhost-providers"]),
     ("rustls", &["clawhost-providers"]),
@@ -97,6 +99,7 @@ pub(crate) fn check() -> Result<Vec<String>> {
     let mut findings = Findings(Vec::new());
     floors(&metadata, &mut findings);
     only(&metadata, &mut findings);
+    bare_build(&metadata, &mut findings)?;
     pure(&metadata, &mut findings)?;
     top(&mut findings)?;
     sources(&mut findings)?;
@@ -107,7 +110,25 @@ pub(crate) fn check() -> Result<Vec<String>> {
     front_ends(&mut findings)?;
     failpoints(&metadata, &mut findings);
     crate::messages::check(&mut findings.0)?;
+    crate::documents::check(&mut findings.0)?;
     Ok(findings.0)
+}
+
+/// What a bare `cargo build` never compiles.
+const NOT_BARE: [&str; 4] = ["burn", "burn-flex", "cubecl", "clawhost-burn"];
+
+/// The default program links no tensor framework: no crate of a bare `cargo build` reaches one, or has default features that could.
+fn bare_build(metadata: &Metadata, findings: &mut Findings) -> Result<()> {
+    for member in metadata.workspace_default_packages() {
+        let reached = reachable(metadata, &member.id)?;
+        for name in NOT_BARE.iter().filter(|name| reached.contains(**name)) {
+            findings.add(format!("a bare `cargo build` builds {name}, through {}", member.name));
+        }
+        if member.features.get("default").is_some_and(|features| !features.is_empty()) {
+            findings.add(format!("{} has default features: a bare `cargo build` must not enable any", member.name));
+        }
+    }
+    Ok(())
 }
 
 fn floor(name: &str) -> Option<u8> {
@@ -169,28 +190,32 @@ fn only(metadata: &Metadata, findings: &mut Findings) {
     }
 }
 
-fn pure(metadata: &Metadata, findings: &mut Findings) -> Result<()> {
+/// The names of all packages that a package is built with, itself included, however indirectly.
+fn reachable<'a>(metadata: &'a Metadata, package: &'a PackageId) -> Result<BTreeSet<&'a str>> {
     let resolve = metadata.resolve.as_ref().context("cargo metadata resolved nothing")?;
     let nodes: BTreeMap<&PackageId, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
-    let names: BTreeMap<&PackageId, &str> =
-        metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    let mut seen = BTreeSet::new();
+    let mut waiting = vec![package];
+    while let Some(id) = waiting.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let Some(node) = nodes.get(id) else { continue };
+        let normal = node
+            .deps
+            .iter()
+            .filter(|dependency| dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+        waiting.extend(normal.map(|dependency| &dependency.pkg));
+    }
+    let built = metadata.packages.iter().filter(|package| seen.contains(&package.id));
+    Ok(built.map(|package| package.name.as_str()).collect())
+}
+
+fn pure(metadata: &Metadata, findings: &mut Findings) -> Result<()> {
     for package in metadata.workspace_packages().into_iter().filter(|package| PURE.contains(&package.name.as_str())) {
-        let mut seen = BTreeSet::new();
-        let mut waiting = vec![&package.id];
-        while let Some(id) = waiting.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
-            let name = names.get(id).copied().unwrap_or_default();
-            if IMPURE.contains(&name) {
-                findings.add(format!("{} is pure, but reaches {name}", package.name));
-            }
-            let Some(node) = nodes.get(id) else { continue };
-            let normal = node
-                .deps
-                .iter()
-                .filter(|dependency| dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
-            waiting.extend(normal.map(|dependency| &dependency.pkg));
+        let reached = reachable(metadata, &package.id)?;
+        for name in IMPURE.iter().filter(|name| reached.contains(**name)) {
+            findings.add(format!("{} is pure, but reaches {name}", package.name));
         }
         let folder = root().join("host").join(package.name.trim_start_matches("clawhost-")).join("src");
         for (path, text) in files(&folder, "rs")? {

@@ -45,15 +45,31 @@ pub(crate) fn sysroot() -> Result<PathBuf> {
     Ok(output(Command::new(rustc()).args(["--print", "sysroot"]).current_dir(crate::root()))?.into())
 }
 
+/// What the compiler says of itself under a name, as in `host: x86_64-unknown-linux-gnu`.
+fn described(name: &str) -> Result<String> {
+    let text = output(Command::new(rustc()).arg("-vV").current_dir(crate::root()))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    Ok(value.with_context(|| format!("rustc names no {name}"))?.to_owned())
+}
+
+/// The commit that the compiler was built from. A ready-made standard library names its sources by it.
+pub(crate) fn compiler() -> Result<String> {
+    described("commit-hash")
+}
+
 /// Where the toolchain keeps its linkers.
 pub(crate) fn linkers() -> Result<PathBuf> {
-    let host = output(Command::new(rustc()).arg("-vV").current_dir(crate::root()))?;
-    let host = host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?.to_owned();
-    Ok(sysroot()?.join("lib/rustlib").join(host).join("bin"))
+    Ok(sysroot()?.join("lib/rustlib").join(described("host")?).join("bin"))
 }
 
 /// The target of guests that use the standard library's clock and output. Optional: what needs it is skipped without it.
 pub(crate) const STD_TARGET: &str = "wasm32-wasip2";
+
+/// Whether the active toolchain has the target of all guests.
+#[cfg(test)]
+pub(crate) fn is_installed() -> bool {
+    sysroot().is_ok_and(|sysroot| has_std(&sysroot, TARGET))
+}
 
 /// Whether the active toolchain has the optional target.
 pub(crate) fn has_std_target() -> bool {

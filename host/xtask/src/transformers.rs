@@ -20,7 +20,7 @@ pub(crate) fn main(rest: &[String]) -> Result<()> {
     }
     say(&format!("writing models and adapters into {}", out.display()));
     run(cargo()
-        .args(["test", "-p", "clawhost-model", "--test", "transformers"])
+        .args(["test", "-p", "clawhost-burn", "--test", "transformers"])
         .env("CLAWHOST_TRANSFORMERS_OUT", &out))?;
     run(Command::new(python).arg(&script).arg("--ours").arg(&out))
 }

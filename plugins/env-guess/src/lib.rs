@@ -36,8 +36,6 @@ struct Settings {
     demonstrates: bool,
 }
 
-/// The attribute of an observation that says what a demonstrator would answer.
-const DEMONSTRATION: &str = "demonstration";
 /// One in so many guesses of the clumsy player is made without thinking.
 const CLUMSY: i64 = 20;
 
@@ -60,7 +58,7 @@ impl Guess {
         let careless = random.between(0, CLUMSY - 1) == 0 || self.low > self.high;
         let (low, high) = if careless { (0, self.settings.size - 1) } else { (self.low, self.high) };
         let (guess, digits) = (random.between(low, high), (self.settings.size - 1).to_string().len());
-        Message { extra: vec![(DEMONSTRATION.to_owned(), format!("{guess:0digits$}"))], ..message }
+        message.demonstrating(format!("{guess:0digits$}"))
     }
 
     fn goes_on(&self, terse: &str, words: String) -> Step {
@@ -102,6 +100,7 @@ impl MessageEnvironment for Guess {
     const NAME: &'static str = "env-guess";
     const SUMMARY: &'static str = "Guess a number with higher/lower feedback";
     const SNAPSHOT: bool = true;
+    const DEMONSTRATIONS: bool = true;
 
     fn options() -> Vec<OptionSpec> {
         vec![

@@ -63,9 +63,6 @@ fn kinds(context: &Context) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// The attribute of an observation that says what a demonstrator would answer.
-const DEMONSTRATION: &str = "demonstration";
-
 /// Whether an option has its second value.
 fn chosen(context: &Context, name: &str, [usual, other]: [&str; 2]) -> Result<bool> {
     match context.option(name).unwrap_or(usual) {
@@ -92,6 +89,7 @@ impl MessageEnvironment for Math {
     const NAME: &'static str = "env-math";
     const SUMMARY: &'static str = "Arithmetic and word problems generated from the seed";
     const SNAPSHOT: bool = true;
+    const DEMONSTRATIONS: bool = true;
 
     fn options() -> Vec<OptionSpec> {
         let summary = format!("all, arithmetic, words, or one of {}", Kind::names());
@@ -140,8 +138,11 @@ impl MessageEnvironment for Math {
         }
         if chosen(&params.context, "talk", ["words", "terse"])? {
             let demonstrates = chosen(&params.context, "demonstrate", ["no", "answers"])?;
-            let answer = sum(question).filter(|_| demonstrates).map(|sum| (DEMONSTRATION.to_owned(), sum.to_string()));
-            let said = Message { extra: answer.into_iter().collect(), ..Message::user(question.as_str()) };
+            let said = Message::user(question.as_str());
+            let said = match sum(question).filter(|_| demonstrates) {
+                Some(sum) => said.demonstrating(sum.to_string()),
+                None => said,
+            };
             return Ok((Self, Opening { observation: vec![said], ..Opening::default() }));
         }
         let hint = "You solve problems. Think if you must, then end with the answer in \\boxed{}.";

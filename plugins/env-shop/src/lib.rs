@@ -87,6 +87,7 @@ impl MessageEnvironment for Shop {
     const NAME: &'static str = "env-shop";
     const SUMMARY: &'static str = "close the cases of a shop's customers with tools, by house rules that nobody tells";
     const SNAPSHOT: bool = true;
+    const REVIEWS: bool = true;
 
     fn options() -> Vec<OptionSpec> {
         vec![
@@ -233,7 +234,7 @@ impl Shop {
         if booked && told && should == self.desk.records {
             return "Review: as the house wants it.".to_owned();
         }
-        review::review(&self.case, &desk::call(expected), &self.desk.looked, &mut self.random)
+        review::review(&self.case, &desk::call(expected), &self.desk.looked, &mut self.random).to_string()
     }
 }
 

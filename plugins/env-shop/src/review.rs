@@ -5,7 +5,7 @@
 
 use crate::case::Case;
 use crate::house::FACTS;
-use clawhost_sdk::Random;
+use clawhost_sdk::{Random, Review};
 
 /// Facts that the review names.
 fn named(case: &Case, random: &mut Random) -> Vec<usize> {
@@ -36,19 +36,15 @@ fn named(case: &Case, random: &mut Random) -> Vec<usize> {
 }
 
 /// The review of a case that was closed in another way than the house wants.
-pub(crate) fn review(case: &Case, expected: &str, looked: &[bool; 2], random: &mut Random) -> String {
+pub(crate) fn review(case: &Case, expected: &str, looked: &[bool; 2], random: &mut Random) -> Review {
     let named = named(case, random);
-    let facts: Vec<String> =
-        named.iter().filter_map(|fact| Some(format!("{} is {}", FACTS.get(*fact)?.name, case.value(*fact)))).collect();
-    let mut text = format!("Review: not what the house wants.\nexpected: {expected}\nbecause: {}", facts.join(" and "));
+    let name = |fact: &usize| FACTS.get(*fact).map_or("?", |fact| fact.name);
+    let review = Review::expected(expected).remark("Review: not what the house wants.");
+    let review = named.iter().fold(review, |review, fact| review.because(name(fact), case.value(*fact)));
     let tools = [crate::desk::LOOK_UP_CUSTOMER, crate::desk::LOOK_UP_ORDER];
-    for ((hidden, looked), tool) in case.house.hidden.iter().zip(looked).zip(tools) {
-        if named.contains(hidden) && !looked {
-            let name = FACTS.get(*hidden).map_or("?", |fact| fact.name);
-            text.push_str(&format!("\nnot looked up: {name}, which {} shows", crate::desk::call(tool)));
-        }
-    }
-    text
+    let unseen = case.house.hidden.iter().zip(looked).zip(tools);
+    let unseen = unseen.filter(|((hidden, looked), _)| named.contains(hidden) && !**looked);
+    unseen.fold(review, |review, ((hidden, _), tool)| review.not_looked_up(name(hidden), crate::desk::call(tool)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! From feedback to rules: as told, more general, and about looking.
 
-use crate::feedback::{Condition, Stated, at_the_end};
-use clawhost_sdk::{Entry, Group, Proposal};
+use crate::opening::Stated;
+use clawhost_sdk::review::Condition;
+use clawhost_sdk::{Entry, Group, Proposal, Review};
 use std::cmp::Reverse;
 
 /// Episodes that a proposal names, at most: the host takes no more.
@@ -27,8 +28,7 @@ impl Candidate {
     }
 
     fn when(&self) -> String {
-        let conditions: Vec<String> =
-            self.conditions.iter().map(|condition| format!("{} is {}", condition.fact, condition.value)).collect();
+        let conditions: Vec<String> = self.conditions.iter().map(Condition::to_string).collect();
         conditions.join(" and ")
     }
 
@@ -82,7 +82,7 @@ fn subsets(conditions: &[Condition], most: usize) -> Vec<Vec<Condition>> {
 pub(crate) fn gather(group: &Group, facts: usize) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for episode in group.episodes() {
-        let feedback = at_the_end(episode);
+        let feedback = Review::at_the_end(episode);
         if feedback.is_empty() {
             continue;
         }
@@ -92,7 +92,7 @@ pub(crate) fn gather(group: &Group, facts: usize) -> Vec<Candidate> {
             let told =
                 subsets(&piece.because, facts).into_iter().map(|conditions| (conditions, piece.expected.clone()));
             let looks =
-                piece.looks.iter().filter_map(|look| Some((vec![stated.condition(&look.fact)?], look.deed.clone())));
+                piece.looks.iter().filter_map(|look| Some((vec![stated.condition(&look.fact)?], look.action.clone())));
             for (conditions, deed) in told.chain(looks) {
                 let known = candidates.iter_mut().find(|known| known.conditions == conditions && known.deed == deed);
                 match known {

@@ -1,7 +1,8 @@
 //! Rules out of feedback, without a model.
 //!
 //! It reads what an environment says at the end of an episode, and turns it into rules that a playbook can hold:
-//! `when FACT is VALUE and FACT is VALUE: WHAT TO DO`. It knows no environment: only a grammar of feedback, which any environment may speak, on lines of their own in its closing messages or in the results of the last action:
+//! `when FACT is VALUE and FACT is VALUE: WHAT TO DO`. It knows no environment: only the grammar of reviews ([`clawhost_sdk::review`]),
+//! which any environment may write, on lines of their own in its closing messages or in the results of the last action:
 //!
 //! ```text
 //! expected: call paint {"with": "<colour>"}
@@ -35,10 +36,11 @@
 //! those helps as much, the help was not in what the rules say.
 
 mod candidate;
-mod feedback;
+mod opening;
 mod placebo;
 
 use candidate::Candidate;
+use clawhost_sdk::review::is_hidden;
 use clawhost_sdk::{
     Context, Group, OptionSpec, Playbook, Proposal, Random, Reflector, Result, ToolSpec, export_reflector, log,
 };
@@ -95,7 +97,7 @@ impl Settings {
             other => return Err(format!("mode={other} is none of rules, silent and shuffled").into()),
         };
         let section = context.option("section").unwrap_or(DEFAULT_SECTION);
-        if section.is_empty() || section.len() > LONGEST_SECTION_NAME || section.chars().any(feedback::is_hidden) {
+        if section.is_empty() || section.len() > LONGEST_SECTION_NAME || section.chars().any(is_hidden) {
             return Err(format!("section must be a name of 1 to {LONGEST_SECTION_NAME} plain bytes").into());
         }
         let write = match context.option("write").unwrap_or("entries") {

@@ -4,7 +4,7 @@
 //! read from the policy's last message as people write it: the last `\boxed{...}`, else what follows the last "the answer
 //! is", else the last number, else the whole text.
 
-use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Result, Reward, Verdict, export_reward};
+use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Reads, Result, Reward, Verdict, export_reward};
 
 /// The reward.
 #[derive(Debug)]
@@ -16,6 +16,10 @@ impl Reward for Exact {
 
     fn options() -> Vec<OptionSpec> {
         vec![OptionSpec::new("tolerance", "0", "largest difference between numbers that still counts, 0 or more")]
+    }
+
+    fn reads() -> Vec<Reads> {
+        vec![Reads::reference_value(), Reads::reference_field("answer")]
     }
 
     fn check(context: &Context) -> Result<()> {

@@ -5,7 +5,7 @@
 //! weighted by confidence; its own confidence is the mean one. Below 0.7 it decides nothing: guessing from words is not
 //! knowing.
 
-use clawhost_sdk::{Context, Ending, Episode, Message, Origin, Result, Reward, Source, Verdict, export_reward};
+use clawhost_sdk::{Context, Ending, Episode, Message, Origin, Reads, Result, Reward, Source, Verdict, export_reward};
 use serde_json::Value;
 
 /// The reward.
@@ -44,6 +44,10 @@ impl Reward for Execution {
     const SUMMARY: &'static str = "whether the policy's tools worked, read from their results, with a confidence";
     const RANGE: (f64, f64) = (-1.0, 1.0);
     const SOURCE: Source = Source::Execution;
+
+    fn reads() -> Vec<Reads> {
+        vec![Reads::tool_results()]
+    }
 
     fn score(episode: &Episode, _: &Context) -> Result<Verdict> {
         if matches!(episode.ending(), Ending::Failed(_)) {

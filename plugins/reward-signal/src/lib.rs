@@ -4,7 +4,7 @@
 //! the reward, which must lie from 0 to 1. An episode in which the signal was never set gets no verdict, unless `absent`
 //! says what it is worth.
 
-use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Result, Reward, Verdict, export_reward};
+use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Reads, Result, Reward, Verdict, export_reward};
 
 /// The reward.
 #[derive(Debug)]
@@ -46,6 +46,10 @@ impl Reward for Signal {
             OptionSpec::new("equals", "", "1 if its last value is this number, else 0; empty: the value, from 0 to 1"),
             OptionSpec::new("absent", "", "the reward where it was never set, from 0 to 1; empty: no verdict"),
         ]
+    }
+
+    fn reads() -> Vec<Reads> {
+        vec![Reads::signal("<name>")]
     }
 
     fn check(context: &Context) -> Result<()> {

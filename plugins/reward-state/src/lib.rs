@@ -8,7 +8,7 @@
 //! there, whatever the case and without thousands separators.
 
 use clawhost_sdk::{
-    Context, Ending, Episode, Message, OptionSpec, Origin, Result, Reward, ToolCall, Verdict, export_reward,
+    Context, Ending, Episode, Message, OptionSpec, Origin, Reads, Result, Reward, ToolCall, Verdict, export_reward,
 };
 use serde_json::Value;
 
@@ -33,6 +33,10 @@ impl Reward for State {
             OptionSpec::new("artefact", ARTEFACT, "name of the artefact that holds the final records as JSON"),
             OptionSpec::new("argument", ARGUMENT, "argument of tool calls that the user reads; empty: none"),
         ]
+    }
+
+    fn reads() -> Vec<Reads> {
+        vec![Reads::reference_field("state"), Reads::artefact("<artefact>")]
     }
 
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {

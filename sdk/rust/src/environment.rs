@@ -13,6 +13,8 @@ pub trait Environment: Sized + 'static {
     const VERSION: &'static str = "0.1.0";
     /// One line for people.
     const SUMMARY: &'static str = "";
+    /// Whether episodes end with a [`Review`](crate::Review) where something else was expected; for people (`clawhost inspect`).
+    const REVIEWS: bool = false;
 
     /// Begins an episode; the text is what the policy sees first.
     ///
@@ -215,6 +217,11 @@ pub trait MessageEnvironment: Sized + 'static {
     const SUMMARY: &'static str = "";
     /// Whether [`snapshot`](Self::snapshot) and [`restore`](Self::restore) work.
     const SNAPSHOT: bool = false;
+    /// Whether episodes end with a [`Review`](crate::Review) where something else was expected; for people (`clawhost inspect`).
+    const REVIEWS: bool = false;
+    /// Whether observations carry a demonstration ([`Message::demonstrating`]), perhaps only with certain options; for people
+    /// (`clawhost inspect`).
+    const DEMONSTRATIONS: bool = false;
 
     /// Every option this environment reads; the host refuses any other.
     fn options() -> Vec<OptionSpec> {
@@ -284,6 +291,7 @@ impl<E: Environment> MessageEnvironment for E {
     const NAME: &'static str = E::NAME;
     const VERSION: &'static str = E::VERSION;
     const SUMMARY: &'static str = E::SUMMARY;
+    const REVIEWS: bool = E::REVIEWS;
 
     fn start(params: &Params) -> Result<(Self, Opening)> {
         let (episode, text) = E::start(&params.task.input, params.context.seed)?;

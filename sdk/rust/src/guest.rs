@@ -31,6 +31,15 @@ fn about(name: &str, version: &str, summary: &str, features: Vec<String>, option
     }
 }
 
+/// The name in `about.extra` under which an environment declares what it gives beside observations: one pair for each.
+const GIVES: &str = "gives";
+
+/// With pairs of one name.
+fn declaring(mut about: About, name: &str, values: impl IntoIterator<Item = String>) -> About {
+    about.extra.extend(values.into_iter().map(|value| (name.to_owned(), value)));
+    about
+}
+
 /// Options alone: nothing is drawn when they are checked.
 fn chosen(options: Attributes) -> Context {
     Context::new(0, options)
@@ -52,11 +61,10 @@ impl<E: MessageEnvironment> wit::Guest for EnvironmentGuest<E> {
         let features = if E::SNAPSHOT { vec!["snapshot".to_owned()] } else { Vec::new() };
         let splits =
             E::splits().into_iter().map(|split| wit::Split { name: split.name, tasks: split.tasks, extra: Vec::new() });
-        Ok(wit::Description {
-            about: about(E::NAME, E::VERSION, E::SUMMARY, features, E::options()),
-            splits: splits.collect(),
-            extra: Vec::new(),
-        })
+        let about = about(E::NAME, E::VERSION, E::SUMMARY, features, E::options());
+        let gives = [(E::REVIEWS, "reviews"), (E::DEMONSTRATIONS, "demonstrations")];
+        let gives = gives.into_iter().filter(|(given, _)| *given).map(|(_, name)| name.to_owned());
+        Ok(wit::Description { about: declaring(about, GIVES, gives), splits: splits.collect(), extra: Vec::new() })
     }
 
     fn check(options: Attributes) -> Result<(), wit::EnvError> {
@@ -125,8 +133,10 @@ pub struct RewardGuest<R>(PhantomData<R>);
 impl<R: Reward> reward_wit::Guest for RewardGuest<R> {
     fn describe() -> Result<reward_wit::Description, reward_wit::RewardError> {
         install_panic_hook();
+        let about = about(R::NAME, R::VERSION, R::SUMMARY, Vec::new(), R::options());
+        let reads = R::reads().iter().map(ToString::to_string).collect::<Vec<_>>();
         Ok(reward_wit::Description {
-            about: about(R::NAME, R::VERSION, R::SUMMARY, Vec::new(), R::options()),
+            about: declaring(about, crate::reads::READS, reads),
             minimum: R::RANGE.0,
             maximum: R::RANGE.1,
             source: match R::SOURCE {

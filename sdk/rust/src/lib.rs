@@ -17,7 +17,9 @@
 //! ([`testing`]).
 //!
 //! * [`Environment`]: text in, text out. [`MessageEnvironment`]: messages, tool calls, tasks of your own, snapshots.
-//! * [`Reward`]: judges recorded episodes, in an instance of its own.
+//! * [`Review`]: what an environment expected, for reflectors to read. [`Message::demonstrating`]: what a demonstrator would
+//!   answer, for local models to imitate.
+//! * [`Reward`]: judges recorded episodes, in an instance of its own. [`Reads`]: what it reads of them.
 //! * [`Reflector`]: draws lessons from recorded episodes.
 //! * [`log`], [`kv`], [`llm`]: what the host offers; the last two only where the operator grants them.
 //! * [`Random`]: numbers from a seed. There is no other source of chance, so that every episode can be replayed.
@@ -47,7 +49,9 @@ pub mod kv;
 pub mod llm;
 pub mod log;
 mod random;
+mod reads;
 mod reflector;
+pub mod review;
 mod reward;
 pub mod testing;
 mod types;
@@ -56,7 +60,9 @@ pub use environment::{Action, Environment, MessageEnvironment, Next, Opening, Pa
 pub use episode::{Ending, Episode, Group, Turn};
 pub use error::{Error, Result};
 pub use random::Random;
+pub use reads::Reads;
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
+pub use review::Review;
 pub use reward::{Reward, Scope, Source, Verdict};
 pub use types::{
     Artefact, Attributes, Context, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall, ToolSpec, Usage,

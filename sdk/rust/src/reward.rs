@@ -1,6 +1,6 @@
 //! Rewards: how good an episode was.
 
-use crate::{Context, Episode, Group, OptionSpec, Result, Signal};
+use crate::{Context, Episode, Group, OptionSpec, Reads, Result, Signal};
 
 /// What a verdict depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +130,12 @@ pub trait Reward: 'static {
 
     /// Every option this reward reads; the host refuses any other.
     fn options() -> Vec<OptionSpec> {
+        Vec::new()
+    }
+
+    /// What this reward reads of an episode. Several may be alternatives: the host warns only where none of them was in any
+    /// episode. Empty: the host does not look.
+    fn reads() -> Vec<Reads> {
         Vec::new()
     }
 

@@ -4,6 +4,9 @@ pub use crate::bindings::observer::clawhost::types::types::{
     Artefact, Attributes, Context, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall, ToolSpec, Usage,
 };
 
+/// The name of the pair in a message's `extra` that says what a demonstrator would answer to it.
+const DEMONSTRATION: &str = "demonstration";
+
 impl Message {
     /// A message of one text.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
@@ -36,6 +39,19 @@ impl Message {
     pub fn calling(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
         let call = ToolCall::new(id, name, arguments);
         Self { parts: Vec::new(), tool_calls: vec![call], ..Self::assistant("") }
+    }
+
+    /// With what a demonstrator would answer to it, for local models that learn by imitation. The policy does not see it. It belongs on
+    /// the last message of an observation.
+    pub fn demonstrating(mut self, answer: impl Into<String>) -> Self {
+        self.extra.retain(|(name, _)| name != DEMONSTRATION);
+        self.extra.push((DEMONSTRATION.to_owned(), answer.into()));
+        self
+    }
+
+    /// What a demonstrator would answer to it.
+    pub fn demonstration(&self) -> Option<&str> {
+        self.extra.iter().find(|(name, _)| name == DEMONSTRATION).map(|(_, answer)| answer.as_str())
     }
 
     /// All text and JSON parts, joined by line ends.

@@ -1,19 +1,19 @@
-//! Virtual time: a function of what the guest does, so that every run sees the same.
+//! Virtual time: a function of the guest's behaviour, so that every run sees the same times.
 //!
-//! It begins at a fixed instant, advances by a second per turn and a microsecond per read, and by what the guest
-//! sleeps; a sleep returns at once.
+//! It starts at a fixed instant and advances by a second per turn, by a microsecond per read, and by the duration of each
+//! sleep. A sleep returns at once.
 
 use crate::state::State;
 use wasmtime::component::{HasData, Resource};
 use wasmtime_wasi::p2::bindings::clocks::{monotonic_clock, wall_clock};
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 
-/// 1 January 2020, 00:00 UTC, in seconds since 1970: late enough for any certificate or calendar code.
+/// 1 January 2020, 00:00 UTC, as Unix time in seconds: late enough for certificate and calendar code.
 const BEGINNING_SECONDS: u64 = 1_577_836_800;
 const NANOSECONDS_PER_TURN: u64 = 1_000_000_000;
 const NANOSECONDS_PER_READ: u64 = 1_000;
 
-/// The time of one instance, in nanoseconds since it began.
+/// The time of one instance, in nanoseconds since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct VirtualClock {
     elapsed: u64,
@@ -42,7 +42,7 @@ impl VirtualClock {
     }
 }
 
-/// A sleep that is already over: the clock was advanced when it was asked for.
+/// A sleep that is already over: the clock advanced when it was requested.
 struct Slept;
 
 #[async_trait::async_trait]
@@ -50,7 +50,7 @@ impl Pollable for Slept {
     async fn ready(&mut self) {}
 }
 
-/// Marks the shadowing implementation for the linker.
+/// Marker of the replacement implementation for the linker.
 pub(crate) struct VirtualTime;
 
 impl HasData for VirtualTime {

@@ -1,5 +1,5 @@
-//! Every function that guests can call, with whatever a guest may pass: none panics, quotas hold, and what is refused is
-//! refused as the contract says.
+//! Calls every host function with arbitrary guest arguments: none panics, quotas hold, and invalid arguments are rejected as
+//! the contract says.
 
 use super::clock::VirtualClock;
 use crate::failure::classify;
@@ -22,7 +22,7 @@ use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::Host as _;
 use wasmtime_wasi::p2::bindings::clocks::wall_clock;
 
-/// A model that counts what it is asked, and answers as it is told.
+/// A model that counts its calls and gives a fixed answer.
 struct Model {
     asked: AtomicUsize,
     answer: Result<ModelResponse, ModelError>,
@@ -65,7 +65,7 @@ fn noting(limits: Limits, granted: bool) -> State {
     state(limits, ModelGrants { kv: granted, ..ModelGrants::default() })
 }
 
-/// Two recorded episodes, held by a state that reads them.
+/// Two recorded episodes in the state of a reader.
 fn reading() -> State {
     let episode: Episode = serde_json::from_str(include_str!("../../../../tests/golden/episode-2.json")).unwrap();
     let episode = Arc::new(episode);
@@ -74,18 +74,18 @@ fn reading() -> State {
     state
 }
 
-/// Runs what a guest would wait for.
+/// Runs a future to its end.
 fn done<T>(call: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(call)
 }
 
-/// What an engine error comes to.
+/// Kind and code of an engine error.
 fn named(error: &wasmtime::Error) -> (FailureKind, &'static str) {
     let (kind, code, _) = classify(error);
     (kind, code)
 }
 
-/// Any text: short, long, empty, with everything that Unicode has.
+/// Arbitrary text: short, long, empty, any Unicode.
 fn text(longest: usize) -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::collection::vec(any::<char>(), 0..20).prop_map(String::from_iter),
@@ -107,7 +107,7 @@ fn level() -> impl Strategy<Value = log::Level> {
 
 proptest! {
     #[test]
-    fn any_line_is_kept_escaped_or_counted(lines in prop::collection::vec((level(), text(5000)), 0..40)) {
+    fn every_line_is_kept_escaped_or_counted(lines in prop::collection::vec((level(), text(5000)), 0..40)) {
         let limits = Limits { log_lines: 20, log_bytes: 2000, log_line_bytes: 100, ..Limits::default() };
         let mut state = state(limits, ModelGrants::default());
         let count = lines.len();
@@ -122,14 +122,14 @@ proptest! {
         let lines = &kept[..kept.len() - usize::from(suppressed > 0)];
         prop_assert_eq!(lines.len() + suppressed, count, "none is lost without being counted");
         prop_assert!(lines.len() <= 20);
-        // A line may end with one escaped character and a mark more.
+        // A line may end with one escaped character and an ellipsis more.
         prop_assert!(lines.iter().all(|line| line.len() <= 100 + "trace: ".len() + 16));
         prop_assert!(lines.iter().map(String::len).sum::<usize>() <= 2000 + "trace: ".len() + 16);
         prop_assert!(!lines.iter().chain(&last_error).any(|line| line.chars().any(clawhost_core::is_hidden)));
     }
 
     #[test]
-    fn any_note_is_kept_within_the_quota_or_refused_as_documented(
+    fn every_note_is_kept_within_the_quota_or_rejected_as_documented(
         granted in prop::bool::weighted(0.9),
         steps in prop::collection::vec((0..4u8, prop_oneof![3 => "[a-p]", 1 => text(400)], 0..200usize, any::<u32>()), 0..120),
     ) {
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn any_request_is_sent_once_or_refused_as_documented(requests in prop::collection::vec(request(), 1..12)) {
+    fn every_request_is_sent_once_or_rejected_as_documented(requests in prop::collection::vec(request(), 1..12)) {
         let model = four();
         let mut state = asking(Limits { llm_calls: 4, ..Limits::default() }, &model);
         let mut answered = 0;
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn any_batch_is_answered_one_by_one_or_refused_whole(requests in prop::collection::vec(request(), 0..20)) {
+    fn every_batch_is_answered_per_request_or_rejected_as_a_whole(requests in prop::collection::vec(request(), 0..20)) {
         let model = four();
         let mut state = asking(Limits { llm_batch: 12, llm_calls: 6, ..Limits::default() }, &model);
         let sound = requests.iter().filter(|request| is_sound(request) && request.alias == "judge").count();
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn time_never_goes_back_and_never_overflows(steps in prop::collection::vec((0..5u8, moment()), 0..60)) {
+    fn time_is_monotonic_and_never_overflows(steps in prop::collection::vec((0..5u8, moment()), 0..60)) {
         let mut state = state(Limits::default(), ModelGrants::default());
         let mut before = (0, (0, 0));
         for (function, moment) in steps {
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn any_handle_and_any_index_is_answered_or_refused(
+    fn every_handle_and_index_is_answered_or_rejected(
         handle in prop_oneof![0..4u32, any::<u32>()],
         index in prop_oneof![0..4u32, any::<u32>()],
         count in prop_oneof![0..4u32, any::<u32>()],
@@ -253,7 +253,7 @@ proptest! {
                 state.episode(group(), 0).unwrap();
             }
         }
-        // The group has the first place in the table, the episode the second.
+        // The group has the first index in the table, the episode the second.
         let known = handle == 1;
         let episode = || Resource::<EpisodeView>::new_own(handle);
         let turns = state.turns(episode(), index, count);
@@ -283,7 +283,7 @@ proptest! {
     }
 }
 
-/// Moments that matter, and any other.
+/// Edge cases of times, and arbitrary ones.
 fn moment() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), 0..10u64, prop::sample::select(vec![u64::MAX, u64::MAX - 1, 1 << 63, 3_600_000_000_000])]
 }
@@ -324,7 +324,7 @@ fn request() -> impl Strategy<Value = llm::Request> {
     )
 }
 
-/// What the contract asks of a request.
+/// Whether a request satisfies the contract.
 fn is_sound(request: &llm::Request) -> bool {
     let bytes = |message: &wit::Message| {
         let parts = message.parts.iter().map(|part| match part {
@@ -363,21 +363,21 @@ fn plain_request() -> llm::Request {
 }
 
 #[test]
-fn what_a_model_answers_is_no_more_trusted_than_what_a_guest_asks() {
-    // More tool calls than any message has.
+fn model_answers_are_checked_like_guest_requests() {
+    // More tool calls than the limit.
     let call = ToolCall { id: "1".into(), name: "look".into(), arguments: "{".into(), extra: vec![] };
     let calling = Message { tool_calls: vec![call; 65], ..Message::text(Role::Assistant, Origin::Policy, "") };
     let mut state = asking(Limits::default(), &saying(calling));
     let answer = done(state.complete(plain_request())).unwrap();
     assert!(matches!(answer, Err(llm::LlmError::Unavailable(said)) if said.contains("65 tools")));
     assert_eq!(state.journal.len(), 1);
-    // More text than the host hands over in one call: the call is over, and what was paid for is kept.
+    // More text than the host passes in one call: the call fails, and paid answers stay in the journal.
     let mut state =
         asking(Limits::default(), &saying(Message::text(Role::Assistant, Origin::Policy, "x".repeat(17 << 20))));
     let error = done(state.complete(plain_request())).unwrap_err();
     assert_eq!(named(&error), (FailureKind::Limit, code::HOST_CALLS));
     assert_eq!(state.journal.len(), 1);
-    // The operator's budget is spent: the guest is told, and so is the host.
+    // The operator's budget is exhausted: guest and host both get the error.
     let answer = Err(ModelError::Budget("3 of 3 tokens".into()));
     let mut state = asking(Limits::default(), &Arc::new(Model { asked: AtomicUsize::new(0), answer }));
     let answers = done(state.complete_batch(vec![plain_request(); 3])).unwrap().unwrap();
@@ -386,7 +386,7 @@ fn what_a_model_answers_is_no_more_trusted_than_what_a_guest_asks() {
 }
 
 #[test]
-fn every_function_but_the_log_counts_to_the_calls_of_a_call() {
+fn every_function_except_the_log_counts_as_a_host_call() {
     type Call = fn(&mut State) -> wasmtime::Result<()>;
     let calls: [(&str, Call); 9] = [
         ("get", |state| done(state.get(String::new())).map(drop)),
@@ -411,7 +411,7 @@ fn every_function_but_the_log_counts_to_the_calls_of_a_call() {
 }
 
 #[test]
-fn bytes_to_and_from_the_host_are_counted_both_ways() {
+fn bytes_are_counted_in_both_directions() {
     let mut state = noting(Limits { host_call_bytes: 1000, ..Limits::default() }, true);
     done(state.set("key".into(), vec![1; 400])).unwrap().unwrap();
     done(state.get("key".into())).unwrap().unwrap();
@@ -420,7 +420,7 @@ fn bytes_to_and_from_the_host_are_counted_both_ways() {
 }
 
 #[test]
-fn sleeps_for_ever_fill_the_table_and_leave_the_clock_at_its_end() {
+fn endless_sleeps_fill_the_table_and_saturate_the_clock() {
     let mut state = state(Limits::default(), ModelGrants::default());
     let error = (0..2000).find_map(|_| state.subscribe_duration(u64::MAX).err()).unwrap();
     assert_eq!(named(&error), (FailureKind::Limit, code::HANDLES));
@@ -431,7 +431,7 @@ fn sleeps_for_ever_fill_the_table_and_leave_the_clock_at_its_end() {
 }
 
 #[test]
-fn an_episode_that_is_no_longer_at_hand_is_not_read() {
+fn a_dropped_episode_cannot_be_read() {
     let mut state = reading();
     state.table.push(Group).unwrap();
     let episode = state.episode(Resource::new_own(0), 1).unwrap();

@@ -5,7 +5,7 @@ use clawhost_bindings::environment::clawhost::kv::kv;
 use clawhost_core::Limits;
 use std::collections::BTreeMap;
 
-/// Notes of one instance. A run begins without notes, and those of its episodes are merged when it ends.
+/// The notes of one instance. A run starts without notes; those of its episodes are merged at its end.
 #[derive(Debug)]
 pub(crate) struct Notes {
     granted: bool,
@@ -56,7 +56,7 @@ impl Notes {
         let replaced = self.get(&key).map(|old| key.len() + old.len());
         let keys = self.keys + usize::from(replaced.is_none());
         let bytes = self.bytes - replaced.unwrap_or(0) + key.len() + value.len();
-        // Deletions are remembered too, so they count as keys.
+        // Deletions are recorded too, so they count as keys.
         let remembered = self.writes.len() + usize::from(!self.writes.contains_key(&key));
         if keys > self.max_keys || remembered > self.max_keys || bytes > self.max_bytes {
             let message = format!("notes are limited to {} keys and {} bytes", self.max_keys, self.max_bytes);
@@ -67,7 +67,7 @@ impl Notes {
         Ok(())
     }
 
-    /// Removes a value; says whether there was one.
+    /// Removes a value; returns whether it existed.
     fn delete(&mut self, key: String) -> Result<bool, kv::KvError> {
         self.check(&key)?;
         let Some(old) = self.get(&key).map(Vec::len) else { return Ok(false) };
@@ -77,12 +77,12 @@ impl Notes {
         Ok(true)
     }
 
-    /// What was written so far.
+    /// All writes so far.
     pub(crate) fn writes(&self) -> BTreeMap<String, Option<Vec<u8>>> {
         self.writes.clone()
     }
 
-    /// Goes on from what was written before.
+    /// Continues from earlier writes.
     pub(crate) fn resume(&mut self, writes: BTreeMap<String, Option<Vec<u8>>>) {
         let held = || writes.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
         self.keys = held().count();
@@ -90,7 +90,7 @@ impl Notes {
         self.writes = writes;
     }
 
-    /// What was written; empties it.
+    /// Takes all writes.
     pub(crate) fn take_writes(&mut self) -> BTreeMap<String, Option<Vec<u8>>> {
         (self.keys, self.bytes) = (0, 0);
         std::mem::take(&mut self.writes)
@@ -138,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn keys_and_bytes_are_limited_and_given_back() {
+    fn keys_and_bytes_are_limited_and_freed_by_deletion() {
         let limits = Limits { kv_keys: 2, kv_bytes: 10, kv_key_bytes: 3, ..Limits::default() };
         let mut notes = Notes::new(true, &limits);
         assert!(matches!(notes.set("long".into(), vec![]), Err(kv::KvError::InvalidKey(_))));
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn totals_are_those_of_a_plain_map(steps in prop::collection::vec(("[a-c]{1,2}", 0usize..40, any::<bool>()), 0..60)) {
+        fn totals_agree_with_a_plain_map(steps in prop::collection::vec(("[a-c]{1,2}", 0usize..40, any::<bool>()), 0..60)) {
             let limits = Limits { kv_keys: 5, kv_bytes: 100, ..Limits::default() };
             let mut notes = Notes::new(true, &limits);
             let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! `clawhost:llm`: models the operator granted, by alias. Waiting is not computing: it costs no fuel, but counts to the
-//! deadline of the call.
+//! `clawhost:llm`: models that the operator granted, by alias. Waiting costs no fuel, but counts towards the deadline of the
+//! call.
 
 use crate::convert;
 use crate::state::{LimitHit, State};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Most stop texts of a request.
+/// Most stop sequences of a request.
 const STOPS: usize = 16;
 
 impl State {
@@ -48,7 +48,7 @@ impl State {
         ))
     }
 
-    /// What may be sent: the model and the request, or why not.
+    /// Checks a request: the model and the request, or the error.
     fn admit(&mut self, request: llm::Request) -> Result<Admitted, llm::LlmError> {
         let (alias, request) = self.llm_request(request)?;
         if self.llm_calls >= self.limits.llm_calls {
@@ -61,7 +61,7 @@ impl State {
         Ok(Admitted { alias, model, request })
     }
 
-    /// The answer that the record holds, where answers come from a record; none: the model is to be asked.
+    /// The recorded answer, if answers come from a journal; `None`: call the model.
     fn recorded(
         &self,
         asked: &Admitted,
@@ -72,15 +72,16 @@ impl State {
             return Ok(None);
         }
         let next = journal.get(self.journal.len().saturating_add(already));
-        let answer =
-            next.filter(|entry| entry.turn == self.turn && entry.request == asked.told()).map(JournalEntry::answer);
+        let answer = next
+            .filter(|entry| entry.turn == self.turn && entry.request == asked.journal_request())
+            .map(JournalEntry::answer);
         answer.flatten().map(Some).ok_or_else(|| {
             let message = format!("asks `{}` something that the record holds no answer to", asked.alias);
             LimitHit::new(code::JOURNAL, message).into()
         })
     }
 
-    /// Keeps an answer in the journal; gives what the guest gets, and how many bytes of text that is.
+    /// Records an answer in the journal; returns the guest's result and its bytes of text.
     fn answered(
         &mut self,
         asked: &Admitted,
@@ -97,7 +98,7 @@ impl State {
         self.journal.push(JournalEntry {
             turn: self.turn,
             import: "llm".to_owned(),
-            request: asked.told(),
+            request: asked.journal_request(),
             response: match &answer {
                 Ok(response) => serde_json::json!({ "ok": response }),
                 Err(error) => serde_json::json!({ "error": error }),
@@ -114,7 +115,7 @@ impl State {
                 Err(llm::LlmError::Unavailable(text))
             }
             Err(ModelError::Refused(text) | ModelError::TooLong(text)) => Err(llm::LlmError::InvalidRequest(text)),
-            // Nobody streams to a plugin.
+            // Plugin calls do not stream.
             Err(error @ ModelError::Stopped) => Err(llm::LlmError::Unavailable(error.to_string())),
             Err(ModelError::Budget(text)) => {
                 self.budget_spent = Some(text.clone());
@@ -125,7 +126,7 @@ impl State {
     }
 }
 
-/// A request that may be sent.
+/// A checked request.
 struct Admitted {
     alias: String,
     model: Arc<dyn Llm>,
@@ -133,8 +134,8 @@ struct Admitted {
 }
 
 impl Admitted {
-    /// As the journal keeps it.
-    fn told(&self) -> serde_json::Value {
+    /// The request as it is recorded in the journal.
+    fn journal_request(&self) -> serde_json::Value {
         serde_json::json!({ "alias": self.alias, "request": self.request })
     }
 }
@@ -149,7 +150,7 @@ impl llm::Host for State {
         match self.admit(request) {
             Err(error) => Ok(Err(error)),
             Ok(asked) => {
-                // Who waits for a model computes nothing.
+                // Waiting for a model is not computing.
                 self.call.turn.leave();
                 let answer = match self.recorded(&asked, 0)? {
                     Some(answer) => answer,
@@ -173,7 +174,7 @@ impl llm::Host for State {
             let message = format!("a batch has at most {} requests", self.limits.llm_batch);
             return Ok(Err(llm::LlmError::InvalidRequest(message)));
         }
-        // All at once; how many are really under way is the model client's business.
+        // All requests at once; the model client limits the concurrency.
         let mut asking = JoinSet::new();
         let mut answers: BTreeMap<usize, Result<llm::Response, llm::LlmError>> = BTreeMap::new();
         let mut arrived = Vec::new();
@@ -193,9 +194,9 @@ impl llm::Host for State {
         }
         self.call.turn.leave();
         arrived.extend(asking.join_all().await);
-        // The journal is in the order of the requests, whoever answered first.
+        // The journal is in the order of the requests, independent of the order of answers.
         arrived.sort_by_key(|(position, ..)| *position);
-        // What was answered was paid for: all of it is in the journal before anything is charged.
+        // All answers are recorded before anything is charged, because they were paid for.
         let mut bytes = 0usize;
         for (position, asked, answer) in arrived {
             let answer = self.answered(&asked, answer);

@@ -1,10 +1,10 @@
-//! `clawhost:log`: lines with a quota. Flooding costs the episode nothing but its log.
+//! `clawhost:log`: log lines with a quota. Exceeding it loses log lines and has no other effect.
 
 use crate::state::State;
 use clawhost_bindings::environment::clawhost::log::log;
 use clawhost_core::{Limits, LogState, escaped};
 
-/// Lines of one instance.
+/// The log of one instance.
 #[derive(Debug)]
 pub(crate) struct Log {
     line_bytes: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Log {
     state: LogState,
 }
 
-/// Which stream a WASI guest writes to.
+/// The output streams of a WASI guest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stream {
     Stdout,
@@ -34,12 +34,12 @@ impl Log {
         &self.state
     }
 
-    /// Goes on from another log.
+    /// Continues from another log.
     pub(crate) fn resume(&mut self, state: LogState) {
         self.state = state;
     }
 
-    /// Counts a line that finds no room; says whether there is none.
+    /// Counts a line that exceeds the quota; returns whether it does.
     fn suppress_if_full(&mut self) -> bool {
         let full = !self.has_room();
         self.state.suppressed += u64::from(full);
@@ -51,11 +51,11 @@ impl Log {
     }
 
     pub(crate) fn line(&mut self, level: &str, text: &str) {
-        // An interpreter prints what went wrong: the last line of its traceback says it.
+        // Interpreters print errors to stderr: the last line of a traceback is the message.
         let printed = level == "stderr" && !text.trim().is_empty();
         if level == "error" || (printed && !self.state.logged_error) {
             self.state.logged_error |= level == "error";
-            // Kept even when the quota is spent: a trap report needs it.
+            // Recorded even beyond the quota, for trap reports.
             self.state.last_error = Some(escaped(text, self.line_bytes));
         }
         if self.suppress_if_full() {
@@ -66,7 +66,7 @@ impl Log {
         self.state.lines.push(line);
     }
 
-    /// Bytes of a stream: whole lines are kept, the rest waits.
+    /// Adds bytes of a stream: complete lines are logged, the rest is buffered.
     pub(crate) fn stream(&mut self, stream: Stream, bytes: &[u8]) {
         let (level, index) = match stream {
             Stream::Stdout => ("stdout", 0),
@@ -87,7 +87,7 @@ impl Log {
         self.state.last_error.as_deref()
     }
 
-    /// All lines, with one that tells how many were dropped; the instance is at its end.
+    /// Takes all lines, with a final one that reports how many were dropped.
     pub(crate) fn take(&mut self) -> Vec<String> {
         self.finish_lines();
         let mut lines = std::mem::take(&mut self.state.lines);
@@ -103,7 +103,7 @@ impl Log {
         self.state.lines.iter().skip(self.state.lines.len().saturating_sub(most)).cloned().collect()
     }
 
-    /// Ends the lines that streams have begun.
+    /// Logs the incomplete lines of streams.
     pub(crate) fn finish_lines(&mut self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             if self.state.partial.get(stream as usize).is_some_and(|partial| !partial.is_empty()) {
@@ -115,7 +115,7 @@ impl Log {
 
 impl log::Host for State {
     async fn write(&mut self, level: log::Level, text: String) -> wasmtime::Result<()> {
-        // Nobody loses an episode for logging too much: a line is noted, never charged. Past the quota it is only counted.
+        // Logging never fails an episode: lines are not charged, and beyond the quota only counted.
         if self.log().has_room() {
             self.note("log.write", &[text.as_bytes()]);
         }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_leaves_the_first_lines_and_a_count() {
+    fn beyond_the_quota_lines_are_counted() {
         let limits = Limits { log_lines: 3, log_line_bytes: 8, ..Limits::default() };
         let mut log = Log::new(&limits);
         for number in 0..10 {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_become_lines_and_nothing_reaches_a_terminal_raw() {
+    fn streams_are_split_into_lines_and_escaped() {
         let mut log = Log::new(&Limits::default());
         log.stream(Stream::Stdout, b"one\ntw");
         log.stream(Stream::Stdout, b"o\n\x1b[31mred");

@@ -1,4 +1,4 @@
-//! What the host offers to guests, one file per interface.
+//! The host functions for guests, one file per interface.
 
 pub(crate) mod clock;
 pub(crate) mod kv;

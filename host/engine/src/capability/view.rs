@@ -9,7 +9,7 @@ use clawhost_core::{Ending, Episode};
 use std::sync::Arc;
 use wasmtime::component::Resource;
 
-/// Turns handed out at a time.
+/// Most turns per call.
 const TURNS: u32 = 64;
 
 impl State {
@@ -54,7 +54,7 @@ impl view::HostEpisodeView for State {
     fn task(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<types::Task> {
         self.host_call("episode.task", &[])?;
         let episode = self.viewed(&handle)?;
-        // What tells the environment its own task may tell the answer too: a lesson must not carry it into a playbook.
+        // Extension fields may reveal the answer too: a lesson must not carry it into a playbook.
         let hidden = if self.shows_reference { None } else { Some(Vec::new()) };
         let reference = if self.shows_reference { episode.task.reference.clone() } else { None };
         self.charge(episode.task.input.len() + reference.as_ref().map_or(0, String::len))?;
@@ -88,7 +88,7 @@ impl view::HostEpisodeView for State {
         for (index, turn) in (0u32..).zip(&episode.turns).skip(start as usize).take(count.min(TURNS) as usize) {
             bytes +=
                 turn.observation.iter().chain([&turn.action]).chain(&turn.tool_results).map(|m| m.len()).sum::<usize>();
-            // At least one, however long: fewer than asked means "ask again", none means the end.
+            // At least one turn, however long: fewer than requested means "call again", none means the end.
             if bytes > budget && !turns.is_empty() {
                 break;
             }

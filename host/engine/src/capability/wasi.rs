@@ -1,5 +1,5 @@
-//! WASI for guests built with a standard library: an empty world. No arguments, no environment, no files, no sockets;
-//! randomness from the seed; stdout and stderr go to the log.
+//! WASI for guests with a standard library: no arguments, environment variables, files or sockets. Randomness comes from the
+//! seed; stdout and stderr go to the log.
 
 use super::log::{Log, Stream};
 use crate::state::State;
@@ -13,26 +13,26 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-/// Bytes a stream takes at a time.
+/// Bytes that a stream accepts at a time.
 const CHUNK_BYTES: usize = 4096;
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        // Built on first use: most guests never ask.
+        // Built on first use: most guests never need it.
         let build = || build(self.seed, &self.chance, self.limits.random_bytes, &self.log);
         let ctx = self.wasi.get_or_insert_with(build);
         WasiCtxView { ctx, table: &mut self.table }
     }
 }
 
-/// The two sources of chance of an instance. How far each has been read is known, so that a snapshot can go on from there.
+/// The two random sources of an instance. Their positions are known, so that a snapshot can continue from them.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance {
     secure: Draws,
     insecure: Draws,
 }
 
-/// A generator that the WASI context draws from and the host keeps an eye on.
+/// A generator shared by the WASI context and the host.
 #[derive(Debug, Clone)]
 pub(crate) struct Draws(Arc<Mutex<ChaCha12Rng>>);
 
@@ -67,7 +67,7 @@ impl Chance {
         Self { secure: Draws::new(seed), insecure: Draws::new(seed.wrapping_add(1)) }
     }
 
-    /// Words read so far. Rations keep them far below 2^64.
+    /// Words read so far. Quotas keep them far below 2^64.
     pub(crate) fn positions(&self) -> [u64; 2] {
         [&self.secure, &self.insecure].map(|stream| stream.with(|random| random.get_word_pos() as u64))
     }
@@ -85,7 +85,7 @@ fn build(seed: u64, chance: &Chance, random_bytes: u64, log: &Arc<Mutex<Log>>) -
         .stderr(sink(Stream::Stderr))
         .secure_random(chance.secure.clone())
         .insecure_random(chance.insecure.clone())
-        // The hash order of HashMap follows from it.
+        // It determines the iteration order of HashMap.
         .insecure_random_seed(u128::from(seed))
         .max_random_size(random_bytes)
         .allow_tcp(false)

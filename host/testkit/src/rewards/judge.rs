@@ -18,6 +18,8 @@ enum Manner {
     Down(Arc<AtomicBool>, f64),
     /// Has no budget left.
     Spent,
+    /// Is not applicable.
+    Silent,
 }
 
 /// A reward that gives what it is set to, or fails.
@@ -82,6 +84,11 @@ impl Judge {
         Self::new("spent", Manner::Spent)
     }
 
+    /// Finds itself not applicable, under this name.
+    pub fn silent(name: &str) -> Self {
+        Self::new(name, Manner::Silent)
+    }
+
     /// Always fails.
     pub fn broken() -> Self {
         Self::new("broken", Manner::Broken)
@@ -113,6 +120,7 @@ impl Reward for Judge {
                 Ok(group.iter().map(|_| card(value)).collect())
             }
             Manner::Down(..) => Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "the judge is down")),
+            Manner::Silent => Ok(group.iter().map(|_| Verdict::NotApplicable("no opinion".into())).collect()),
             Manner::Spent => Err(Failure::new(FailureKind::Llm, code::BUDGET, "the budget is spent: 10 of 10 tokens")),
             Manner::Broken => Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "broken in `score`")),
         };

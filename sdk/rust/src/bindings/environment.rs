@@ -92,7 +92,7 @@ pub mod exports {
                     pub name: _rt::String,
                     /// How many tasks it holds.
                     pub tasks: u64,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Split {
@@ -114,7 +114,7 @@ pub mod exports {
                     pub about: About,
                     /// At least one, at most 16.
                     pub splits: _rt::Vec<Split>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Description {
@@ -138,7 +138,7 @@ pub mod exports {
                     pub context: Context,
                     /// The host stops the episode after so many turns.
                     pub max_turns: u32,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Params {
@@ -161,11 +161,11 @@ pub mod exports {
                     pub observation: _rt::Vec<Message>,
                     /// The tools on offer, for the whole episode.
                     pub tools: _rt::Vec<ToolSpec>,
-                    /// What is there before anybody acts. At most 16.
+                    /// Artefacts that exist before the first action. At most 16.
                     pub artefacts: _rt::Vec<Artefact>,
-                    /// How the environment would introduce itself to a model, if nobody else does.
+                    /// The system prompt of a model, unless the operator gives another one.
                     pub system_hint: ::core::option::Option<_rt::String>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Opening {
@@ -190,7 +190,7 @@ pub mod exports {
                     pub message: Message,
                     /// What the host answered to its other calls. The policy reads these too; they need no answer.
                     pub tool_results: _rt::Vec<Message>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Action {
@@ -205,10 +205,10 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// Whether it goes on.
+                /// Whether the episode continues.
                 #[derive(Clone)]
                 pub enum Status {
-                    /// It goes on.
+                    /// It continues.
                     Running,
                     /// It is over.
                     Terminated,
@@ -236,19 +236,19 @@ pub mod exports {
                         }
                     }
                 }
-                /// What came of an action.
+                /// The result of an action.
                 #[derive(Clone)]
                 pub struct StepResult {
                     /// What the policy sees next. At most 64 messages and 1 MiB. A tool message answers the call that it names; a call
                     /// without an answer is given an empty one by the host.
                     pub observation: _rt::Vec<Message>,
-                    /// Whether it goes on.
+                    /// Whether the episode continues.
                     pub status: Status,
                     /// What was measured. At most 256.
                     pub signals: _rt::Vec<Signal>,
-                    /// What was left behind. At most 16.
+                    /// Artefacts of this step. At most 16.
                     pub artefacts: _rt::Vec<Artefact>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for StepResult {
@@ -5739,7 +5739,7 @@ pub mod exports {
                     fn start(
                         params: Params,
                     ) -> ::core::result::Result<(Episode, Opening), EnvError>;
-                    /// Goes on from a state that `snapshot` gave. Same params as the `start` it came from.
+                    /// Continues from a state that `snapshot` gave. Same params as the `start` it came from.
                     #[allow(async_fn_in_trait)]
                     fn restore(
                         params: Params,

@@ -75,7 +75,7 @@ pub mod clawhost {
                 pub signals: _rt::Vec<Signal>,
                 /// What the model call cost.
                 pub usage: Usage,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Turn {
@@ -3108,7 +3108,7 @@ pub mod clawhost {
     }
     pub mod llm {
         /// For judges, reflectors and simulated users. An environment never calls the policy's model: the host does.
-        /// A plugin holds no key and no address: it names an alias. The waiting is not charged to its compute budget.
+        /// A plugin holds no key and no address: it names an alias. Waiting is not charged to its compute budget.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod llm {
             #[used]
@@ -3183,7 +3183,7 @@ pub mod clawhost {
                 pub seed: ::core::option::Option<u64>,
                 /// Texts that end the answer. At most 16.
                 pub stop: _rt::Vec<_rt::String>,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Request {
@@ -3212,7 +3212,7 @@ pub mod clawhost {
                 pub usage: Usage,
                 /// Why it ended: `stop`, `length`, `tool_calls`, or the model's own word.
                 pub finish: _rt::String,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Response {
@@ -5559,7 +5559,7 @@ pub mod clawhost {
         }
     }
     pub mod types {
-        /// The nouns of the contract. Names are part of it: renaming a field is a breaking change.
+        /// The data types of the contract. Names are part of it: renaming a field is a breaking change.
         ///
         /// Records that may grow carry `extra`, a list of name-value pairs both sides ignore when they do not
         /// know a name; a new field would break plugins that already exist.
@@ -5694,7 +5694,7 @@ pub mod clawhost {
                 Json(_rt::String),
                 /// A reference to stored bytes.
                 Blob(Blob),
-                /// Anything else, as text. Whoever does not know it leaves it out.
+                /// Anything else, as text. A reader that does not know it leaves it out.
                 Other(_rt::String),
             }
             impl ::core::fmt::Debug for Part {
@@ -5719,7 +5719,7 @@ pub mod clawhost {
                 pub name: _rt::String,
                 /// The arguments as JSON text, exactly as the policy wrote them: in a recorded episode they may be malformed.
                 pub arguments: _rt::String,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for ToolCall {
@@ -5749,7 +5749,7 @@ pub mod clawhost {
                 pub tool_call_id: ::core::option::Option<_rt::String>,
                 /// Where it came from. What a plugin puts here is replaced by the host.
                 pub origin: Origin,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Message {
@@ -5776,7 +5776,7 @@ pub mod clawhost {
                 pub description: _rt::String,
                 /// JSON Schema of the arguments, as text.
                 pub input_schema: _rt::String,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for ToolSpec {
@@ -5792,7 +5792,7 @@ pub mod clawhost {
                         .finish()
                 }
             }
-            /// A number somebody observed: any finite value, with no meaning attached (distance, moves left). It is
+            /// A number that was observed: any finite value, with no meaning attached (distance, moves left). It is
             /// never a reward. At most 256 per turn; a name has at most 128 bytes.
             #[derive(Clone)]
             pub struct Signal {
@@ -5821,7 +5821,7 @@ pub mod clawhost {
                 pub completion_tokens: u64,
                 /// Of the tokens read, those served from a cache.
                 pub cached_tokens: u64,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Usage {
@@ -5851,7 +5851,7 @@ pub mod clawhost {
                 pub reference: ::core::option::Option<_rt::String>,
                 /// For grouping and retrieval.
                 pub tags: _rt::Vec<_rt::String>,
-                /// Room to grow, and for what an episode needs to find its task again: shown to the environment and to rewards, never
+                /// For later additions, and for what an episode needs to find its task again: shown to the environment and to rewards, never
                 /// to the policy or a reflector.
                 pub extra: Attributes,
             }
@@ -5878,7 +5878,7 @@ pub mod clawhost {
                 pub seed: u64,
                 /// The operator's choices, checked against `about.options` beforehand, in the order of their names.
                 pub options: Attributes,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Context {
@@ -5902,7 +5902,7 @@ pub mod clawhost {
                 pub summary: _rt::String,
                 /// The value in force when nothing is chosen.
                 pub default_value: _rt::String,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for OptionSpec {
@@ -5931,7 +5931,7 @@ pub mod clawhost {
                 pub features: _rt::Vec<_rt::String>,
                 /// Every option this plugin reads. Any other is an error before the first episode. At most 64.
                 pub options: _rt::Vec<OptionSpec>,
-                /// Room to grow.
+                /// For later additions. Known names, one pair for each thing: `gives` (what an environment gives: `reviews`, `demonstrations`) and `reads` (what a reward reads); GUIDE.md lists the values.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for About {
@@ -5958,7 +5958,7 @@ pub mod clawhost {
                 pub media_type: _rt::String,
                 /// The content.
                 pub bytes: _rt::Vec<u8>,
-                /// Room to grow.
+                /// For later additions.
                 pub extra: Attributes,
             }
             impl ::core::fmt::Debug for Artefact {

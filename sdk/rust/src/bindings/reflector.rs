@@ -92,7 +92,7 @@ pub mod exports {
                     pub text: _rt::String,
                     /// For retrieval.
                     pub tags: _rt::Vec<_rt::String>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Entry {
@@ -117,7 +117,7 @@ pub mod exports {
                     pub entries: _rt::Vec<Entry>,
                     /// Named sections of free text.
                     pub sections: _rt::Vec<(_rt::String, _rt::String)>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Playbook {
@@ -140,7 +140,7 @@ pub mod exports {
                     pub episode: _rt::String,
                     /// Turns that show it.
                     pub turns: _rt::Vec<u32>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Evidence {
@@ -202,7 +202,7 @@ pub mod exports {
                     pub evidence: _rt::Vec<Evidence>,
                     /// What should get better, for people.
                     pub expected_effect: _rt::String,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Proposal {

@@ -158,7 +158,7 @@ pub mod exports {
                     pub source: Source,
                     /// What a verdict depends on.
                     pub scope: Scope,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for Description {
@@ -189,7 +189,7 @@ pub mod exports {
                     pub rationale: _rt::String,
                     /// One finite value per turn, or empty.
                     pub per_turn: _rt::Vec<f64>,
-                    /// Room to grow.
+                    /// For later additions.
                     pub extra: Attributes,
                 }
                 impl ::core::fmt::Debug for ScoreCard {
@@ -1572,8 +1572,8 @@ pub mod exports {
                     fn check(
                         options: Attributes,
                     ) -> ::core::result::Result<(), RewardError>;
-                    /// Exactly one verdict per episode, in order. (The group is handed over, not lent: some languages let go of what they
-                    /// were lent only after the call has ended, which is too late.)
+                    /// Exactly one verdict per episode, in order. (The group is handed over, not lent: some languages release what they
+                    /// borrowed only after the call has ended, which is too late.)
                     #[allow(async_fn_in_trait)]
                     fn score(
                         context: Context,
