@@ -12,4 +12,5 @@ mod bench;
 #[path = "../common/guests.rs"]
 mod guests;
 
+mod namesakes;
 mod resuming;

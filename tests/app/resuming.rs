@@ -41,7 +41,7 @@ async fn where_nothing_was_interrupted_a_new_run_begins_and_says_so() {
     let spec = bench.spec(Verb::Play, GUESS);
     let played = run(&workspace, spec, Start::Resume(None), &Cancel::default(), &watch).await.unwrap();
     assert!(!played.is_resumed);
-    assert_eq!(*warnings.lock().unwrap(), [Warning::NothingToResume]);
+    assert_eq!(*warnings.lock().unwrap(), [Warning::NothingToResume { finished: None }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

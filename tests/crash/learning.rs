@@ -20,7 +20,7 @@ fn versions(bench: &Bench) -> Vec<Value> {
 }
 
 fn runs(bench: &Bench) -> usize {
-    bench.json(&["episodes", "list", "--runs"]).as_array().unwrap().len()
+    bench.json(&["runs", "list"]).as_array().unwrap().len()
 }
 
 #[test]

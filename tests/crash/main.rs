@@ -153,7 +153,7 @@ impl Crashing {
 
 /// Whether the run of a data folder recorded its end.
 fn has_recorded_its_end(bench: &Bench) -> bool {
-    let runs = bench.json(&["episodes", "list", "--runs"]);
+    let runs = bench.json(&["runs", "list"]);
     runs.as_array().unwrap().iter().any(|run| run["state"] == "finished")
 }
 

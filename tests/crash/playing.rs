@@ -16,7 +16,7 @@ fn notes(bench: &Bench, run: &str) -> Vec<(String, Vec<u8>)> {
 
 /// The newest run.
 fn newest(bench: &Bench) -> String {
-    bench.json(&["episodes", "list", "--runs"])[0]["id"].as_str().unwrap().to_owned()
+    bench.json(&["runs", "list"])[0]["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_playing_run_that_dies_after_any_commit_is_resumed_and_comes_to_the_same() {
             Some(_) => {
                 assert_eq!(recorded, EPISODES);
                 assert_eq!(notes(bench, &newest(bench)), expected);
-                let runs = bench.json(&["episodes", "list", "--runs"]);
+                let runs = bench.json(&["runs", "list"]);
                 assert_eq!(runs.as_array().unwrap().len(), 1, "it went on, it did not begin anew: {runs}");
             }
         }

@@ -1,12 +1,11 @@
-//! A fork is a replay, or a snapshot that can be relied on: whoever goes on from the middle of an episode comes to what the
-//! original came to.
+//! Forks: an episode that continues from the middle of another, by replay or by snapshot, behaves like the original.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 #[path = "../common/guests.rs"]
@@ -21,7 +20,7 @@ use proptest::prelude::*;
 use std::path::Path;
 
 fn host(allocation: Allocation) -> Host {
-    // Small: tests run side by side, and each has a host of its own.
+    // Small, because tests run concurrently, each with its own host.
     let limits = Limits { live_instances: 32, ..Limits::default() };
     Host::new(HostConfig { limits, allocation, ..HostConfig::default() }).unwrap()
 }
@@ -37,10 +36,10 @@ async fn params(plugin: &EnvironmentPlugin, seed: u64) -> StartParams {
     StartParams { task, context, max_turns: 64, answers: ModelCallSource::Live }
 }
 
-/// What a step came to: its result, the calls to the host, and the fuel.
+/// The outcome of a step: its result, the host calls, and the fuel.
 type Seen = (Result<StepResult, String>, Digest, Option<u64>);
 
-/// Takes steps until the episode is over.
+/// Takes steps until the episode ends.
 async fn walk(live: &mut dyn LiveEpisode, actions: &[String]) -> Vec<Seen> {
     let mut seen = Vec::new();
     for text in actions {
@@ -59,22 +58,22 @@ fn without_fuel(seen: &[Seen]) -> Vec<(Result<StepResult, String>, Digest)> {
     seen.iter().map(|(result, calls, _)| (result.clone(), *calls)).collect()
 }
 
-/// Plays the actions; branches at `at` by a fresh instance and by a snapshot; all three must agree.
+/// Plays the actions; forks at `at` by a new instance and by a snapshot; all three must agree.
 async fn check(plugin: &EnvironmentPlugin, other: &EnvironmentPlugin, seed: u64, actions: &[String], at: usize) {
     let params = params(plugin, seed).await;
     let (mut live, opening) = plugin.start(params.clone()).await.unwrap();
     let original = walk(live.as_mut(), actions).await;
     let records = live.take_records();
     drop(live);
-    // An episode that is over has no middle.
+    // A finished episode has no middle.
     let at = at.min(original.len().saturating_sub(1));
 
-    // By replay, on another host: fuel and all.
+    // By replay, on another host, including fuel.
     let (mut live, again) = other.start(params.clone()).await.unwrap();
     assert_eq!(opening, again);
     let before = walk(live.as_mut(), &actions[..at]).await;
     assert_eq!(before, original[..at], "a fork by replay");
-    // Taking a snapshot leaves no trace but on the guest's heap, which fuel knows of.
+    // Taking a snapshot has no effect except on the guest's heap, which affects fuel.
     let snapshot = live.snapshot().await.unwrap();
     assert_eq!(snapshot.turn as usize, at);
     let after = walk(live.as_mut(), &actions[at..]).await;
@@ -82,7 +81,7 @@ async fn check(plugin: &EnvironmentPlugin, other: &EnvironmentPlugin, seed: u64,
     assert_eq!(live.take_records(), records, "log, journal and notes");
     drop(live);
 
-    // By snapshot, as it comes back from a disk: fuel depends on how the guest's heap came about, and is left out.
+    // By snapshot, after serialisation. Fuel depends on the history of the guest's heap and is not compared.
     let text = serde_json::to_string(&snapshot).unwrap();
     let snapshot: Snapshot = serde_json::from_str(&text).unwrap();
     let mut live = plugin.restore(params, &snapshot).await.unwrap();
@@ -97,7 +96,7 @@ fn actions() -> impl Strategy<Value = Vec<String>> {
 }
 
 #[test]
-fn a_fork_with_the_same_actions_is_the_original() {
+fn a_fork_with_the_same_actions_equals_the_original() {
     let Some(folder) = guests::folder_or_skip("a_fork_with_the_same_actions") else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (pooled, on_demand) = (host(Allocation::Pooled), host(Allocation::OnDemand));
@@ -111,7 +110,7 @@ fn a_fork_with_the_same_actions_is_the_original() {
     }
 }
 
-/// A model that counts how often it was asked.
+/// A model that counts its calls.
 #[derive(Default)]
 struct Judge(std::sync::atomic::AtomicU64);
 
@@ -129,7 +128,7 @@ impl clawhost_core::Llm for Judge {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_come_from_the_record_as_far_as_it_goes_and_nothing_else_is_asked() {
+async fn model_answers_come_from_the_journal_as_far_as_it_goes() {
     let Some(folder) = guests::folder_or_skip("answers_come_from_the_record") else { return };
     let host = host(Allocation::Pooled);
     let judge = std::sync::Arc::new(Judge::default());
@@ -150,17 +149,17 @@ async fn answers_come_from_the_record_as_far_as_it_goes_and_nothing_else_is_aske
         answers: ModelCallSource::Recorded { journal: journal.into(), through },
         ..live.clone()
     };
-    // All of it from the record.
+    // All answers from the journal.
     let (mut again, _) = plugin.start(with(&journal, u32::MAX)).await.unwrap();
     assert_eq!(walk(again.as_mut(), &actions).await, original);
-    assert_eq!(again.take_records().journal, journal, "it is journalled as it was");
-    assert_eq!(asked(), 3, "nobody was asked");
-    // Two turns from the record, then the model.
+    assert_eq!(again.take_records().journal, journal, "the journal is unchanged");
+    assert_eq!(asked(), 3, "the model was not called");
+    // Two turns from the journal, then the model.
     let (mut on, _) = plugin.start(with(&journal, 2)).await.unwrap();
     let forked = walk(on.as_mut(), &actions).await;
     assert_eq!((&forked[..2], asked()), (&original[..2], 4));
     assert_ne!(forked[2], original[2], "another answer");
-    // A record that does not fit: another turn, another question, or none at all.
+    // A journal that does not match: another turn, another request, or none.
     let mut moved = journal.clone();
     moved[1].turn = 1;
     let mut other = journal.clone();
@@ -173,10 +172,10 @@ async fn answers_come_from_the_record_as_far_as_it_goes_and_nothing_else_is_aske
         assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Host, code::JOURNAL), "{failure}");
         assert!(failure.message.contains("asks `judge` something that the record holds no answer to"), "{failure}");
     }
-    assert_eq!(asked(), 4, "nobody was asked");
+    assert_eq!(asked(), 4, "the model was not called");
 }
 
-/// A model whose budget is spent.
+/// A model whose budget is exhausted.
 struct Spent;
 
 #[async_trait::async_trait]
@@ -191,7 +190,7 @@ impl clawhost_core::Llm for Spent {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_environment_whose_model_is_out_of_budget_has_failed_for_want_of_it() {
+async fn an_episode_with_an_exhausted_model_budget_fails_for_this_reason() {
     let Some(folder) = guests::folder_or_skip("an_environment_whose_model_is_out_of_budget") else { return };
     let host = host(Allocation::Pooled);
     let mut grants = ModelGrants::default();
@@ -200,13 +199,13 @@ async fn an_environment_whose_model_is_out_of_budget_has_failed_for_want_of_it()
     let plugin = host.environment("odd_services", &bytes, grants).await.unwrap();
     let (mut live, _) = plugin.start(params(&plugin, 1).await).await.unwrap();
     let action = Message::text(Role::Assistant, Origin::Policy, "a");
-    // It would have gone on with the refusal as an answer: then the budget would have changed a result.
+    // The guest would have used the error as an answer; then the budget would have changed a result.
     let failure = live.step(&action, &[]).await.unwrap_err();
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Llm, code::BUDGET), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_is_none_is_refused() {
+async fn invalid_snapshots_are_rejected() {
     let Some(folder) = guests::folder_or_skip("a_snapshot_that_is_none") else { return };
     let host = host(Allocation::Pooled);
     let shop = load(&host, &folder, "env_shop").await;
@@ -217,20 +216,20 @@ async fn a_snapshot_that_is_none_is_refused() {
     let refused = async |plugin: &EnvironmentPlugin, snapshot: Snapshot| {
         plugin.restore(params.clone(), &snapshot).await.map(|_| ()).unwrap_err()
     };
-    // Bytes from anywhere.
+    // Arbitrary bytes.
     for guest in [vec![], vec![0xff; 100], b"{\"a\": 1}".to_vec(), good.guest[..good.guest.len() / 2].to_vec()] {
         let failure = refused(&shop, Snapshot { guest, ..good.clone() }).await;
         assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Plugin, code::PLUGIN_ERROR), "{failure}");
     }
-    // A GiB of them.
+    // Too many bytes.
     let failure = refused(&shop, Snapshot { guest: vec![0; 5 << 20], ..good.clone() }).await;
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Invalid, code::LENGTH), "{failure}");
-    // Another component's.
+    // A snapshot of another component.
     let math = load(&host, &folder, "env_math").await;
     let failure = refused(&math, good.clone()).await;
     assert_eq!(failure.code, code::MALFORMED, "{failure}");
     assert!(failure.message.contains("a snapshot of another component"), "{failure}");
-    // One that never comes to an end.
+    // A guest whose restore does not terminate.
     let hostile = load(&host, &folder, "hostile_snapshot").await;
     let failure = refused(&hostile, Snapshot { environment: hostile.identity().digest, ..good }).await;
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Limit, code::FUEL), "{failure}");

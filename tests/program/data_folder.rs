@@ -63,12 +63,21 @@ fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
     bench.refused(&[&rule[..], &["--run", &played]].concat(), &["cannot be used with"]);
     let all = bench.count("SELECT count(*) FROM episodes");
     let rehearsed = bench.json(&[&rule[..], &["--dry-run"]].concat())["prune"].clone();
-    assert_eq!((&rehearsed["dry_run"], &rehearsed["removed"]), (&true.into(), &Value::Null));
+    assert_eq!((&rehearsed["dry_run"], &rehearsed["bytes_after"]), (&true.into(), &Value::Null));
+    let told = bench.out(&[&rule[..], &["--dry-run"]].concat());
     assert_eq!(named(&rehearsed["runs"], "run"), [learned.as_str(), &played], "the oldest first");
     assert_eq!(bench.count("SELECT count(*) FROM episodes"), all, "a rehearsal removes nothing");
 
     let pruned = bench.json(&rule)["prune"].clone();
-    assert_eq!((&pruned["runs"], &pruned["kept"]), (&rehearsed["runs"], &rehearsed["kept"]), "as rehearsed");
+    let counts = |report: &Value| ["runs", "episodes", "plugins", "blobs"].map(|what| report["removed"][what].clone());
+    assert_eq!(counts(&pruned), counts(&rehearsed), "a rehearsal counts what a removal removes");
+    let [runs, episodes, plugins, blobs] = counts(&pruned);
+    // The run that made the playbook stays in lists: one run is gone.
+    assert_eq!(runs, 1);
+    let some = |count: &Value, noun: &str| clawhost_core::counted(count.as_u64().unwrap(), noun);
+    let (episodes, plugins, blobs) = (some(&episodes, "episode"), some(&plugins, "plugin"), some(&blobs, "file"));
+    let line = format!("in all      1 run, {episodes}, {plugins}, {blobs}\n");
+    assert!(told.contains(&line) && told.contains("nothing was removed"), "{line}: {told}");
     assert!(pruned["bytes_after"].as_u64() < pruned["bytes_before"].as_u64(), "{pruned}");
     let kept = pruned["kept"].as_array().unwrap();
     let because = |run: &str, why: &str| kept.iter().find(|kept| kept["run"] == run && kept["because"] == why);
@@ -79,10 +88,10 @@ fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
         bench.json(&["episodes", "show", episode.as_str().unwrap()]);
     }
     let left = "SELECT count(*) FROM episodes";
-    let others = format!("SELECT count(*) FROM episodes WHERE run = '{stopped}'");
+    let others = format!("SELECT count(*) FROM episode_rows WHERE run = '{stopped}'");
     assert_eq!(bench.count(left) - bench.count(&others), cited.len() as i64, "nothing else of the others is left");
     assert_eq!(bench.json(&["playbook", "show", "env-shop"]), playbook, "lessons stand as they stood");
-    let runs = bench.json(&["episodes", "list", "--runs"]);
+    let runs = bench.json(&["runs", "list"]);
     assert!(!named(&runs, "id").contains(&played.as_str()), "{runs}");
     assert_eq!(bench.json(&["data"])["data"]["unused_blobs"]["count"], 0);
     let kinds = bench.count("SELECT count(*) FROM plugins WHERE name = 'env-math'");
@@ -113,7 +122,7 @@ fn pruning_by_name_and_by_size_removes_what_is_meant() {
     // Whoever names a run means it.
     let text = bench.out(&["data", "prune", "--run", &stopped]);
     assert!(text.contains(&format!("removed     {stopped}")), "{text}");
-    let runs = bench.json(&["episodes", "list", "--runs"]);
+    let runs = bench.json(&["runs", "list"]);
     assert_eq!(named(&runs, "id"), [new.as_str(), &old]);
     let again = bench.run(&[&guess[..], &["--resume"]].concat());
     assert!(again.status.success() && stderr(&again).contains("a new run begins"), "{}", stderr(&again));
@@ -128,7 +137,7 @@ fn a_database_of_another_version_is_refused_and_stays_as_it_is() {
     let path = bench.data.path().join("clawhost.sqlite");
     let old = "written by an older clawhost (schema ";
     let new = "written by a newer clawhost (schema ";
-    for (schema, says) in [(1, old), (2, old), (3, old), (4, old), (5, old), (1000, new)] {
+    for (schema, says) in [(1, old), (2, old), (3, old), (4, old), (7, old), (1000, new)] {
         let database = Connection::open(&path).unwrap();
         database.execute_batch("CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, config TEXT)").unwrap();
         database.pragma_update(None, "user_version", schema).unwrap();
@@ -140,7 +149,7 @@ fn a_database_of_another_version_is_refused_and_stays_as_it_is() {
             &["episodes", "list"],
             &["data"],
             &["data", "prune", "--older-than", "1"],
-            &["replay", "--all"],
+            &["replay"],
         ] {
             let output = bench.run(words);
             assert_eq!(output.status.code(), Some(5), "{words:?}: {}", stderr(&output));

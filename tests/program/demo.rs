@@ -126,6 +126,11 @@ fn a_demo_ends_with_commands_that_run_as_they_are_pasted() {
     );
     let commands: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Learn like this")).collect();
     let [_, learn, _, evaluate] = commands[..] else { panic!("{text}") };
+    let drawing = home.join("demo").join("harness.svg");
+    assert!(std::fs::read_to_string(&drawing).unwrap().starts_with("<svg"), "it is drawn in the data folder");
+    assert!(text.contains(&format!("curve       {}\n", drawing.display())), "{text}");
+    let left: Vec<_> = std::fs::read_dir(bench.data.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name == "it's a home" || name == "my guests"), "nothing else is left: {left:?}");
     assert!(learn.contains("--iterations 30 --seed 1") && evaluate.contains("--seed 1"), "{learn}\n{evaluate}");
     for command in [learn, evaluate] {
         let pasted = Command::new("sh").args(["-c", command]).env_clear().output().unwrap();
@@ -153,7 +158,7 @@ fn a_demo_that_is_interrupted_stops_there_and_says_that_nothing_is_kept() {
     assert_eq!(said, ["stopping (the demo records nothing)", "interrupted: start it again"]);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
-    assert!(!bench.data.path().join("clawhost-harness.svg").exists(), "nothing is drawn either");
+    assert!(!bench.data.path().join("demo/harness.svg").exists(), "nothing is drawn either");
 }
 
 #[test]
@@ -185,9 +190,12 @@ fn a_demo_asks_where_its_drawing_goes_before_it_plays() {
     }
     let help = stdout(&bench.run(&["demo", "harness", "--help"]));
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in
-        ["Nothing is recorded", "1 the proof failed", "130 interrupted", "overwritten [default: clawhost-harness.svg]"]
-    {
+    for part in [
+        "Nothing is recorded",
+        "1 the proof failed",
+        "130 interrupted",
+        "overwritten [default: demo/harness.svg in the data folder]",
+    ] {
         assert!(words.contains(part), "{part}: {help}");
     }
 }

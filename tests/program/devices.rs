@@ -14,10 +14,16 @@ fn a_device_that_was_not_built_for_is_refused_with_what_builds_it() {
     check("quantum", "`quantum` is no device; write auto, cpu, cuda, vulkan");
     check("cuda:x", "`cuda:x` is no device");
     if !cfg!(feature = "cuda") {
-        check("cuda", "built without cuda; build it with: cargo install --locked --path host/cli --features cuda");
+        check(
+            "cuda",
+            "this program has no code for cuda; clawhost-gpu has: cargo install --locked --path host/cli --bin clawhost-gpu --features cuda",
+        );
     }
     if !cfg!(any(feature = "gpu", feature = "wgsl-test", target_os = "macos")) {
-        check("vulkan:0", "built without vulkan; build it with: cargo install --locked --path host/cli --features gpu");
+        check(
+            "vulkan:0",
+            "this program has no code for vulkan; clawhost-gpu has: cargo install --locked --path host/cli --bin clawhost-gpu --features gpu",
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 const BUDGET: u64 = 300;
 
 /// Episodes of candidates, and not of the gate behind them.
-const PLAYED: &str = "FROM episodes WHERE run GLOB '*.evolve-[0-9]*'";
+const PLAYED: &str = "FROM episode_rows WHERE run GLOB '*.evolve-[0-9]*'";
 
 impl Bench {
     /// A run that evolves and hardly does anything else.
@@ -47,17 +47,16 @@ fn a_section_evolves_within_its_budget_and_on_training_tasks_alone() {
     let evaluations = evolution["evaluations"].as_u64().unwrap();
     assert!(evaluations <= BUDGET && evaluations > BUDGET / 2, "{evaluations}");
     assert_eq!(bench.number(&format!("SELECT count(*) {PLAYED}")), evaluations, "one episode each");
-    let others = format!("SELECT count(*) {PLAYED} AND json_extract(document, '$.task.split') <> 'train'");
+    let others = format!("SELECT count(*) {PLAYED} AND split <> 'train'");
     assert_eq!(bench.number(&others), 0, "val and test teach nothing");
-    let judged = "SELECT count(*) FROM episodes WHERE run GLOB '*.evolve-gate-*'
-                  AND json_extract(document, '$.task.split') = 'val'";
+    let judged = "SELECT count(*) FROM episode_rows WHERE run GLOB '*.evolve-gate-*' AND split = 'val'";
     assert_eq!(bench.number(judged), 2 * evolution["gate"]["evidence"]["pairs"].as_u64().unwrap());
     let rules = evolution["best"]["rules"].as_str().unwrap();
     assert!(rules.lines().count() >= 2 && rules.lines().all(|line| line.starts_with("when ")), "{rules}");
     assert_eq!(evolution["gate"]["decision"], "promote");
     let shown = stdout(&bench.run(&["playbook", "show", "--version", "1"]));
     assert!(shown.contains(rules.lines().next().unwrap()), "{shown}");
-    let replayed = bench.run(&["replay", "--all", "--quiet"]);
+    let replayed = bench.run(&["replay", "--quiet"]);
     assert!(replayed.status.success(), "{}", stdout(&replayed));
 }
 
@@ -90,7 +89,7 @@ fn who_rewrites_follows_from_the_first_reflector_and_a_run_file_says_the_same() 
     let written = bench.json(&["learn", file.to_str().unwrap(), "--dry-run"]);
     assert_eq!(written["digest"], other["digest"], "{written}");
     let text = stdout(&bench.run(&["learn", file.to_str().unwrap(), "--dry-run"]));
-    assert!(text.contains("evolution   of section tone: 1000 episodes at most"), "{text}");
+    assert!(text.contains("evolution   of section tone: 1,000 episodes at most"), "{text}");
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn an_evolution_that_could_not_begin_is_refused_and_leaves_no_run() {
         assert!(stderr(&output).contains(says), "{says}: {}", stderr(&output));
         assert_eq!(bench.number("SELECT count(*) FROM runs"), 0, "{more:?}");
     };
-    refused(&["--layer", "harness", "--reflector", &rules, "--evolve", "8"], "lets no child in");
+    refused(&["--layer", "harness", "--reflector", &rules, "--evolve", "8"], "is too small for one child");
     refused(&["--layer", "harness", "--evolve", "100"], "--reflector: missing; name what proposes lessons");
     refused(&["--reflector", &rules, "--evolve", "100"], "--layer: names no layer; known: harness, weights");
     let rewriting = ["--layer", "harness", "--reflector", &rules, "--evolve-reflector", &rules];

@@ -42,10 +42,10 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
     assert!(rewards.iter().all(|reward| reward.as_f64() != Some(0.0)));
     let database = Connection::open(bench.data.path().join("clawhost.sqlite")).unwrap();
     let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as u64;
-    assert_eq!(count("SELECT count(*) FROM episodes WHERE reward IS NULL AND ending LIKE 'failed%'"), failed);
+    assert_eq!(count("SELECT count(*) FROM episode_rows WHERE reward IS NULL AND failure_kind IS NOT NULL"), failed);
     assert_eq!(count("SELECT count(*) FROM episodes WHERE reward = 0"), 0);
     assert_eq!(count("SELECT count(*) FROM verdicts"), complete, "what failed is not even judged");
-    let listed = bench.json(&["episodes", "list", "--runs"]);
+    let listed = bench.json(&["runs", "list"]);
     assert_eq!(listed[0]["reward_mean"].as_f64(), Some(value), "{listed}");
 
     // Another reward, later.
@@ -68,4 +68,7 @@ fn a_run_in_which_too_much_fails_stops_clearly() {
     assert!(said.contains("stopped: 21 failed, 20 may; mend the cause above and begin a new run, or, if it was chance, raise --failure-budget"), "{said}");
     assert!(said.contains("odd-failing: 21 x trap(unreachable)"), "{said}");
     assert!(stderr(&output).contains("first failure, ep-"), "told at once: {}", stderr(&output));
+    // Others that were under way ended with the run: nobody stopped them.
+    let recorded = bench.out(&["episodes", "export"]);
+    assert!(recorded.lines().count() >= 21 && !recorded.contains("stopped by the operator"), "{said}");
 }

@@ -62,8 +62,10 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     );
     assert!(table.contains("e-value  evidence that it helps") && !table.contains('…'), "{table}");
     let list = bench.json(&["playbook", "list"]);
-    let learned = serde_json::json!({ "environment": "env-shop", "seed": 4, "options": [] });
-    assert_eq!((&list[0]["learned"]["tasks"], &list[0]["entries"]), (&learned, &kept.len().into()), "{list}");
+    let tasks = &list[0]["learned"]["tasks"];
+    assert_eq!((&tasks["environment"], &tasks["seed"]), (&"env-shop".into(), &4.into()), "{list}");
+    assert!(tasks["digest"].as_str().unwrap().starts_with("sha256:"), "{list}");
+    assert_eq!(list[0]["entries"], kept.len(), "{list}");
     let list = bench.out(&["playbook", "list"]);
     assert!(list.contains("env-shop with seed 4") && list.contains("run-"), "{list}");
     assert!(bench.out(&["playbook", "log"]).starts_with("env-shop\n"));
@@ -80,12 +82,12 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     let play =
         ["run", &bench.guest("env_shop"), "--reward", &reward, "--tasks", "test", "--episodes", "60", "--seed", "4"];
     let mean = |arguments: &[&str]| bench.json(arguments)["reward_mean"].as_f64().unwrap();
-    let learned = bench.json(&["replay", "--all"]);
+    let learned = bench.json(&["replay"]);
     let exact = learned["report"]["episodes"]["exact"].as_u64().unwrap();
     assert!(exact > 24 * 64, "training, gate and test replay: {learned}");
     let (without, with) = (mean(&play), mean(&[&play[..], &["--playbook", "env-shop"]].concat()));
     assert!(with > without + 0.1, "{with} with, {without} without");
-    let replayed = bench.json(&["replay", "--all"]);
+    let replayed = bench.json(&["replay"]);
     let episodes = &replayed["report"]["episodes"];
     assert_eq!((&episodes["exact"], &episodes["differ"]), (&60.into(), &0.into()), "{replayed}");
     let judged = bench.json(&["eval", &bench.guest("env_shop"), "--reward", &reward, "--seed", "4", "--pairs", "60"]);
@@ -217,7 +219,7 @@ fn words_about_learning_that_make_no_sense() {
 
     let dry = bench.out(&with(&["--dry-run"]).iter().map(String::as_str).collect::<Vec<_>>());
     assert!(dry.contains("training    20 iterations of 64 episodes") && dry.contains("nothing was played"), "{dry}");
-    assert!(bench.json(&["episodes", "list"]).as_array().unwrap().is_empty(), "a rehearsal plays nothing");
+    assert!(bench.json(&["runs", "list"]).as_array().unwrap().is_empty(), "a rehearsal plays nothing");
 }
 
 #[test]
@@ -243,4 +245,55 @@ fn a_reward_with_nothing_to_say_stops_the_run_before_it_costs_more() {
     let words: Vec<String> =
         words.into_iter().map(|word| if word.ends_with("reward_state.wasm") { exact.clone() } else { word }).collect();
     bench.stops(&words, &["nothing of the first iteration was scored", "reward-exact has nothing to say: "]);
+}
+
+#[test]
+fn a_playbook_that_was_tried_elsewhere_is_told_before_it_is_learned_on() {
+    let Some(bench) = Bench::new("a_playbook_that_was_tried_elsewhere") else { return };
+    let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let learn = |shop: &str, seed: &str, more: &[&str]| {
+        let words = ["learn", shop, "--reward", &state, "--layer", "harness", "--reflector", &rules];
+        let few = ["--iterations", "1", "--episodes", "8", "--test-pairs", "0", "--seed", seed];
+        let output = bench.run(&[&words[..], &few, more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let first = learn(&shop, "1", &[]);
+    assert!(first.contains("playbook env-shop begins empty") && !first.contains("was learned in"), "{first}");
+    let same = learn(&shop, "1", &[]);
+    let remembers = "playbook env-shop has no version yet and remembers earlier lessons, tried in env-shop with seed 1";
+    assert!(same.contains(remembers) && !same.contains("was learned in"), "{same}");
+    let note = "note: playbook env-shop was learned in env-shop with seed 1; this is env-shop with seed 2";
+    let house = format!("{shop}?house=7");
+    assert!(learn(&shop, "2", &["--dry-run"]).contains(note));
+    assert!(learn(&house, "1", &["--dry-run"]).contains("this is env-shop?house=7 with seed 1"));
+    let other = learn(&shop, "2", &[]);
+    assert!(other.contains(note) && other.contains(remembers), "{other}");
+
+    // A version names what it holds.
+    let file = bench.data.path().join("SKILL.md");
+    std::fs::write(&file, "---\nname: hand\ndescription: Always.\n---\nbe kind\n").unwrap();
+    bench.out(&["playbook", "import", "env-shop", file.to_str().unwrap()]);
+    let with_version = learn(&shop, "2", &[]);
+    assert!(with_version.contains("playbook env-shop continues from version 1 (1 entry)"), "{with_version}");
+}
+
+#[test]
+fn a_rehearsal_of_recorded_episodes_plays_test_pairs_alone() {
+    let Some(bench) = Bench::new("a_rehearsal_of_recorded_episodes") else { return };
+    let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let played = bench.json(&["run", &shop, "--reward", &state, "--episodes", "24", "--group", "4"]);
+    let run = played["timing"]["run"].as_str().unwrap();
+    let words = ["learn", &shop, "--reward", &state, "--layer", "harness", "--reflector", &rules, "--from", run];
+    let words = [&words[..], &["--iterations", "3", "--group", "4", "--episodes", "8", "--test-pairs", "4"]].concat();
+    let at_most = &bench.json(&[&words[..], &["--dry-run"]].concat())["at_most"];
+    assert_eq!((&at_most["gate_sessions"], &at_most["episodes"]), (&0.into(), &8.into()), "{at_most}");
+    let told = bench.out(&[&words[..], &["--dry-run"]].concat());
+    assert!(
+        told.contains("gate        no session: lessons from recorded episodes are tried in a run that plays"),
+        "{told}"
+    );
+    let learned = bench.out(&words);
+    assert!(learned.contains("reward of the recorded episodes, by the iteration that learned from them"), "{learned}");
+    assert!(!learned.contains("training reward"), "{learned}");
 }

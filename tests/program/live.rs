@@ -4,7 +4,8 @@ use super::*;
 use clawhost_core::{
     Closing, Digest, Ending, EpisodeHeader, EpisodeId, EpisodeOrigin, EpisodeRecorder, EpisodeStore as _,
     ExpectedVerdict, LiveSession, LlmIdentity, Message, ModelResponse, Observed, OpenEpisode, Origin, PolicyRecord,
-    Recorded, RewardSource, Role, RunId, RunKind, RunRecord, Sampling, SpecDocument, StateConfig, StateId, Task, Usage,
+    Recorded, RewardSource, Role, RunId, RunKind, RunLabels, RunRecord, Sampling, SpecDocument, StateConfig, StateId,
+    Task, Usage,
 };
 use clawhost_store::{Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -61,6 +62,7 @@ fn with_live_episodes(bench: &Bench) {
             digest: Digest::of(b"live"),
             planned: 0,
             created_at: 1,
+            labels: RunLabels::default(),
         };
         store.begin_run(&run).await.unwrap();
         let recorded =
@@ -96,7 +98,7 @@ fn live_episodes_are_listed_shown_and_exported_like_any_others() {
     let first: Value = serde_json::from_str(exported.lines().next().unwrap()).unwrap();
     assert_eq!(first["live"]["session"], "session-0");
     assert!(first.get("environment").is_none() && exported.lines().count() == 2, "{exported}");
-    let runs = bench.json(&["episodes", "list", "--runs"]);
+    let runs = bench.json(&["runs", "list"]);
     assert_eq!((&runs[0]["id"], &runs[0]["kind"]), (&RUN.into(), &"live".into()), "{runs}");
     bench.out(&["data"]);
 }

@@ -32,14 +32,18 @@ mod learn;
 mod live;
 mod models;
 mod playbooks;
+mod policies;
 mod refusals;
 mod replay;
 mod resume;
 mod run_files;
+mod runs;
 mod shared;
 mod shop;
+mod tasks;
 mod weights;
 mod weights_told;
+mod which_runs;
 
 pub(crate) use bench::{Bench, contents, stderr, stdout, without_timing};
 use serde_json::Value;
@@ -110,9 +114,9 @@ fn what_was_played_can_be_listed_shown_and_exported() {
     let exported: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(exported.len(), 5);
     assert_eq!(exported[2], episode);
-    let runs = bench.json(&["episodes", "list", "--runs"]);
+    let runs = bench.json(&["runs", "list"]);
     assert_eq!(runs[0]["id"], summary["timing"]["run"]);
-    assert!(stdout(&bench.run(&["episodes", "list", "--runs"])).contains("env-guess"));
+    assert!(stdout(&bench.run(&["runs", "list"])).contains("env-guess"));
 }
 
 #[test]
@@ -137,8 +141,13 @@ fn inspect_shows_the_permissions_and_leaves_no_trace() {
     assert!(grants.contains(&Value::from("kv")) && grants.contains(&Value::from("llm:ALIAS=SPEC")));
     assert_eq!(seen["limits"]["memory_bytes"], 64 << 20);
     let text = stdout(&bench.run(&["inspect", &bench.guest("reward_exact")]));
-    for part in ["reward-exact 0.1.0", "sha256:", "range       0 to 1", "option      tolerance=0", "imports"] {
+    let reads = "reads       reference-value, reference-field answer";
+    for part in ["reward-exact 0.1.0", "sha256:", "range       0 to 1", reads, "option      tolerance=0", "imports"] {
         assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(seen["plugin"].get("gives").is_none(), "it declares nothing: {seen}");
+    for (guest, gives) in [("env_shop", "reviews"), ("env_guess", "demonstrations")] {
+        assert_eq!(bench.json(&["inspect", &bench.guest(guest)])["plugin"]["gives"], serde_json::json!([gives]));
     }
     assert_eq!(std::fs::read_dir(bench.data.path()).unwrap().count(), 0);
 }
@@ -209,5 +218,5 @@ fn ctrl_c_finishes_the_writes() {
     let run = summary["timing"]["run"].as_str().unwrap();
     let listed = bench.json(&["episodes", "list", "--run", run, "--limit", "1000000"]);
     assert_eq!(listed.as_array().unwrap().len(), summary["episodes"].as_array().unwrap().len());
-    assert!(bench.json(&["episodes", "list", "--runs"])[0]["summary"].is_object(), "the run was finished");
+    assert!(bench.json(&["runs", "list"])[0]["summary"].is_object(), "the run was finished");
 }

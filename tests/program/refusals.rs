@@ -32,8 +32,35 @@ fn files_that_are_no_plugin() {
     check(&bench, &["run", &bench.guest("reward_exact")], 3, &["is a reward, but an environment is needed"]);
     let guess = bench.guest("env_guess");
     check(&bench, &["run", &guess, "--reward", &guess], 3, &["is an environment, but a reward is needed"]);
+    check(&bench, &["run", &guess, "--reward", &guess], 3, &["choose another --reward"]);
+    check(&bench, &["run", &bench.guest("reward_exact")], 3, &["choose another PLUGIN.wasm"]);
+    let learn = ["learn", &guess, "--reward", &bench.guest("reward_exact"), "--layer", "harness", "--reflector"];
+    check(&bench, &[&learn[..], &[guess.as_str()]].concat(), 3, &["choose another --reflector"]);
+    check(&bench, &["run", &guess, "--grant", "llm:judge=folower"], 2, &["is no model", "choose another --grant"]);
+    let text = format!(
+        "plugin = '{guess}'\nrewards = ['{}']\n[[learn]]\nlayer = 'harness'\nreflectors = ['{guess}']\n",
+        bench.guest("reward_exact")
+    );
+    let run = file("run.toml", text.as_bytes());
+    check(&bench, &["learn", &run], 3, &[&format!("error: {run}, line 5: [[learn]] harness, reflectors: ")]);
     check(&bench, &["run", &bench.guest("hostile_describe")], 3, &["`describe` gave no usable answer", "limit(fuel)"]);
     check(&bench, &["run", &bench.guest("hostile_describe_trap")], 3, &["I would rather not say"]);
+}
+
+#[test]
+fn a_plugin_that_was_built_here_is_found_by_its_name() {
+    let Some(bench) = Bench::new("a_plugin_that_was_built_here") else { return };
+    let built = bench.data.path().join("target/guests");
+    std::fs::create_dir_all(&built).unwrap();
+    std::fs::copy(bench.guest("env_guess"), built.join("env_guess.wasm")).unwrap();
+    let run = |name: &str| stderr(&bench.command(&["run", name]).current_dir(bench.data.path()).output().unwrap());
+    let found = run("plugins/env_guess.wasm");
+    assert!(
+        found.contains("check the path (guests built here lie in target/guests: target/guests/env_guess.wasm)"),
+        "{found}"
+    );
+    let missing = run("env_gess.wasm");
+    assert!(missing.contains("check the path") && !missing.contains("target/guests"), "{missing}");
 }
 
 #[cfg(unix)]
@@ -130,12 +157,7 @@ fn judging_needs_something_to_judge() {
     drop(bench.run(&["run", "missing.wasm"]));
     check(&bench, &["score", "--reward", &exact], 2, &["no runs here yet"]);
     drop(bench.run(&["run", &bench.guest("env_math"), "--episodes", "1"]));
-    check(
-        &bench,
-        &["score", "--reward", &exact, "--run", "run-none"],
-        2,
-        &["no run `run-none`", "episodes list --runs"],
-    );
+    check(&bench, &["score", "--reward", &exact, "--run", "run-none"], 2, &["no run `run-none`", "runs list"]);
     check(&bench, &["score"], 2, &["--reward"]);
     check(&bench, &["score", "--reward", &bench.guest("env_math")], 3, &["is an environment, but a reward is needed"]);
     check(&bench, &["score", "--reward", &format!("{exact}?tolerence=1")], 2, &["did you mean `tolerance`?"]);

@@ -14,7 +14,7 @@ impl Bench {
     }
 
     pub(crate) fn newest_run(&self) -> String {
-        self.json(&["episodes", "list", "--runs"])[0]["id"].as_str().unwrap().to_owned()
+        self.json(&["runs", "list"])[0]["id"].as_str().unwrap().to_owned()
     }
 
     /// Runs, expects success, and gives the result outside timing, the run, and what was said.
@@ -81,7 +81,7 @@ fn an_interrupted_run_that_differs_is_refused_and_what_differs_is_named() {
 fn a_run_by_name_must_be_there_interrupted_and_idle() {
     let Some(bench) = Bench::new("a_run_by_name_must_be_there") else { return };
     let guess = bench.guest("env_guess");
-    bench.refused(&["run", &guess, "--resume=run-1"], &["no run `run-1` here", "episodes list --runs"]);
+    bench.refused(&["run", &guess, "--resume=run-1"], &["no run `run-1` here", "runs list"]);
     assert_eq!(bench.run(&["run", &guess, "--max-tokens-total", "500"]).status.code(), Some(6));
     let newest = bench.newest_run();
     let named = format!("--resume={newest}");

@@ -33,10 +33,10 @@ fn processes_share_a_data_folder() {
     assert_eq!(one, twin, "equal seeds, whoever runs beside");
     let [first, second] = learning.map(result);
     assert_eq!(first["learn"], second["learn"], "each learns a playbook of its own");
-    let listed = bench.json(&["episodes", "list", "--runs"]);
+    let listed = bench.json(&["runs", "list"]);
     assert_eq!(listed.as_array().unwrap().len(), 5, "{listed}");
     assert_eq!(
-        bench.count("SELECT count(*) FROM episodes WHERE run IN (SELECT id FROM runs WHERE kind = 'play')"),
+        bench.count("SELECT count(*) FROM episodes WHERE run IN (SELECT number FROM runs WHERE kind = 'play')"),
         900
     );
 }

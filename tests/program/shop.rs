@@ -214,7 +214,7 @@ fn a_judge_votes_fails_and_is_asked_again() {
     let rescored = &made["report"]["rewards"][0];
     assert_eq!((&rescored["made_good"], &rescored["unchanged"]), (&failed.into(), &scored.into()), "{rescored}");
     assert_eq!(again.requests().len() as u64, failed * 5, "only what failed is asked again");
-    let runs = bench.json(&["episodes", "list", "--runs"]);
+    let runs = bench.json(&["runs", "list"]);
     let row = runs.as_array().unwrap().iter().find(|row| row["id"] == run_id).unwrap();
     assert_eq!((&row["scored"], &row["summary"]["scored"]), (&12.into(), &scored.into()), "then and now");
     let mean = (scored as f64 - failed as f64) / 12.0;

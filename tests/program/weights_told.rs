@@ -81,7 +81,7 @@ fn answers_that_are_cut_off_are_told_where_they_teach_nothing() {
     words.retain(|word| word != "-q");
     let told = game.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let (out, err) = (stdout(&told), stderr(&told));
-    let why = "episodes were cut off and left out, and nothing else differed by its reward, so no weight moved";
+    let why = "truncated episodes were left out and no other group has reward variance, so the weights did not change";
     assert!(out.contains(why) && out.contains("allow longer answers"), "{out}{err}");
     assert!(err.contains("cut off "), "{err}");
 }
@@ -92,7 +92,7 @@ fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
     let Some(game) = Game::new("a_finished_run_says_how", &more) else { return };
     let out = game.bench.out(&game.words(&[]));
     assert!(out.contains("the adapter alone changed"), "{out}");
-    assert!(out.contains("shown       20 steps of 128 demonstrations, out of 4096 that were played"), "{out}");
+    assert!(out.contains("shown       20 steps of 128 demonstrations, out of 4,096 that were played"), "{out}");
     let play = out.lines().find_map(|line| line.strip_prefix("play it     ")).unwrap();
     let words: Vec<&str> = play.split_whitespace().skip(1).map(|word| word.trim_matches('\'')).collect();
     let played = game.bench.json(&[&words[..], &["--episodes", "4"]].concat());

@@ -5,7 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 mod streams;
@@ -13,7 +13,7 @@ mod streams;
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
-use clawhost_core::{Hint, Llm as _, Message, ModelError, ModelRequest, Origin, Role};
+use clawhost_core::{Hint, IgnoredRequest, Llm as _, Message, ModelError, ModelRequest, Origin, Role};
 use clawhost_providers::{
     Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, ProviderError, Scripted, Secret, Spending,
 };
@@ -61,7 +61,7 @@ async fn a_request_and_its_answer() {
 }
 
 #[tokio::test]
-async fn the_messages_dialect_asks_and_answers_too() {
+async fn the_messages_dialect_works_too() {
     let stub = Stub::start(|_, request| says(request, "4", &[("t1", "add", "{\"a\": 2}")]));
     let client = dialect_client(Dialect::Anthropic, &stub, |config| config.key = Secret::new("sk-test-2"));
     let response = client.complete(&request()).await.unwrap();
@@ -73,17 +73,17 @@ async fn the_messages_dialect_asks_and_answers_too() {
     for (name, value) in [("x-api-key", "sk-test-2"), ("anthropic-version", "2023-06-01")] {
         assert!(seen.headers.contains(&(name.into(), value.into())), "{:?}", seen.headers);
     }
-    assert!(!seen.headers.iter().any(|(name, _)| name == "authorization"), "a key is shown once");
+    assert!(!seen.headers.iter().any(|(name, _)| name == "authorization"), "the key is in one header only");
     assert_eq!((seen.body["max_tokens"].as_u64(), seen.body["temperature"].as_f64()), (Some(16), Some(0.5)));
     let hot = ModelRequest { temperature: Some(1.5), ..request() };
     assert!(matches!(client.complete(&hot).await, Err(ModelError::Refused(text)) if text.contains("takes 0 to 1")));
-    assert_eq!(stub.requests().len(), 1, "what cannot be said is not sent");
+    assert_eq!(stub.requests().len(), 1, "an inexpressible request is not sent");
 }
 
 #[tokio::test]
-async fn trouble_that_passes_is_tried_again() {
+async fn temporary_failures_are_retried() {
     for dialect in Dialect::ALL {
-        // A date instead of seconds is not read: clocks differ.
+        // A date instead of seconds is ignored, because clocks differ.
         let date = "Wed, 21 Oct 2099 07:28:00 GMT";
         for (trouble, wait) in [(429, "0"), (500, "0"), (529, "0"), (503, date)] {
             let stub = Stub::start(move |number, request| match number {
@@ -98,7 +98,7 @@ async fn trouble_that_passes_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_or_is_too_long_is_no_answer() {
+async fn an_interrupted_or_too_long_answer_is_an_error() {
     for dialect in Dialect::ALL {
         let stub = Stub::start(|_, _| Reply::HalfStream);
         let error = ask(dialect, &stub).await.unwrap_err().to_string();
@@ -112,7 +112,7 @@ async fn an_answer_that_breaks_off_or_is_too_long_is_no_answer() {
 }
 
 #[tokio::test]
-async fn trouble_that_stays_is_named_and_not_tried_for_ever() {
+async fn persistent_failures_are_reported_after_the_retries() {
     for dialect in Dialect::ALL {
         let stub = Stub::start(|_, _| Reply::Http(429, vec![("retry-after", "0".into())], "slow down".into()));
         let error = ask(dialect, &stub).await.unwrap_err();
@@ -123,7 +123,7 @@ async fn trouble_that_stays_is_named_and_not_tried_for_ever() {
 }
 
 #[tokio::test]
-async fn refusals_are_final_and_say_what_to_do() {
+async fn rejections_are_final_and_name_the_remedy() {
     for dialect in Dialect::ALL {
         let wants =
             format!("; the endpoint wants a key, and neither {} nor api_key_file is set", dialect.key_variable());
@@ -133,13 +133,13 @@ async fn refusals_are_final_and_say_what_to_do() {
             assert!(matches!(error, ModelError::Refused(_)), "{error}");
             assert!(error.to_string().contains(hint), "{error}");
             assert!(!error.to_string().contains("--"), "a front end names its own options: {error}");
-            assert_eq!(stub.requests().len(), 1, "HTTP {status} is not tried again");
+            assert_eq!(stub.requests().len(), 1, "HTTP {status} is not retried");
         }
     }
 }
 
 #[tokio::test]
-async fn garbage_is_garbage() {
+async fn invalid_answers_are_errors() {
     for body in ["<html>hello</html>", "", "{}", "[1]", "{\"choices\": [{\"message\": {\"role\": \"assistant\""] {
         for dialect in Dialect::ALL {
             let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.into()));
@@ -151,7 +151,7 @@ async fn garbage_is_garbage() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_down_or_slow_is_named() {
+async fn an_unreachable_or_slow_endpoint_is_named() {
     let port = Stub::start(|_, _| chat("x")).port;
     let gone = Endpoint::new(EndpointConfig {
         retries: 0,
@@ -170,7 +170,7 @@ async fn an_endpoint_that_is_down_or_slow_is_named() {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_to_nobody() {
+async fn a_key_is_never_shown() {
     for dialect in Dialect::ALL {
         check_secrecy(dialect).await;
     }
@@ -196,7 +196,7 @@ async fn check_secrecy(dialect: Dialect) {
 }
 
 #[test]
-fn addresses_that_cannot_be_are_refused_before_anything_is_sent() {
+fn invalid_addresses_are_errors_before_anything_is_sent() {
     let refuse = |address: &str, key: Option<&str>| {
         let config =
             EndpointConfig { key: key.and_then(Secret::new), ..EndpointConfig::new(Dialect::OpenAi, "m", address) };
@@ -207,13 +207,17 @@ fn addresses_that_cannot_be_are_refused_before_anything_is_sent() {
     assert!(matches!(refuse("http://me:pw@127.0.0.1/v1", None), ProviderError::PasswordInAddress));
     assert!(matches!(refuse("http://models.example/v1", Some("k")), ProviderError::KeyInTheClear(..)));
     assert!(matches!(refuse("http://127.0.0.1/v1", Some("k\u{7}y")), ProviderError::KeyCharacters));
-    for (error, code, key) in [
-        (refuse("ftp://127.0.0.1/v1", None), "model-address", "policy"),
-        (refuse("http://me:pw@127.0.0.1/v1", None), "password-in-address", "api_key_file"),
-        (refuse("http://models.example/v1", Some("k")), "key-in-the-clear", "policy"),
-        (Secret::from_file(std::path::Path::new("/nowhere/key")).unwrap_err(), "key-file", "api_key_file"),
+    for (error, code, hint) in [
+        (refuse("ftp://127.0.0.1/v1", None), "model-address", Hint::ChangeThis),
+        (refuse("http://me:pw@127.0.0.1/v1", None), "password-in-address", Hint::change("api_key_file")),
+        (refuse("http://models.example/v1", Some("k")), "key-in-the-clear", Hint::ChangeThis),
+        (
+            Secret::from_file(std::path::Path::new("/nowhere/key")).unwrap_err(),
+            "key-file",
+            Hint::change("api_key_file"),
+        ),
     ] {
-        assert_eq!((error.code(), error.hints()), (code, vec![Hint::change(key)]), "{error}");
+        assert_eq!((error.code(), error.hints()), (code, vec![hint]), "{error}");
         assert!(!error.to_string().contains("--"), "a front end names its own options: {error}");
     }
     for (address, path) in [
@@ -232,7 +236,7 @@ fn addresses_that_cannot_be_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn spending_ends_at_the_budget() {
+async fn spending_stops_at_the_budget() {
     let stub = Stub::start(|_, _| chat("4"));
     let model = Arc::new(client(&stub, |_| {}));
     let spent = Arc::new(Mutex::new(Spending::default()));
@@ -243,7 +247,7 @@ async fn spending_ends_at_the_budget() {
     metered.complete(&request()).await.unwrap();
     let error = metered.complete(&request()).await.unwrap_err();
     assert!(matches!(&error, ModelError::Budget(text) if text == "24 of 20 tokens"), "{error}");
-    assert_eq!(stub.requests().len(), 2, "nothing was sent after the end");
+    assert_eq!(stub.requests().len(), 2, "nothing is sent beyond the budget");
     let so_far = *spent.lock().unwrap();
     assert_eq!(so_far.calls, 2);
     assert!((so_far.cost - 60e-6).abs() < 1e-12, "{so_far:?}");
@@ -253,8 +257,8 @@ async fn spending_ends_at_the_budget() {
 }
 
 #[tokio::test]
-async fn at_most_so_many_requests_are_under_way() {
-    /// Requests that were begun, and those that may be answered.
+async fn concurrent_requests_are_limited() {
+    /// Number of started requests, and of those that may be answered.
     type Gate = (Mutex<(usize, usize)>, Condvar);
     let gate: Arc<Gate> = Arc::default();
     let held = gate.clone();
@@ -282,7 +286,8 @@ async fn at_most_so_many_requests_are_under_way() {
         while begun() < (answered + 3).min(12) {
             tokio::task::yield_now().await;
         }
-        // Requests that came after these have been answered: one more of these would have been begun.
+        // If more requests were allowed, another of these would have started by the time that these later requests are
+        // answered.
         for _ in 0..3 {
             witness.complete(&request()).await.unwrap();
         }
@@ -308,4 +313,44 @@ async fn a_script_answers_by_turn() {
     }
     std::fs::write(file.path(), "").unwrap();
     assert!(matches!(Scripted::from_file(file.path()), Err(ProviderError::EmptyScript(_))));
+    file.as_file().set_len((16 << 20) + 1).unwrap();
+    assert!(matches!(Scripted::from_file(file.path()), Err(ProviderError::ScriptTooLong(..))));
+}
+
+#[tokio::test]
+async fn a_script_calls_tools_with_ids_of_their_own() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "I look.\\\ncalls look {}\\\ncalls look {\"at\": 1}\ndone\n").unwrap();
+    let script = Scripted::from_file(file.path()).unwrap();
+    let mut request = ModelRequest { top_p: Some(0.5), ..request() };
+    let mut ids = std::collections::BTreeSet::new();
+    for (text, calls, finish) in [("I look.", 2, "tool_calls"), ("done", 0, "stop"), ("I look.", 2, "tool_calls")] {
+        let answer = script.complete(&request).await.unwrap();
+        assert_eq!((answer.message.plain_text().as_str(), answer.finish.as_str()), (text, finish));
+        assert_eq!(answer.message.tool_calls.len(), calls);
+        assert_eq!(answer.ignored, [IgnoredRequest::TopP]);
+        ids.extend(answer.message.tool_calls.iter().map(|call| call.id.clone()));
+        request.messages.push(answer.message);
+    }
+    assert_eq!(ids.len(), 4, "{ids:?}");
+    std::fs::write(file.path(), "one\ncalls look\n").unwrap();
+    let error = Scripted::from_file(file.path()).unwrap_err().to_string();
+    assert!(error.contains(", line 2: a call is a tool's name with a JSON object"), "{error}");
+}
+
+#[test]
+fn a_provider_of_its_own_needs_a_key_before_anything_is_asked() {
+    let endpoint = |dialect: Dialect, address: &str, key: Option<&str>| {
+        let key = key.and_then(Secret::new);
+        Endpoint::new(EndpointConfig { key, ..EndpointConfig::new(dialect, "m", address) })
+    };
+    for (dialect, variable) in [(Dialect::OpenAi, "OPENAI_API_KEY"), (Dialect::Anthropic, "ANTHROPIC_API_KEY")] {
+        for address in [dialect.home(), dialect.home().trim_end_matches("/v1")] {
+            let error = endpoint(dialect, address, None).unwrap_err();
+            assert!(error.to_string().ends_with(&format!("set {variable} to your key")), "{error}");
+            assert_eq!(error.hints(), [Hint::set("api_key_file", "FILE")]);
+            assert!(endpoint(dialect, address, Some("k")).is_ok());
+        }
+        assert!(endpoint(dialect, "http://127.0.0.1:1/v1", None).is_ok(), "a server of one's own seldom needs one");
+    }
 }

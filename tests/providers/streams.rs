@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// Asks for a stream, and gives what was heard.
+/// Requests a stream; returns the deltas and the answer.
 async fn hear(model: &dyn Llm, request: &ModelRequest) -> (Vec<ModelDelta>, Result<ModelResponse, ModelError>) {
     let mut heard = Vec::new();
     let mut sink = |delta| {
@@ -35,7 +35,7 @@ fn arguments(deltas: &[ModelDelta], of: usize) -> String {
     deltas.iter().filter_map(piece).collect()
 }
 
-/// Without what it cannot show in both ways.
+/// Without parts that differ between streamed and whole answers.
 fn plain() -> ModelRequest {
     ModelRequest { seed: None, ..request() }
 }
@@ -73,7 +73,7 @@ async fn a_streamed_answer_equals_the_unstreamed_one() {
 }
 
 #[tokio::test]
-async fn a_piece_is_passed_on_before_the_next_one_is_sent() {
+async fn each_delta_is_passed_on_before_the_next_is_sent() {
     for dialect in Dialect::ALL {
         let (heard, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(Some(wait));
@@ -81,7 +81,7 @@ async fn a_piece_is_passed_on_before_the_next_one_is_sent() {
             let wait = wait.lock().unwrap().take().unwrap();
             let mut begun = false;
             let fragments = events(asked, "abcdef", &[]).into_iter().map(move |event| {
-                // Each piece of text but the first waits until the one before it was heard.
+                // Each text event except the first waits until the previous delta was received.
                 let has_text = ["ab", "cd", "ef"].iter().any(|piece| event.contains(piece));
                 if has_text && std::mem::replace(&mut begun, true) {
                     wait.recv().unwrap();
@@ -101,13 +101,13 @@ async fn a_piece_is_passed_on_before_the_next_one_is_sent() {
     }
 }
 
-/// All events up to the first that holds this text, which is left out.
+/// All events before the first that contains this text.
 fn until(asked: &Received, said: &str, calls: &[(&str, &str, &str)], end: &str) -> Vec<String> {
     events(asked, said, calls).into_iter().take_while(|event| !event.contains(end)).collect()
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_in_the_midst_is_no_answer_and_is_not_asked_for_again() {
+async fn an_interrupted_stream_is_an_error_without_retries() {
     let last = |dialect| if dialect == Dialect::OpenAi { "[DONE]" } else { "message_stop" };
     for dialect in Dialect::ALL {
         let check = async |said: &'static str,
@@ -124,7 +124,7 @@ async fn a_stream_that_ends_in_the_midst_is_no_answer_and_is_not_asked_for_again
             assert!(matches!(error, ModelError::Unavailable(_)), "{error}");
             assert!(error.to_string().contains(expected), "{error}");
             assert!(!text(&heard).is_empty() || !arguments(&heard, 0).is_empty(), "{heard:?}");
-            assert_eq!(stub.requests().len(), 1, "what was passed on cannot be taken back");
+            assert_eq!(stub.requests().len(), 1, "deltas cannot be taken back");
         };
         check("", &CALLS, "A1", true, "broke off: the stream ended in the middle of a tool call").await;
         check("abcd", &[], "cd", true, "broke off: the stream ended in the middle of a text").await;
@@ -134,7 +134,7 @@ async fn a_stream_that_ends_in_the_midst_is_no_answer_and_is_not_asked_for_again
 }
 
 #[tokio::test]
-async fn before_the_first_piece_trouble_is_tried_again() {
+async fn failures_before_the_first_delta_are_retried() {
     for dialect in Dialect::ALL {
         let stub = Stub::start(|number, asked| match number {
             0 => Reply::Http(503, vec![("retry-after", "0".into())], "busy".into()),
@@ -158,7 +158,7 @@ async fn before_the_first_piece_trouble_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_error_within_a_stream_is_named() {
+async fn errors_in_a_stream_are_reported() {
     for dialect in Dialect::ALL {
         let stub = Stub::start(|_, asked| {
             let error = "event: error\ndata: {\"type\": \"error\", \"error\": {\"message\": \"Overloaded\"}}\n\n";
@@ -174,12 +174,12 @@ async fn an_error_within_a_stream_is_named() {
             matches!(&error, ModelError::InvalidResponse(text) if text.contains("begins with `<html>`")),
             "{error}"
         );
-        assert_eq!(stub.requests().len(), 1, "nonsense is not asked for again");
+        assert_eq!(stub.requests().len(), 1, "an invalid answer is not retried");
     }
 }
 
 #[tokio::test]
-async fn a_sink_that_wants_no_more_ends_the_stream() {
+async fn a_sink_can_end_the_stream() {
     for dialect in Dialect::ALL {
         for streams in [true, false] {
             let stub = Stub::start(move |_, asked| match streams {
@@ -202,7 +202,7 @@ async fn a_sink_that_wants_no_more_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_does_not_stream_is_read_as_a_whole_and_that_is_told() {
+async fn an_endpoint_that_does_not_stream_is_parsed_and_reported() {
     for dialect in Dialect::ALL {
         let stub = Stub::start(|_, asked| says(asked, "I look.", &CALLS));
         let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
@@ -210,7 +210,7 @@ async fn an_endpoint_that_does_not_stream_is_read_as_a_whole_and_that_is_told() 
         assert_eq!(answer.ignored, [IgnoredRequest::Stream]);
         assert_eq!((text(&heard).as_str(), arguments(&heard, 0).as_str()), ("I look.", CALLS[0].2));
         assert_eq!(answer.message.tool_calls.len(), 2);
-        // A stream under the name of something else is one.
+        // An event stream with another content type is recognised.
         let stub = Stub::start(|_, asked| Reply::Http(200, vec![], events(asked, "four", &[]).concat()));
         let (heard, answer) = hear(&dialect_client(dialect, &stub, |_| {}), &plain()).await;
         assert_eq!((text(&heard).as_str(), answer.unwrap().ignored), ("four", vec![]));
@@ -218,7 +218,7 @@ async fn an_endpoint_that_does_not_stream_is_read_as_a_whole_and_that_is_told() 
 }
 
 #[tokio::test]
-async fn what_an_endpoint_ignored_is_told_streamed_or_not() {
+async fn ignored_parts_of_a_request_are_reported_streamed_or_not() {
     let asked = ModelRequest {
         logprobs: Some(2),
         response_format: Some(ResponseFormat::JsonObject),
@@ -242,7 +242,7 @@ async fn what_an_endpoint_ignored_is_told_streamed_or_not() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_quoted_in_pieces_is_shown_to_nobody() {
+async fn a_key_quoted_in_fragments_is_never_shown() {
     let secret = "sk-very-secret-4711";
     for dialect in Dialect::ALL {
         let quoted = format!("your key is {secret}, sk-very well");
@@ -262,7 +262,7 @@ async fn a_key_that_is_quoted_in_pieces_is_shown_to_nobody() {
             assert_eq!(arguments(&heard, 0), "{\"key\":\"[key]\"}");
             assert!(!format!("{answer:?}").contains(secret));
         }
-        // In what cannot be read, and cut where an error ends what it shows.
+        // In an unreadable event, across the end of the excerpt in the error.
         let stub = Stub::start(move |_, _| stream([format!("data: {}{secret}\n\n", "x".repeat(110))]));
         let model = dialect_client(dialect, &stub, |config| config.key = Secret::new(secret));
         let error = hear(&model, &plain()).await.1.unwrap_err().to_string();
@@ -290,7 +290,7 @@ async fn tokens_that_spell_a_key_are_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_to_be_asked_for_usage_is_asked_without() {
+async fn a_server_that_rejects_the_usage_option_is_called_without_it() {
     let stub = Stub::start(|_, asked| match asked.body.get("stream_options") {
         Some(_) => Reply::Http(400, vec![], "Unrecognized request argument supplied: stream_options".into()),
         None => stream(events(asked, "4", &[])),
@@ -304,14 +304,14 @@ async fn a_server_that_refuses_to_be_asked_for_usage_is_asked_without() {
 }
 
 #[tokio::test]
-async fn a_silence_ends_a_stream_and_a_slow_answer_does_not() {
+async fn a_silence_ends_a_stream_but_a_slow_answer_does_not() {
     for dialect in Dialect::ALL {
         let (hold, held) = mpsc::channel::<()>();
         let held = Mutex::new(Some(held));
         let stub = Stub::start(move |_, asked| {
             let held = held.lock().unwrap().take().unwrap();
             let fragments = until(asked, "abcd", &[], "cd").into_iter().map(String::into_bytes);
-            // Ends when the test does.
+            // Ends when the test ends.
             let silence = std::iter::once_with(move || held.recv().map(|()| Vec::new()).unwrap_or_default());
             Reply::Stream { fragments: Box::new(fragments.chain(silence)), ends: false }
         });
@@ -334,7 +334,7 @@ fn metered(model: impl Llm + 'static) -> (Metered, Arc<Mutex<Spending>>) {
 }
 
 #[tokio::test]
-async fn streams_are_metered_and_end_at_the_budget() {
+async fn streams_are_metered_and_limited_by_the_budget() {
     for dialect in Dialect::ALL {
         let stub = Stub::start(|_, asked| stream(events(asked, "4", &[])));
         let (metered, spent) = metered(dialect_client(dialect, &stub, |_| {}));
@@ -343,14 +343,14 @@ async fn streams_are_metered_and_end_at_the_budget() {
         }
         let (heard, answer) = hear(&metered, &plain()).await;
         assert_eq!((heard, answer), (vec![], Err(ModelError::Budget("24 of 20 tokens".into()))));
-        assert_eq!(stub.requests().len(), 2, "nothing was sent after the end");
+        assert_eq!(stub.requests().len(), 2, "nothing is sent beyond the budget");
         let spent = *spent.lock().unwrap();
         assert_eq!((spent.calls, spent.usage.prompt_tokens, spent.usage.completion_tokens), (2, 20, 4));
         assert!((spent.cost - 60e-6).abs() < 1e-12, "{spent:?}");
     }
 }
 
-/// Tells what it cost, and breaks off.
+/// Reports usage, then fails.
 struct Broken;
 
 #[async_trait::async_trait]
@@ -380,28 +380,28 @@ impl Llm for Broken {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_or_is_abandoned_costs_what_it_told() {
+async fn an_interrupted_or_abandoned_stream_costs_the_reported_usage() {
     let (broken, spent) = metered(Broken);
     assert!(hear(&broken, &plain()).await.1.is_err());
-    let told = |times: u64| Usage { prompt_tokens: 7 * times, completion_tokens: 5 * times, cached_tokens: 0 };
+    let reported = |times: u64| Usage { prompt_tokens: 7 * times, completion_tokens: 5 * times, cached_tokens: 0 };
     let so_far = *spent.lock().unwrap();
-    assert_eq!((so_far.usage, so_far.calls), (told(1), 0));
+    assert_eq!((so_far.usage, so_far.calls), (reported(1), 0));
     let endless = ModelRequest { max_tokens: 0, ..plain() };
     let mut sink = ();
     {
         let mut abandoned = broken.stream(&endless, &mut sink);
         tokio::select! {
             biased;
-            _ = &mut abandoned => panic!("it does not end"),
+            _ = &mut abandoned => panic!("it must not end"),
             () = std::future::ready(()) => {}
         }
     }
-    assert_eq!(spent.lock().unwrap().usage, told(2));
+    assert_eq!(spent.lock().unwrap().usage, reported(2));
 }
 
 #[tokio::test]
-async fn a_script_is_passed_on_line_by_line() {
-    let script = Scripted::new(vec!["one".into()]).unwrap();
+async fn a_script_is_streamed_line_by_line() {
+    let script = Scripted::new(clawhost_core::read_script("one").unwrap()).unwrap();
     let (heard, answer) = hear(&script, &request()).await;
     assert_eq!((text(&heard).as_str(), answer.unwrap().message.plain_text().as_str()), ("one", "one"));
 }

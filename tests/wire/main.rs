@@ -1,5 +1,5 @@
-//! Golden files of both dialects in `tests/golden/wire`: what is sent for a conversation, and what answers are read as.
-//! `UPDATE_GOLDEN=1 cargo test -p clawhost-wire` writes them anew; read the difference before you commit it.
+//! Golden files of both dialects in `tests/golden/wire`: written requests and parsed answers. `UPDATE_GOLDEN=1 cargo test -p
+//! clawhost-wire` rewrites them; review the difference before committing.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that cannot go on has failed"
+    reason = "a test that cannot continue has failed"
 )]
 
 mod mutations;
@@ -28,7 +28,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(file(name)).unwrap_or_default()
 }
 
-/// Holds a value against its file.
+/// Compares a value with its golden file.
 fn check(name: &str, value: &impl Serialize) {
     let value = serde_json::to_value(value).unwrap();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -38,12 +38,12 @@ fn check(name: &str, value: &impl Serialize) {
     assert_eq!(value, golden, "{name}");
 }
 
-/// Reads a body as a wire type and writes it back: nothing is lost, known or not.
+/// A body survives a round trip through a wire type: nothing is lost, known or not.
 fn survives<T: DeserializeOwned + Serialize>(body: &str) {
     let value: Value = serde_json::from_str(body).unwrap();
     let read: T = serde_json::from_value(value.clone()).unwrap();
     let written = serde_json::to_value(read).unwrap();
-    // What was null may be absent.
+    // Null fields may become absent.
     let without_nulls = |value: &Value| value.to_string().replace("null", "");
     for (name, field) in value.as_object().unwrap() {
         if !field.is_null() {
@@ -57,20 +57,20 @@ fn survives<T: DeserializeOwned + Serialize>(body: &str) {
 }
 
 #[test]
-fn a_conversation_is_sent_in_both_dialects() {
+fn a_conversation_is_written_in_both_dialects() {
     let conversation: ModelRequest = serde_json::from_str(&read("conversation.json")).unwrap();
     check("openai-request.json", &openai::request("m", &conversation, openai::TokenLimit::MaxTokens));
     check("anthropic-request.json", &anthropic::request("m", &conversation).unwrap());
 }
 
 #[test]
-fn an_answer_is_read_from_both_dialects() {
+fn answers_of_both_dialects_parse() {
     check("openai-answer.json", &openai::response(&read("openai-response.json")).unwrap());
     check("anthropic-answer.json", &anthropic::response(&read("anthropic-response.json")).unwrap());
 }
 
 #[test]
-fn what_we_do_not_know_survives_reading_and_writing() {
+fn unknown_fields_survive_a_round_trip() {
     survives::<openai::ChatResponse>(&read("openai-response.json"));
     survives::<anthropic::MessagesResponse>(&read("anthropic-response.json"));
     survives::<openai::ChatRequest>(&read("openai-request.json"));

@@ -1,4 +1,4 @@
-//! Bodies that servers might send: the golden ones, with fields removed, renamed, nested, and exchanged for values of other types.
+//! Mutated golden bodies: fields removed, renamed, nested, and replaced by values of other types.
 
 use super::read;
 use clawhost_core::{ModelRequest, ModelResponse};
@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-/// Names and words that the dialects know: an arbitrary one would be unknown to both.
+/// Field names and keywords of the dialects, so that mutations hit known fields.
 const WORDS: [&str; 22] = [
     "arguments",
     "choices",
@@ -36,7 +36,7 @@ const WORDS: [&str; 22] = [
     "input_tokens",
 ];
 
-/// Depths of nesting: within what serde_json reads (128), and beyond it.
+/// Nesting depths within and beyond serde_json's limit (128).
 const DEPTHS: [usize; 4] = [1, 20, 127, 300];
 
 fn leaf() -> impl Strategy<Value = Value> {
@@ -71,7 +71,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// One change of a document. The place is a share of all its places.
+/// A change of a document. The position is a share of all its positions.
 #[derive(Debug, Clone)]
 enum Change {
     Remove(Index),
@@ -91,7 +91,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Every place of a document but its root, as JSON pointers.
+/// All positions of a document except its root, as JSON pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => {
@@ -144,7 +144,7 @@ fn changed(mut document: Value, changes: &[Change]) -> Value {
                     Change::Nest(_, depth) => items.insert(at, nested(old, *depth)),
                 }
             }
-            _ => panic!("a place lies in an object or a list"),
+            _ => panic!("a position is in an object or a list"),
         }
     }
     document
@@ -163,10 +163,11 @@ fn golden(name: &str) -> Value {
 
 type Reader = fn(&str) -> Result<ModelResponse, WireError>;
 
-/// Both clients.
+/// The client parsers.
 const CLIENTS: [(&str, Reader); 2] = [("openai", openai::response), ("anthropic", anthropic::response)];
 
-/// What holds of every body: an answer can be recorded and its calls can be answered; a refusal quotes little of the body.
+/// Properties of every body: a parsed answer can be recorded and its calls can be answered; an error quotes little of the
+/// body.
 fn check_body(body: &str) -> [bool; 2] {
     CLIENTS.map(|(client, response)| match response(body) {
         Ok(answer) => {
@@ -186,7 +187,7 @@ fn check_body(body: &str) -> [bool; 2] {
     })
 }
 
-/// A wire type that reads a body writes it so that it reads the same again.
+/// Serialising a wire type and parsing it again gives an equal value.
 fn check_type<T: DeserializeOwned + Serialize>(body: &Value) {
     if let Ok(read) = serde_json::from_value::<T>(body.clone()) {
         let written = serde_json::to_value(read).unwrap();
@@ -212,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn no_body_that_is_cut_panics(name in prop::sample::select(RESPONSES.to_vec()), place in any::<Index>()) {
+    fn no_truncated_body_panics(name in prop::sample::select(RESPONSES.to_vec()), place in any::<Index>()) {
         let body = read(name);
         let cut = place.index(body.trim_end().len());
         prop_assert_eq!(check_body(&body[..cut]), [false; 2], "cut at byte {}", cut);
@@ -235,7 +236,7 @@ proptest! {
 }
 
 #[test]
-fn bodies_without_a_change_are_read() {
+fn unchanged_bodies_parse() {
     for (name, response) in RESPONSES.iter().zip(CLIENTS) {
         let body = changed(golden(name), &[]);
         let answer = (response.1)(&body.to_string()).unwrap();
@@ -244,9 +245,9 @@ fn bodies_without_a_change_are_read() {
     }
 }
 
-/// Changes that make every body unreadable would test the parser of JSON alone; changes that nothing depends on, nothing.
+/// If every change made bodies unreadable, only the JSON parser would be tested; changes without effect would test nothing.
 #[test]
-fn changed_bodies_are_read_and_refused_alike() {
+fn changed_bodies_give_answers_and_errors() {
     const BODIES: usize = 400;
     let mut runner = TestRunner::deterministic();
     let strategy = prop::collection::vec(change(), 1..5);

@@ -1,4 +1,4 @@
-//! Both sides of a dialect understand each other: what one writes, the other reads as it was.
+//! The two sides of a dialect are inverse: what one writes, the other parses to the same value.
 
 use crate::streams::{check_pieces, cut, read};
 use clawhost_core::{
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 
-/// Text with something to see in it: the Anthropic dialect has no other.
+/// Text that is not blank: the Anthropic dialect has no blank text.
 fn said() -> impl Strategy<Value = String> {
     "[a-z\u{e4}\u{1f600}\"\\\\{}\r\n ]{0,8}x"
 }
@@ -20,7 +20,7 @@ fn name() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_-]{1,8}"
 }
 
-/// A JSON object in compact form, as the Anthropic dialect gives it back.
+/// A JSON object in compact form, as the Anthropic dialect returns it.
 fn object() -> impl Strategy<Value = Value> {
     let value =
         prop_oneof![any::<i32>().prop_map(Value::from), said().prop_map(Value::from), Just(json!({"a": [null, 0.5]}))];
@@ -35,7 +35,7 @@ fn compact() -> impl Strategy<Value = String> {
     object().prop_map(|object| object.to_string())
 }
 
-/// A turn: a question, perhaps with a picture, an answer, and the results of its calls.
+/// A turn: a question, possibly with an image, an answer, and the results of its calls.
 fn turn(dialect: &'static str) -> impl Strategy<Value = Vec<Message>> {
     let answer = (of(said()), prop::collection::vec(call(compact()), 0..3));
     (said(), any::<bool>(), answer, said()).prop_map(move |(question, picture, (text, calls), result)| {
@@ -80,11 +80,11 @@ fn format() -> impl Strategy<Value = ResponseFormat> {
     prop_oneof![Just(ResponseFormat::JsonObject), schema]
 }
 
-/// What a dialect can carry of any request, which is this:
-/// - texts that are not blank, one part of text to a message, and parts of other kinds of the dialect itself;
-/// - what the system says once, at the beginning; questions and answers in turn;
-/// - arguments and schemas as objects in compact form; legal names of tools;
-/// - a choice of no tool only among tools; a seed of 63 bits.
+/// Requests that a dialect can represent without loss:
+/// - texts that are not blank, one text part per message, and other parts of the dialect itself;
+/// - one system prompt at the beginning; alternating questions and answers;
+/// - arguments and schemas as objects in compact form; valid tool names;
+/// - the choice of no tool only if there are tools; a seed of 63 bits.
 fn request(dialect: &'static str) -> impl Strategy<Value = ModelRequest> {
     let hottest = if dialect == "openai" { 2.0f32 } else { 1.0 };
     let numbers = (1u32.., of(0.0..=hottest), of(0.0f32..=1.0), of(0..=i64::MAX as u64), of(0u8..=20));
@@ -117,7 +117,7 @@ fn request(dialect: &'static str) -> impl Strategy<Value = ModelRequest> {
     )
 }
 
-/// An answer. Its calls' arguments may be any text in the chat dialect, and are compact objects in the other.
+/// An answer. In the chat dialect arguments may be any text; in the other they are compact objects.
 fn response(dialect: &'static str) -> impl Strategy<Value = ModelResponse> {
     let arguments = if dialect == "openai" { ".{0,12}".boxed() } else { compact().boxed() };
     let token = (".{0,3}", -50.0f64..=0.0, prop::collection::vec((".{0,3}", -50.0f64..=0.0), 0..3));
@@ -144,7 +144,7 @@ fn response(dialect: &'static str) -> impl Strategy<Value = ModelResponse> {
     )
 }
 
-/// A text in pieces.
+/// A text in fragments.
 fn pieces(text: &str, cuts: &[Index]) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(characters.len() + 1)).collect();
@@ -153,7 +153,7 @@ fn pieces(text: &str, cuts: &[Index]) -> Vec<String> {
     cuts.windows(2).map(|pair| characters[pair[0]..pair[1]].iter().collect()).collect()
 }
 
-/// An answer in pieces; those of its calls alternate.
+/// An answer as deltas; those of its calls alternate.
 fn deltas(response: &ModelResponse, cuts: &[Index]) -> Vec<ModelDelta> {
     let text = pieces(&response.message.plain_text(), cuts);
     let mut deltas: Vec<ModelDelta> = text.into_iter().filter(|text| !text.is_empty()).map(ModelDelta::Text).collect();
@@ -183,7 +183,7 @@ fn head(response: &ModelResponse) -> AnswerHead {
     }
 }
 
-/// A stream of the server's side.
+/// A stream written by the server side.
 fn streamed(dialect: &str, response: &ModelResponse, deltas: &[ModelDelta]) -> String {
     let head = head(response);
     if dialect == "openai" {
@@ -212,7 +212,7 @@ fn check_answer(dialect: &str, response: &ModelResponse, cuts: &[Index]) {
 
 proptest! {
     #[test]
-    fn a_request_of_the_chat_dialect_is_read_as_it_was_written(asked in request("openai"), stream in any::<bool>()) {
+    fn chat_requests_round_trip(asked in request("openai"), stream in any::<bool>()) {
         let mut written = openai::request("m", &asked, openai::TokenLimit::MaxTokens);
         if stream {
             written = written.streamed(true);
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_of_the_messages_dialect_is_read_as_it_was_written(asked in request("anthropic"), stream in any::<bool>()) {
+    fn messages_requests_round_trip(asked in request("anthropic"), stream in any::<bool>()) {
         let mut written = anthropic::request("m", &asked).unwrap();
         if stream {
             written = written.streamed();
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_was_written_streamed_or_whole(
+    fn answers_round_trip_streamed_or_whole(
         openai in response("openai"),
         anthropic in response("anthropic"),
         cuts in prop::collection::vec(any::<Index>(), 0..6),
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn no_request_of_a_client_panics(body in ".{0,60}", name in select(vec!["openai-request.json", "anthropic-request.json"]), at in any::<Index>(), value in object()) {
+    fn no_client_request_panics(body in ".{0,60}", name in select(vec!["openai-request.json", "anthropic-request.json"]), at in any::<Index>(), value in object()) {
         let mut golden: Value = serde_json::from_str(&crate::read(name)).unwrap();
         let fields = golden.as_object_mut().unwrap();
         let field = fields.keys().nth(at.index(fields.len())).unwrap().clone();
@@ -259,7 +259,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_golden_conversation_says_is_read_by_the_servers_side() {
+fn the_server_side_parses_golden_conversations() {
     let openai = openai::read_request(&crate::read("openai-request.json"), 1).unwrap();
     let anthropic = anthropic::read_request(&crate::read("anthropic-request.json")).unwrap();
     for read in [openai, anthropic] {
@@ -270,7 +270,7 @@ fn what_a_golden_conversation_says_is_read_by_the_servers_side() {
 }
 
 #[test]
-fn an_error_within_a_stream_is_read_as_one() {
+fn errors_in_a_stream_parse() {
     let response = ModelResponse::new(Message::text(Role::Assistant, Origin::Policy, "a"), Usage::default(), "stop");
     for kind in ErrorKind::ALL {
         let mut openai_writer = openai::StreamWriter::new(head(&response), true);

@@ -1,5 +1,5 @@
-//! Streams as endpoints send them, one folder for each: `stream.txt`, and beside it `whole.json`, the body that would have been
-//! the unstreamed answer, or `error.txt`, why there is no answer.
+//! Recorded streams of endpoints, one folder each: `stream.txt`, and either `whole.json`, the body of the equal unstreamed
+//! answer, or `error.txt`, the expected error.
 
 use clawhost_core::{ModelDelta, ModelResponse};
 use clawhost_wire::{AnswerStream, StreamedAnswer, WireError, anthropic, openai};
@@ -14,7 +14,7 @@ pub(crate) fn reader(dialect: &str) -> StreamedAnswer {
     }
 }
 
-/// Reads a stream in these fragments.
+/// Parses a stream in these fragments.
 pub(crate) fn read<'a>(
     dialect: &str,
     fragments: impl IntoIterator<Item = &'a [u8]>,
@@ -29,7 +29,7 @@ pub(crate) fn read<'a>(
     Ok((deltas, response))
 }
 
-/// Bytes cut at these places.
+/// Bytes cut at these positions.
 pub(crate) fn cut<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);
@@ -37,7 +37,7 @@ pub(crate) fn cut<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
-/// What holds of the pieces of every answer: together they are what the whole answer says.
+/// Properties of the deltas of every answer: together they equal the whole answer.
 pub(crate) fn check_pieces(deltas: &[ModelDelta], response: &ModelResponse) {
     let mut text = String::new();
     let mut calls: Vec<(String, String, String)> = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn check_pieces(deltas: &[ModelDelta], response: &ModelResponse) {
                 text.push_str(more);
             }
             ModelDelta::ToolCall { index, id, name, arguments } => {
-                assert_eq!(*index == calls.len(), name.is_some(), "the first piece of a call has its name, no other");
+                assert_eq!(*index == calls.len(), name.is_some(), "only the first delta of a call has its name");
                 assert_eq!(id.is_some(), name.is_some());
                 if let (Some(id), Some(name)) = (id, name) {
                     calls.push((id.clone(), name.clone(), String::new()));
@@ -83,7 +83,7 @@ fn dialect(name: &str) -> &str {
 }
 
 #[test]
-fn a_streamed_answer_is_the_unstreamed_one_however_it_is_cut() {
+fn a_streamed_answer_equals_the_unstreamed_one_for_any_fragmentation() {
     let cases = cases();
     assert!(cases.len() >= 10, "{} cases", cases.len());
     for (name, path) in cases {
@@ -97,7 +97,7 @@ fn a_streamed_answer_is_the_unstreamed_one_however_it_is_cut() {
                         "openai" => openai::response(whole),
                         _ => anthropic::response(whole),
                     };
-                    assert_eq!(response, unstreamed.unwrap(), "{name} in pieces of {size}");
+                    assert_eq!(response, unstreamed.unwrap(), "{name} in fragments of {size}");
                     check_pieces(&deltas, &response);
                 }
                 (Err(error), Err(_), Ok(expected)) => assert_eq!(error.to_string(), expected.trim_end(), "{name}"),
@@ -108,7 +108,7 @@ fn a_streamed_answer_is_the_unstreamed_one_however_it_is_cut() {
 }
 
 #[test]
-fn a_stream_that_is_cut_anywhere_is_no_answer() {
+fn a_stream_truncated_anywhere_is_an_error() {
     for (name, path) in cases() {
         let stream = std::fs::read(path.join("stream.txt")).unwrap();
         let end = stream.iter().rposition(|byte| !byte.is_ascii_whitespace()).unwrap();
@@ -121,7 +121,7 @@ fn a_stream_that_is_cut_anywhere_is_no_answer() {
 }
 
 #[test]
-fn what_stands_behind_the_end_does_not_matter() {
+fn content_after_the_end_is_ignored() {
     for (name, path) in cases().into_iter().filter(|(_, path)| path.join("whole.json").exists()) {
         let stream = std::fs::read(path.join("stream.txt")).unwrap();
         let plain = read(dialect(&name), [stream.as_slice()]).unwrap();
@@ -131,7 +131,7 @@ fn what_stands_behind_the_end_does_not_matter() {
     }
 }
 
-/// One change of bytes at a place.
+/// A change of bytes at a position.
 fn change() -> impl Strategy<Value = (Index, u8, Vec<u8>)> {
     const WORDS: [&[u8]; 12] = [
         b"null",
@@ -192,9 +192,9 @@ proptest! {
     }
 }
 
-/// Both readers are behind one trait, so that a client needs to know the dialect once.
+/// Both parsers are behind one trait, so that a client chooses the dialect once.
 #[test]
-fn a_reader_says_when_the_last_event_has_come() {
+fn a_parser_reports_the_final_event() {
     let readers: [(Box<dyn AnswerStream>, &[u8]); 2] = [
         (Box::new(openai::StreamReader::new()), b"data: [DONE]\n\n"),
         (Box::new(anthropic::StreamReader::new()), b"data: {\"type\":\"message_stop\"}\n\n"),

@@ -1,6 +1,7 @@
 //! Measuring a playbook on the test split, pair by pair, against none or against another version.
 
 use crate::events::{Event, EventSink, Watch};
+use crate::resume;
 use crate::run::Clocked;
 use crate::session::Session;
 use crate::{AppError, Evaluated, RequestError, Workspace, playbooks};
@@ -49,10 +50,12 @@ pub async fn evaluate(
         (before, after, views)
     };
     session.spec.playbook = Some(PlaybookSpec { name, number: Some(after.number), digest: Some(after.digest) });
+    resume::check_name(workspace, &session.spec)?;
     let (run, lease) = workspace.new_run()?;
     events.event(Event::Begun { run: run.clone(), resumed: false, title: session.title(), out: None });
     let clocked = Clocked::start(workspace);
-    let (plan, ports, document) = (session.plan(), session.ports(), session.document());
+    let (plan, ports) = (session.plan(), session.ports());
+    let document = (session.document(), session.spec.labels());
     let watch = Watch(events);
     let (evaluation, report) =
         evaluate_playbooks(run.clone(), &plan, pairs, ports, views, document, (cancel, &watch)).await?;

@@ -1,8 +1,8 @@
 //! What an operation emits while it works: typed, so that a terminal, a log and a page can each show it in their own way.
 
-use clawhost_core::{Episode, RunId, Usage};
+use clawhost_core::{Digest, Episode, PluginIdentity, RunId, Usage};
 use clawhost_learning::{EvolutionReport, IterationReport, WarmStart, WarmStartReport};
-use clawhost_play::EpisodeSummary;
+use clawhost_play::{EpisodeSummary, Unread};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,9 +48,18 @@ pub enum Warning {
         /// Devices that were not taken, with why.
         passed_over: Vec<String>,
     },
+    /// Nothing of what a reward reads was in any episode that it judged.
+    NothingToRead(Unread),
+    /// Other components of the same name and version were used in this data folder.
+    SameNameAndVersion {
+        /// The plugin that is loaded.
+        plugin: PluginIdentity,
+        /// Digests of the others, at least one.
+        others: Vec<Digest>,
+    },
     /// No reward is named, so the end of an episode is scored.
     FinishedReward,
-    /// A playbook was learned in another environment, with other options or another seed.
+    /// A playbook was learned in another environment, with other options, another seed or another component.
     PlaybookFromElsewhere {
         /// The playbook.
         playbook: String,
@@ -58,10 +67,8 @@ pub enum Warning {
         learned: String,
         /// Where it is served now.
         now: String,
-        /// The seed that it was learned with, where the seed alone differs.
-        seed: Option<u64>,
-        /// Whether the environment is the same.
-        same_environment: bool,
+        /// What differs.
+        difference: TaskDifference,
     },
     /// No lesson of a playbook fits into the token budget.
     NoLessonFits {
@@ -71,12 +78,31 @@ pub enum Warning {
         token_budget: u64,
     },
     /// Nothing was interrupted, so a new run begins.
-    NothingToResume,
+    NothingToResume {
+        /// The newest run of this specification that has finished.
+        finished: Option<RunId>,
+    },
     /// Numbers or a drawing of a run could not be written; the run goes on.
     NotWritten {
         /// What happened.
         why: String,
     },
+}
+
+/// In what the tasks of two runs differ: the first that holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskDifference {
+    /// The environment has another name.
+    Environment,
+    /// The options differ.
+    Options,
+    /// The seed alone differs, or the seed and the component.
+    Seed {
+        /// The seed of the first run.
+        learned: u64,
+    },
+    /// The component alone differs.
+    Component,
 }
 
 /// Something that happened.
@@ -95,6 +121,18 @@ pub enum Event {
         /// Where models and numbers are written, if anywhere.
         out: Option<PathBuf>,
     },
+    /// A component is being compiled, because this data folder holds no compiled code of it that this program made on this
+    /// machine. Reported when it begins, and once more if it takes longer than a few seconds.
+    Compiling {
+        /// The component: its path, or its name where it was kept.
+        plugin: String,
+        /// Its length in bytes.
+        bytes: u64,
+        /// Whether it has taken long already.
+        is_slow: bool,
+    },
+    /// The component that was being compiled is compiled, or was given up.
+    Compiled,
     /// Episodes that were recorded before.
     AlreadyRecorded {
         /// How many.

@@ -1,5 +1,7 @@
 //! Feedback: what a person says about a recorded episode.
 
+use crate::episodes::locate;
+use crate::runs::run_id;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{
     Admission, Episode, EpisodeId, EpisodeState, EpisodeStore as _, FEEDBACK_KEY_BYTES, Feedback, Judged, LeaseMode,
@@ -75,23 +77,17 @@ pub async fn give_feedback(workspace: &Workspace, request: FeedbackRequest) -> R
 /// The one recorded episode of a name.
 fn recorded(workspace: &Workspace, reader: &dyn StoreReader, name: &str) -> Result<Episode, AppError> {
     let missing = || RequestError::NoEpisode { name: name.to_owned() };
-    let Some((run, id)) = name.split_once('/') else {
-        let runs = reader.runs_of_episode(name)?;
-        return match &runs[..] {
-            [] => Err(if is_open(reader, None, name)? { still_open(name) } else { missing() }.into()),
-            [run] => Ok(reader.episode(&format!("{run}/{name}"))?.ok_or_else(missing)?),
-            _ => Err(RequestError::AmbiguousEpisode { name: name.to_owned(), runs }.into()),
-        };
-    };
-    let run = RunId(run.to_owned());
-    let Some(row) = reader.run(&run)? else { return Err(RequestError::NoRun { name: run.0 }.into()) };
-    if let Some(episode) = reader.episode(name)? {
-        return Ok(episode);
+    if let Some((run, id)) = locate(reader, name)? {
+        return Ok(reader.episode(&format!("{run}/{id}"))?.ok_or_else(missing)?);
     }
+    let Some((run, id)) = name.split_once('/') else {
+        return Err(if is_open(reader, None, name)? { still_open(name) } else { missing() }.into());
+    };
+    let run = run_id(reader, run)?;
     // Phases are played under the lease of their run.
     let owner = RunId(run.0.split_once('.').map_or(run.0.as_str(), |(owner, _)| owner).to_owned());
-    let is_played =
-        row.state == RunState::Open && workspace.lease(&LeaseSubject::Run(owner), LeaseMode::Shared)?.is_none();
+    let is_unfinished = reader.run(&run)?.is_some_and(|row| row.state == RunState::Open);
+    let is_played = is_unfinished && workspace.lease(&LeaseSubject::Run(owner), LeaseMode::Shared)?.is_none();
     Err(if is_played || is_open(reader, Some(&run), id)? { still_open(name) } else { missing() }.into())
 }
 

@@ -1,5 +1,7 @@
 //! What a plugin is and what it asks for.
 
+use crate::compiling::announced;
+use crate::events::EventSink;
 use crate::host::host;
 use crate::workspace::{compile_cache, has_cache};
 use crate::{AppError, HostSettings};
@@ -22,11 +24,16 @@ pub struct Inspected {
 ///
 /// # Errors
 /// It cannot be used.
-pub async fn inspect(folder: &Path, settings: &HostSettings, plugin: &PluginSpec) -> Result<Inspected, AppError> {
+pub async fn inspect(
+    folder: &Path,
+    settings: &HostSettings,
+    plugin: &PluginSpec,
+    events: &dyn EventSink,
+) -> Result<Inspected, AppError> {
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
     // One plugin is looked at: a pool would be reserved for nothing.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
     let bytes = host.read(Path::new(&plugin.path))?;
-    let inspection = host.inspect(&plugin.path, &bytes).await?;
+    let inspection = announced(&host, events, host.inspect(&plugin.path, &bytes)).await?;
     Ok(Inspected { plugin: inspection, limits: host.limits().clone() })
 }

@@ -7,8 +7,10 @@
 //!
 //! Invariants: no command-line flag is named; errors carry a code, a kind and structured hints ([`AppError`]).
 
+mod compiling;
 mod data;
 pub mod demo;
+mod drivers;
 mod episodes;
 mod error;
 mod evaluate;
@@ -24,20 +26,24 @@ pub mod playbooks;
 pub mod plot;
 mod plugins;
 mod replay;
+mod request_error;
 mod resume;
 mod run;
+mod runs;
 mod score;
 mod session;
 mod stored;
+mod tasks;
 mod workspace;
 
 pub use data::{
     Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
 };
-pub use episodes::{LIST_LIMIT, ListedEpisode, ListedRun, export_episodes, find_episode, list_episodes, list_runs};
-pub use error::{AppError, ErrorKind, RequestError};
+pub use drivers::drivers;
+pub use episodes::{EpisodeList, EpisodeQuery, Exported, ListedEpisode, export_episodes, find_episode, list_episodes};
+pub use error::{AppError, ErrorKind, WrongOption};
 pub use evaluate::evaluate;
-pub use events::{Event, EventSink, Silent, Warning};
+pub use events::{Event, EventSink, Silent, TaskDifference, Warning};
 pub use feedback::{FeedbackReport, FeedbackRequest, give_feedback};
 pub use host::{CompilerProgram, HostSettings};
 pub use inspect::{Inspected, inspect};
@@ -46,8 +52,14 @@ pub use models::{MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, ProbeProgra
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use replay::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRun, Tally, replay};
+pub use request_error::RequestError;
 pub use resume::Start;
 pub use run::run;
-pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, score};
-pub use stored::{DamagedRecord, StoredEpisodes, choose_run};
+pub use runs::{
+    Estimate, LIST_LIMIT, ListedRun, RunChoice, RunDetails, RunQuery, choose_runs, find_run, list_runs, rename_run,
+    show_run, tag_run,
+};
+pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, score};
+pub use stored::{DamagedRecord, StoredEpisodes};
+pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
 pub use workspace::{SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

@@ -1,15 +1,15 @@
-//! From words to models: `follower`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`, `script:FILE`. All models of a
+//! From words to models: `follower`, `random`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`, `script:FILE`. All models of a
 //! run share one budget.
 
 use crate::events::{Event, EventSink, Warning};
-use crate::{AppError, RequestError};
+use crate::{AppError, RequestError, drivers};
 use clawhost_core::{Llm, Usage};
 use clawhost_engine::ModelGrants;
-use clawhost_follower::Follower;
+use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::{LocalModel, ModelFolder};
 use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
-use clawhost_run_config::{BudgetSpec, Grant, nearest};
+use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,9 +78,9 @@ impl ModelSettings {
             return Ok((device, chosen));
         };
         let prober = ChildProber::new(program.clone(), arguments.clone());
-        let built = Backend::built();
+        let built = drivers().built();
         let chosen = choose(self.device, parameters, &built, &prober)?;
-        let device = ComputeDevice::open(chosen.name)?;
+        let device = ComputeDevice::open(chosen.name, drivers())?;
         // Where there was nothing to choose there is nothing to say.
         if built != [Backend::Cpu] {
             let Chosen { name, title, because, passed_over } = chosen.clone();
@@ -221,10 +221,11 @@ impl ModelFactory {
 
     /// The model that acts.
     pub(crate) fn policy(&self, spec: &str, events: &dyn EventSink) -> Result<Opened, AppError> {
+        let wrong = |error: AppError| error.of_option(Key::Policy);
         let Some(folder) = spec.strip_prefix("local:").filter(|folder| !folder.is_empty()) else {
-            return Ok(Opened { model: self.model(spec, events)?, ignores_system_prompt: false });
+            return Ok(Opened { model: self.model(spec, events).map_err(wrong)?, ignores_system_prompt: false });
         };
-        Ok(self.opened(self.local(folder, events)?))
+        Ok(self.opened(self.local(folder, events).map_err(wrong)?))
     }
 
     /// A local model that is open already.
@@ -242,10 +243,11 @@ impl ModelFactory {
         let model: Arc<dyn Llm> = match (dialect, kind) {
             (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
+            (_, "random") if rest.is_empty() => Arc::new(RandomPlayer),
             (_, "local") if !rest.is_empty() => self.local(rest, events)?,
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
-                let known = ["follower", "openai", "anthropic", "local", "script"];
+                let known = ["follower", "random", "openai", "anthropic", "local", "script"];
                 let nearest = nearest(kind, known).filter(|name| *name != kind).map(str::to_owned);
                 return Err(RequestError::UnknownModel { spec: spec.to_owned(), nearest }.into());
             }
@@ -267,7 +269,8 @@ impl ModelFactory {
             match grant {
                 Grant::Kv => all.kv = true,
                 Grant::Model { alias, spec } => {
-                    all.models.insert(alias.clone(), self.model(spec, events)?);
+                    let model = self.model(spec, events).map_err(|error| error.of_option(Key::Grants))?;
+                    all.models.insert(alias.clone(), model);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Loading plugins: read, checked against their options, kept by digest, and told what they ask for and do not get.
 
+use crate::compiling::announced;
 use crate::events::{Event, EventSink, Warning};
 use crate::{AppError, RequestError};
 use clawhost_core::{
@@ -8,7 +9,7 @@ use clawhost_core::{
 use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants};
 use clawhost_learning::Reflecting;
 use clawhost_play::ScoringRule;
-use clawhost_run_config::{PluginSpec, RewardSpec, nearest};
+use clawhost_run_config::{Key, PluginSpec, RewardSpec, nearest};
 use clawhost_store::Store;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,25 +25,33 @@ pub(crate) struct Plugins<'a> {
 impl Plugins<'_> {
     /// Loads the environment.
     pub(crate) async fn environment(&self, spec: &PluginSpec) -> Result<EnvironmentPlugin, AppError> {
+        self.open_environment(spec).await.map_err(|error| error.of_option(Key::Plugin))
+    }
+
+    async fn open_environment(&self, spec: &PluginSpec) -> Result<EnvironmentPlugin, AppError> {
         let bytes = self.host.read(Path::new(&spec.path))?;
-        let environment = self.host.environment(&spec.path, &bytes, self.grants.clone()).await?;
+        let environment = self.load(self.host.environment(&spec.path, &bytes, self.grants.clone())).await?;
         check_options(&environment.description().about, &spec.options)?;
         environment.check_options(&spec.options).await?;
-        self.warn(&environment.identity().name, environment.outline());
+        self.warn(environment.identity(), "environment", environment.outline()).await?;
         keep_plugin(self.store, environment.identity(), "environment", bytes).await?;
         Ok(environment)
     }
 
     /// Loads rewards. Two with equal options would count twice in every mean, so they are refused.
     pub(crate) async fn rewards(&self, specs: &[RewardSpec]) -> Result<Vec<ScoringRule>, AppError> {
+        self.open_rewards(specs).await.map_err(|error| error.of_option(Key::Rewards))
+    }
+
+    async fn open_rewards(&self, specs: &[RewardSpec]) -> Result<Vec<ScoringRule>, AppError> {
         let mut rewards: Vec<ScoringRule> = Vec::new();
         let mut seen: Vec<(Digest, Attributes)> = Vec::new();
         for RewardSpec { plugin, weight, source } in specs {
             let bytes = self.host.read(Path::new(&plugin.path))?;
-            let reward = self.host.reward(&plugin.path, &bytes, self.grants.clone()).await?;
+            let reward = self.load(self.host.reward(&plugin.path, &bytes, self.grants.clone())).await?;
             check_options(&reward.description().about, &plugin.options)?;
             reward.check_options(&plugin.options).await?;
-            self.warn(&reward.identity().name, reward.outline());
+            self.warn(reward.identity(), "reward", reward.outline()).await?;
             keep_plugin(self.store, reward.identity(), "reward", bytes).await?;
             let mut options = plugin.options.clone();
             options.sort();
@@ -57,25 +66,41 @@ impl Plugins<'_> {
         Ok(rewards)
     }
 
-    /// Loads a reflector.
-    pub(crate) async fn reflector(&self, spec: &PluginSpec) -> Result<Reflecting, AppError> {
+    /// Loads a reflector that this option names.
+    pub(crate) async fn reflector(&self, spec: &PluginSpec, key: Key) -> Result<Reflecting, AppError> {
+        self.open_reflector(spec).await.map_err(|error| error.of_option(key))
+    }
+
+    async fn open_reflector(&self, spec: &PluginSpec) -> Result<Reflecting, AppError> {
         let bytes = self.host.read(Path::new(&spec.path))?;
-        let reflector = self.host.reflector(&spec.path, &bytes, self.grants.clone()).await?;
+        let reflector = self.load(self.host.reflector(&spec.path, &bytes, self.grants.clone())).await?;
         check_options(reflector.about(), &spec.options)?;
         reflector.check_options(&spec.options).await?;
-        self.warn(&reflector.identity().name, reflector.outline());
+        self.warn(reflector.identity(), "reflector", reflector.outline()).await?;
         keep_plugin(self.store, reflector.identity(), "reflector", bytes).await?;
         Ok(Reflecting { reflector: Arc::new(reflector), options: spec.options.clone() })
     }
 
-    /// Tells what a plugin asks for and does not get. Its calls will be denied by name.
-    fn warn(&self, name: &str, outline: &ComponentOutline) {
+    /// Loads a plugin, and reports if it is compiled for that.
+    async fn load<T>(&self, loading: impl Future<Output = T>) -> T {
+        announced(self.host, self.events, loading).await
+    }
+
+    /// Warns of what a plugin asks for and does not get (its calls will be denied by name), and of other components with its name
+    /// and version.
+    async fn warn(&self, plugin: &PluginIdentity, world: &str, outline: &ComponentOutline) -> Result<(), AppError> {
+        let name = &plugin.name;
         if outline.wants("clawhost:kv/kv") && !self.grants.kv {
             self.events.event(Event::Warning(Warning::KvNotGranted { plugin: name.to_owned() }));
         }
         if outline.wants("clawhost:llm/llm") && self.grants.models.is_empty() {
             self.events.event(Event::Warning(Warning::NoModelGranted { plugin: name.to_owned() }));
         }
+        let others = self.store.namesakes(plugin, world).await?;
+        if !others.is_empty() {
+            self.events.event(Event::Warning(Warning::SameNameAndVersion { plugin: plugin.clone(), others }));
+        }
+        Ok(())
     }
 }
 

@@ -2,9 +2,11 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
+use crate::runs::run_id;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{
-    Digest, Episode, EpisodeFilter, Lease, LeaseMode, LeaseSubject, RunId, RunKind, RunRow, RunState, StoreReader,
+    Digest, Episode, EpisodeFilter, Lease, LeaseMode, LeaseSubject, RunId, RunKind, RunRow, RunState, StoreError,
+    StoreReader,
 };
 use clawhost_play::EpisodeSummary;
 use clawhost_run_config::{Difference, RunSpec, Work};
@@ -15,7 +17,7 @@ pub enum Start {
     /// As a new run.
     #[default]
     New,
-    /// As the run that was interrupted: the one with this name, or the newest of this specification.
+    /// As the run that was interrupted: the one of this id, name or beginning of an id, or the newest of this specification.
     Resume(Option<String>),
 }
 
@@ -54,12 +56,14 @@ pub(crate) fn begin(
     events: &dyn EventSink,
 ) -> Result<Begun, AppError> {
     let begin_new = || {
+        check_name(workspace, spec)?;
         let (run, lease) = workspace.new_run()?;
         Ok(Begun { run, lease, is_resumed: false })
     };
     let Start::Resume(wanted) = start else { return begin_new() };
     let reader = workspace.reader()?;
-    let is_wanted = |row: &RunRow| wanted.as_ref().is_none_or(|wanted| row.id.0 == *wanted);
+    let wanted = wanted.as_ref().map(|wanted| run_id(&*reader, wanted)).transpose()?;
+    let is_wanted = |row: &RunRow| wanted.as_ref().is_none_or(|wanted| row.id == *wanted);
     if let Some(row) = reader.resumable(digest)?.into_iter().find(is_wanted) {
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Exclusive)?;
         let lease = lease.ok_or_else(|| RequestError::RunBusy { run: row.id.to_string() })?;
@@ -67,7 +71,7 @@ pub(crate) fn begin(
         return Ok(Begun { run: row.id, lease, is_resumed: true });
     }
     match wanted {
-        Some(wanted) => Err(refusal(workspace, reader.as_ref(), wanted, spec)?),
+        Some(wanted) => Err(refusal(workspace, reader.as_ref(), &wanted.0, spec)?),
         None => {
             let environment = spec.environment.plugin.as_ref().map(|plugin| plugin.name.clone()).unwrap_or_default();
             let is_like = |row: &RunRow| row.kind == kind(spec) && row.environment == environment;
@@ -80,9 +84,22 @@ pub(crate) fn begin(
                     return Err(RequestError::ResumeDiffers { run: row.id.to_string(), all }.into());
                 }
             }
-            events.event(Event::Warning(Warning::NothingToResume));
+            let finished = reader.finished_run(digest)?;
+            events.event(Event::Warning(Warning::NothingToResume { finished }));
             begin_new()
         }
+    }
+}
+
+/// Refuses a name that another run has, before anything is played. A run that is resumed keeps what it is called.
+///
+/// # Errors
+/// Another run has the name.
+pub(crate) fn check_name(workspace: &Workspace, spec: &RunSpec) -> Result<(), AppError> {
+    let Some(name) = &spec.name else { return Ok(()) };
+    match workspace.reader()?.run_named(name)? {
+        Some(run) => Err(StoreError::NameTaken { name: name.clone(), run }.into()),
+        None => Ok(()),
     }
 }
 

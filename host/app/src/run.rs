@@ -1,6 +1,6 @@
 //! Playing: episodes are played, judged and recorded.
 
-use crate::events::{Event, EventSink, Watch};
+use crate::events::{Event, EventSink, Warning, Watch};
 use crate::resume::{self, Begun, Start};
 use crate::session::Session;
 use crate::{AppError, Played, Timing, Workspace, playbooks};
@@ -81,8 +81,10 @@ pub async fn run(
         events.event(Event::AlreadyRecorded { episodes: recorded.len() as u64 });
     }
     let clocked = Clocked::start(workspace);
-    let request = RunRequest { config: session.document(), recorded, ..RunRequest::new(run.clone(), plan, ports) };
+    let (config, labels) = (session.document(), session.spec.labels());
+    let request = RunRequest { config, labels, recorded, ..RunRequest::new(run.clone(), plan, ports) };
     let report = play_run(request, cancel, &Watch(events)).await?.report;
+    report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
     if report.stopped.is_none() {
         lease.complete();
     }

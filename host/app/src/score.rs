@@ -1,12 +1,13 @@
 //! Scoring: stored episodes under another reward.
 
-use crate::events::{Event, EventSink};
+use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
 use crate::plugins::Plugins;
-use crate::stored::{StoredEpisodes, choose_run};
+use crate::runs::{RunChoice, choose_runs};
+use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Attributes, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId};
-use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, score_stored};
+use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
 use serde::Serialize;
 
@@ -21,8 +22,8 @@ const ROUNDING: f64 = 1e-9;
 /// Which episodes are judged, by whom, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreRequest {
-    /// Of which run. None: the newest.
-    pub run: Option<String>,
+    /// Of which runs.
+    pub runs: RunChoice,
     /// The rewards that judge, each of weight 1 and of its own source.
     pub rewards: Vec<PluginSpec>,
     /// What rewards may do beyond computing and logging.
@@ -33,7 +34,7 @@ pub struct ScoreRequest {
     pub concurrency: u16,
     /// Ask about verdicts that are there too, to compare. They stay.
     pub again: bool,
-    /// Share of the verdicts that may fail before it stops, 0 to 1; rounded down to whole verdicts.
+    /// Share of a run's verdicts that may fail before it stops, 0 to 1; rounded down to whole verdicts.
     pub failure_budget: f64,
 }
 
@@ -41,7 +42,7 @@ impl ScoreRequest {
     /// The newest run judged by these rewards, with everything else as it is by default.
     pub fn new(rewards: Vec<PluginSpec>) -> Self {
         Self {
-            run: None,
+            runs: RunChoice::Newest,
             rewards,
             grants: Vec::new(),
             budget: BudgetSpec { max_tokens_total: None, max_cost: None, price: None },
@@ -73,18 +74,32 @@ impl From<&ScoringRule> for RewardInUse {
     }
 }
 
-/// Stored episodes that were judged.
+/// A run whose episodes were judged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Scored {
+pub struct ScoredRun {
     /// The run.
     pub run: RunId,
-    /// The rewards.
-    pub rewards: Vec<RewardInUse>,
     /// What it came to.
     pub report: ScoreReport,
 }
 
-/// Judges the episodes of a run by rewards. What was judged before a stop is recorded; the same request goes on.
+/// Stored episodes that were judged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scored {
+    /// The rewards.
+    pub rewards: Vec<RewardInUse>,
+    /// The runs, newest first, up to the first that was stopped.
+    pub runs: Vec<ScoredRun>,
+}
+
+impl Scored {
+    /// Why it ended early.
+    pub fn stopped(&self) -> Option<&StopReason> {
+        self.runs.last().and_then(|last| last.report.stopped.as_ref())
+    }
+}
+
+/// Judges the episodes of runs by rewards. What was judged before a stop is recorded; the same request goes on.
 ///
 /// # Errors
 /// There is no such run, another process plays it, a reward or a model cannot be used, or the store cannot be written.
@@ -98,24 +113,34 @@ pub async fn score(
     let models = ModelFactory::new(workspace.settings().models.clone(), &request.budget, concurrency);
     let grants = models.grants(&request.grants, events)?;
     let reader = workspace.reader()?;
-    let run = choose_run(&*reader, request.run.as_deref())?.id;
-    // While the run is played, episodes may take the places of others.
-    let lease = workspace.lease(&LeaseSubject::Run(run.clone()), LeaseMode::Shared)?;
-    let _lease = lease.ok_or_else(|| RequestError::RunBusy { run: run.0.clone() })?;
+    let mut wanted = Vec::new();
+    for row in choose_runs(&*reader, &request.runs)? {
+        // While a run is played, episodes may take the places of others. Nothing is judged before all runs are held.
+        let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Shared)?;
+        wanted.push((lease.ok_or_else(|| RequestError::RunBusy { run: row.id.0.clone() })?, row.id));
+    }
     let (host, store) = (workspace.host()?, workspace.store());
     let plain = |plugin| RewardSpec { plugin, weight: 1.0, source: None };
     let rewards: Vec<RewardSpec> = request.rewards.into_iter().map(plain).collect();
     let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
     let rules = plugins.rewards(&rewards).await?;
-    let mut source = StoredEpisodes::of_run(&*reader, &run)?;
-    let total = source.remaining();
-    let verdicts = total as f64 * rules.len() as f64;
-    let how = Rescoring {
-        concurrency,
-        again: request.again,
-        failures_allowed: (request.failure_budget * verdicts + ROUNDING).floor() as u64,
-    };
-    let progress = |done| events.event(Event::Progress { done, total });
-    let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
-    Ok(Scored { run, rewards: rules.iter().map(RewardInUse::from).collect(), report })
+    let mut scored = Scored { rewards: rules.iter().map(RewardInUse::from).collect(), runs: Vec::new() };
+    for (_lease, run) in wanted {
+        let mut source = StoredEpisodes::of_run(&*reader, &run)?;
+        let total = source.remaining();
+        let verdicts = total as f64 * rules.len() as f64;
+        let how = Rescoring {
+            concurrency,
+            again: request.again,
+            failures_allowed: (request.failure_budget * verdicts + ROUNDING).floor() as u64,
+        };
+        let progress = |done| events.event(Event::Progress { done, total });
+        let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
+        report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
+        scored.runs.push(ScoredRun { run, report });
+        if scored.stopped().is_some() {
+            break;
+        }
+    }
+    Ok(scored)
 }

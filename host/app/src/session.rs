@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
     /// Who plays, judges and records.
     pub(crate) fn ports(&self) -> Ports {
         let policy = &self.spec.policy;
-        let sampling = Sampling { temperature: policy.temperature, max_tokens: policy.max_tokens };
+        let sampling = Sampling { temperature: policy.temperature, top_p: policy.top_p, max_tokens: policy.max_tokens };
         Ports {
             environment: self.environment.clone(),
             rewards: self.rewards.clone(),

@@ -1,7 +1,6 @@
-//! Stored runs: which one is meant, and its episodes group by group.
+//! The episodes of a stored run, group by group.
 
-use crate::{AppError, RequestError};
-use clawhost_core::{Episode, EpisodeFilter, RunId, RunKind, RunRow, StoreError, StoreReader};
+use clawhost_core::{Episode, EpisodeFilter, RunId, StoreError, StoreReader};
 use clawhost_play::EpisodeSource;
 use std::collections::VecDeque;
 
@@ -118,16 +117,4 @@ impl EpisodeSource for StoredEpisodes<'_> {
         }
         Ok(Some(episodes))
     }
-}
-
-/// The run that is meant: the one of this name, or the newest. A phase is no run of its own.
-///
-/// # Errors
-/// There is none of this name, or none at all.
-pub fn choose_run(reader: &dyn StoreReader, name: Option<&str>) -> Result<RunRow, AppError> {
-    let Some(name) = name else {
-        return Ok(reader.runs(Some(1))?.into_iter().next().ok_or(RequestError::NoRuns)?);
-    };
-    let found = reader.run(&RunId(name.to_owned()))?.filter(|row| row.kind != RunKind::Phase);
-    Ok(found.ok_or_else(|| RequestError::NoRun { name: name.to_owned() })?)
 }

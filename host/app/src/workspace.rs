@@ -100,7 +100,7 @@ impl std::fmt::Debug for Workspace {
 }
 
 /// Makes a data folder that nobody else may read: prompts, answers and gold references lie in it.
-fn make(folder: &Path) -> Result<(), StoreError> {
+pub(crate) fn make(folder: &Path) -> Result<(), StoreError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -8,7 +8,7 @@ use clawhost_app::{
     Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, SystemClock, holdings, prune,
     time,
 };
-use clawhost_core::{Clock as _, Removed, RunId, RunState, escaped};
+use clawhost_core::{Clock as _, Removed, RunId, RunState, counted, escaped, thousands};
 use comfy_table::CellAlignment;
 use std::io::Write;
 
@@ -42,7 +42,7 @@ struct PruneWhich {
     /// Runs that began more than so many days ago
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u64>,
-    /// This run, also where it could be resumed; may be repeated
+    /// This run (its id, its name, or the beginning of its id), also where it could be resumed; may be repeated
     #[arg(long, value_name = "RUN")]
     run: Vec<String>,
     /// The oldest runs, until the database and the files beside it take no more room than this, in MiB
@@ -73,16 +73,21 @@ pub(crate) async fn run(context: &Context, command: &DataCommand) -> anyhow::Res
                 show(&mut out.lock(), &report)?;
             }
         }
-        Some(DataVerb::Prune(PruneArgs { which, dry_run })) => {
-            let request = PruneRequest { rule: which.rule(), is_rehearsal: *dry_run };
-            let report = prune(&folder, &request, SystemClock::default().now_ms()).await?;
-            if context.json() {
-                let document = serde_json::json!({ "format": 1, "prune": report });
-                writeln!(out, "{document:#}")?;
-            } else {
-                pruned(&mut out.lock(), &report)?;
-            }
-        }
+        Some(DataVerb::Prune(PruneArgs { which, dry_run })) => return remove(context, which.rule(), *dry_run).await,
+    }
+    Ok(Exit::Ok)
+}
+
+/// Removes the runs that a rule means, or tells what would go.
+pub(crate) async fn remove(context: &Context, rule: PruneRule, dry_run: bool) -> anyhow::Result<Exit> {
+    let request = PruneRequest { rule, is_rehearsal: dry_run };
+    let report = prune(&context.folder()?, &request, SystemClock::default().now_ms()).await?;
+    let mut out = anstream::stdout().lock();
+    if context.json() {
+        let document = serde_json::json!({ "format": 1, "prune": report });
+        writeln!(out, "{document:#}")?;
+    } else {
+        pruned(&mut out, &report)?;
     }
     Ok(Exit::Ok)
 }
@@ -92,7 +97,7 @@ fn row(label: &str) -> String {
 }
 
 /// A size for people.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..0x10_0000 => format!("{} KiB", bytes.div_ceil(1024)),
@@ -101,7 +106,7 @@ fn size(bytes: u64) -> String {
 }
 
 fn amount(Amount { count, bytes }: Amount, what: &str) -> String {
-    format!("{count} {what}, {}", size(bytes))
+    format!("{} {what}, {}", thousands(count), size(bytes))
 }
 
 fn show(out: &mut impl Write, report: &DataReport) -> std::io::Result<()> {
@@ -114,7 +119,7 @@ fn show(out: &mut impl Write, report: &DataReport) -> std::io::Result<()> {
                 time(holdings.created_at),
                 holdings.kind.name().to_owned(),
                 escaped(&holdings.environment, 60),
-                holdings.episodes.to_string(),
+                thousands(holdings.episodes),
                 size(holdings.bytes),
                 size(holdings.blob_bytes),
                 finished(run).to_owned(),
@@ -135,7 +140,8 @@ fn show(out: &mut impl Write, report: &DataReport) -> std::io::Result<()> {
         writeln!(out, "{}{}; `clawhost data prune` removes them", row(""), amount(report.unused_blobs, "not in use"))?;
     }
     writeln!(out, "{}{}", row("plugins"), amount(report.plugins, "kept"))?;
-    writeln!(out, "{}{} with {} versions", row("playbooks"), report.playbooks, report.playbook_versions)?;
+    let versions = counted(report.playbook_versions, "version");
+    writeln!(out, "{}{} with {versions}", row("playbooks"), thousands(report.playbooks))?;
     writeln!(out, "{}{} of compiled code; deleting it loses nothing", row("cache"), size(report.cache_bytes))
 }
 
@@ -156,11 +162,12 @@ fn pruned(out: &mut impl Write, report: &PruneReport) -> std::io::Result<()> {
         let stays = if run.keeps_record { "; its record stays" } else { "" };
         writeln!(
             out,
-            "{}{}, begun {}, {}: {episodes} episodes, about {bytes}{stays}",
+            "{}{}, begun {}, {}: {}, about {bytes}{stays}",
             row(verb),
             holdings.run,
             time(holdings.created_at),
             escaped(&holdings.environment, 60),
+            counted(episodes, "episode"),
         )?;
     }
     for Kept { run, because } in &report.kept {
@@ -171,23 +178,20 @@ fn pruned(out: &mut impl Write, report: &PruneReport) -> std::io::Result<()> {
                 format!("its record, because it made versions of {}", names.join(", "))
             }
             KeptBecause::Cited { episodes } => {
-                format!("{} episodes that lessons cite as evidence", episodes.len())
+                format!("{} that lessons cite as evidence", counted(episodes.len() as u64, "episode"))
             }
         };
         writeln!(out, "{}{run}: {why}", row("kept"))?;
     }
-    match (&report.removed, report.bytes_after) {
-        (Some(Removed { runs, episodes, plugins, blobs, .. }), Some(after)) => {
-            writeln!(out, "{}{runs} runs, {episodes} episodes, {plugins} plugins, {blobs} files", row("in all"))?;
-            writeln!(out, "{}{}, before {}", row("size"), size(after), size(report.bytes_before))
-        }
-        _ => {
-            let (runs, episodes, bytes) = (report.runs.len(), report.episodes(), size(report.bytes()));
-            writeln!(out, "{}{runs} runs, {episodes} episodes, about {bytes}", row("in all"))?;
-            if report.unused_blobs.count > 0 {
-                writeln!(out, "{}{}", row(""), amount(report.unused_blobs, "files that are not in use"))?;
-            }
-            writeln!(out, "{}{}; nothing was removed", row("size"), size(report.bytes_before))
+    let Removed { runs, episodes, plugins, blobs, .. } = report.removed.unwrap_or_default();
+    let counts = [(runs, "run"), (episodes, "episode"), (plugins, "plugin"), (blobs, "file")];
+    let counts: Vec<String> = counts.into_iter().map(|(count, what)| counted(count, what)).collect();
+    writeln!(out, "{}{}", row("in all"), counts.join(", "))?;
+    match report.bytes_after {
+        Some(after) => writeln!(out, "{}{}, before {}", row("size"), size(after), size(report.bytes_before)),
+        None => {
+            let (now, bytes) = (size(report.bytes_before), size(report.bytes()));
+            writeln!(out, "{}{now}, about {bytes} of it would go; nothing was removed", row("size"))
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
     let ProbeProgram { program, arguments } = subprocess::probe_program()?;
     let prober = ChildProber::new(program, arguments);
     let mut findings = Vec::new();
-    let built = Backend::built();
+    let built = clawhost_app::drivers().built();
     for backend in built.iter().copied().filter(|one| *one != Backend::Cpu) {
         match prober.list(backend) {
             Ok(devices) if devices.is_empty() => findings.push(missing(backend.word(), "no device is here")),
@@ -43,8 +43,8 @@ pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
         }
     }
     if findings.is_empty() {
-        let says = "local models are computed on this processor; this program was built for nothing else";
-        let build = "cargo install --locked --path host/cli --features gpu (any GPU), or --features cuda (NVIDIA)";
+        let says = "this program computes local models on the processor alone";
+        let build = "clawhost-gpu uses GPUs: cargo install --locked --path host/cli --bin clawhost-gpu --features gpu (any GPU), or --features cuda (NVIDIA)";
         findings.push(Finding::missing("devices", says, COSTS, build));
     }
     Ok(findings)

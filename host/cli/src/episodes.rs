@@ -5,11 +5,13 @@ use crate::context::Context;
 use crate::exit::Exit;
 use anyhow::Context as _;
 use clawhost_app::{
-    LIST_LIMIT, ListedEpisode, ListedRun, SystemClock, export_episodes, find_episode, list_episodes, list_runs, time,
+    EpisodeList, EpisodeQuery, Exported, LIST_LIMIT, ListedEpisode, SystemClock, export_episodes, find_episode,
+    list_episodes, time,
 };
 use clawhost_core::{
     AnsweringModel, Clock as _, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live, LiveSession,
-    Message, Origin, PluginIdentity, Revision, RunState, Simulated, StoreReader, Verdict, escaped, history, standing,
+    Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, answer_lines, counted, escaped,
+    history, standing,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -18,19 +20,21 @@ use std::io::{BufWriter, Write};
 pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow::Result<Exit> {
     let reader = context.reader()?;
     match command {
-        EpisodesCommand::List { runs: true, limit, .. } => runs(context, &*reader, limit.unwrap_or(LIST_LIMIT)),
-        EpisodesCommand::List { run, limit, .. } => {
-            list(context, &*reader, run.as_deref(), limit.unwrap_or(LIST_LIMIT))
+        EpisodesCommand::List { runs, filter, limit } => {
+            list(context, &*reader, &filter.query(runs), limit.unwrap_or(LIST_LIMIT))
         }
         EpisodesCommand::Show { episode } => show(context, &*reader, episode),
-        EpisodesCommand::Export { run, output } => match output {
-            None => export(&*reader, run.as_deref(), &mut BufWriter::new(std::io::stdout().lock())),
-            Some(path) => {
-                let name = path.display().to_string();
-                let file = std::fs::File::create(path).with_context(|| format!("{name}: cannot be written"))?;
-                export(&*reader, run.as_deref(), &mut BufWriter::new(file))
+        EpisodesCommand::Export { runs, filter, output } => {
+            let query = filter.query(runs);
+            match output {
+                None => export(&*reader, &query, &mut BufWriter::new(std::io::stdout().lock())),
+                Some(path) => {
+                    let name = path.display().to_string();
+                    let file = std::fs::File::create(path).with_context(|| format!("{name}: cannot be written"))?;
+                    export(&*reader, &query, &mut BufWriter::new(file))
+                }
             }
-        },
+        }
     }
 }
 
@@ -45,15 +49,21 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-fn list(context: &Context, reader: &dyn StoreReader, run: Option<&str>, limit: u64) -> anyhow::Result<Exit> {
-    let rows = list_episodes(reader, run, Some(limit), SystemClock::default().now_ms())?;
+fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit: u64) -> anyhow::Result<Exit> {
+    let EpisodeList { run, episodes } = list_episodes(reader, query, Some(limit), SystemClock::default().now_ms())?;
     let mut out = anstream::stdout().lock();
     if context.json() {
-        writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
+        writeln!(out, "{:#}", serde_json::to_value(&episodes)?)?;
         return Ok(Exit::Ok);
     }
+    let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
+    if episodes.is_empty() {
+        writeln!(out, "no such episodes of {of}")?;
+        return Ok(Exit::Ok);
+    }
+    writeln!(out, "episodes of {of}")?;
     let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "state", "run"]);
-    for ListedEpisode { row, state } in rows {
+    for ListedEpisode { row, state } in episodes {
         let reward = row.reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}"));
         let state = match row.revision {
             0 => state.name().to_owned(),
@@ -74,34 +84,6 @@ fn list(context: &Context, reader: &dyn StoreReader, run: Option<&str>, limit: u
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-    }
-    print(&mut out, &table)?;
-    Ok(Exit::Ok)
-}
-
-fn runs(context: &Context, reader: &dyn StoreReader, limit: u64) -> anyhow::Result<Exit> {
-    let rows = list_runs(reader, Some(limit))?;
-    let mut out = anstream::stdout().lock();
-    if context.json() {
-        writeln!(out, "{:#}", serde_json::to_value(&rows)?)?;
-        return Ok(Exit::Ok);
-    }
-    let mut table = table(&["run", "begun", "environment", "policy", "reward", "finished"]);
-    for ListedRun { row, model } in rows {
-        let finished = match row.state {
-            RunState::Open => "no",
-            RunState::Stopped => "stopped",
-            RunState::Finished if row.pruned => "yes, pruned",
-            RunState::Finished => "yes",
-        };
-        table.add_row([
-            row.id.to_string(),
-            time(row.created_at),
-            row.environment,
-            model.map_or_else(|| "?".to_owned(), |model| escaped(&model, 60)),
-            row.reward_mean.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}")),
-            finished.to_owned(),
-        ]);
     }
     print(&mut out, &table)?;
     Ok(Exit::Ok)
@@ -133,8 +115,16 @@ fn said(out: &mut impl Write, who: &str, message: &Message) -> std::io::Result<(
     if !text.is_empty() {
         writeln!(out, "  \x1b[2m{who:<10}\x1b[0m {text}")?;
     }
-    for call in &message.tool_calls {
-        writeln!(out, "  \x1b[2m{who:<10}\x1b[0m calls {} {}", safe(&call.name), safe(&call.arguments))?;
+    Ok(())
+}
+
+/// What the policy answered, in the words of a script.
+fn answered(out: &mut impl Write, answer: &Message) -> std::io::Result<()> {
+    let lines = answer_lines(answer);
+    let lines = if lines.iter().all(String::is_empty) { &[] } else { lines.as_slice() };
+    for (index, line) in lines.iter().enumerate() {
+        let label = if index == 0 || line.starts_with("calls ") { "answered" } else { "" };
+        writeln!(out, "  \x1b[2m{label:<10}\x1b[0m {line}")?;
     }
     Ok(())
 }
@@ -158,9 +148,11 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
         let how = match (branch.at, branch.way) {
             (0, _) => "shares no turn with its group".to_owned(),
             (at, clawhost_core::BranchWay::Snapshot) => {
-                format!("shares its first {at} turns, restored from a snapshot")
+                format!("shares its first {}, restored from a snapshot", counted(u64::from(at), "turn"))
             }
-            (at, clawhost_core::BranchWay::Replay) => format!("shares its first {at} turns, taken again"),
+            (at, clawhost_core::BranchWay::Replay) => {
+                format!("shares its first {}, taken again", counted(u64::from(at), "turn"))
+            }
         };
         let reason = branch.reason.as_ref().map(|reason| format!(": {}", escaped(reason, 500))).unwrap_or_default();
         writeln!(out, "{}{how}{reason}", row("branch"))?;
@@ -171,7 +163,7 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     for (index, turn) in episode.turns.iter().enumerate() {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
         turn.observation.iter().try_for_each(|message| said(out, "observed", message))?;
-        said(out, "answered", &turn.action)?;
+        answered(out, &turn.action)?;
         if !["stop", "tool_calls"].contains(&turn.finish.as_str()) {
             writeln!(out, "  \x1b[33m{:<10}\x1b[0m {}", "cut short", safe(&turn.finish))?;
         }
@@ -201,7 +193,7 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     }
     if let Some(untaken) = &episode.untaken {
         writeln!(out, "\x1b[1mnot taken\x1b[0m (the step failed)")?;
-        said(out, "answered", &untaken.action)?;
+        answered(out, &untaken.action)?;
     }
     writeln!(out, "{}{}", row("ending"), safe(&episode.ending.to_string()))?;
     if let Ending::Failed(failure) = &episode.ending
@@ -261,12 +253,16 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     episode.log.iter().try_for_each(|line| writeln!(out, "{}{line}", row("log")))
 }
 
-fn export(reader: &dyn StoreReader, run: Option<&str>, out: &mut impl Write) -> anyhow::Result<Exit> {
-    export_episodes(reader, run, |episode| -> anyhow::Result<()> {
+fn export(reader: &dyn StoreReader, query: &EpisodeQuery, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let now = SystemClock::default().now_ms();
+    let Exported { run, episodes } = export_episodes(reader, query, now, |episode| -> anyhow::Result<()> {
         serde_json::to_writer(&mut *out, episode)?;
         out.write_all(b"\n")?;
         Ok(())
     })?;
     out.flush()?;
+    // Beside the episodes, which another program may read.
+    let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
+    let _ = writeln!(anstream::stderr(), "exported {} of {of}", counted(episodes, "episode"));
     Ok(Exit::Ok)
 }

@@ -1,6 +1,6 @@
 //! `clawhost eval`: a playbook on the test split, pair by pair against none, or against an older version.
 
-use crate::args::EvalArgs;
+use crate::args::{EvalArgs, placed};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
@@ -19,7 +19,7 @@ pub(crate) async fn run(context: &Context, arguments: &EvalArgs) -> anyhow::Resu
     let evaluated = clawhost_app::evaluate(&workspace, described.spec, work.cancel(), &progress).await;
     drop(work);
     progress.finish();
-    let evaluated = evaluated?;
+    let evaluated = evaluated.map_err(|error| placed(error, &described.said, described.file.as_deref()))?;
     if context.json() {
         writeln!(anstream::stdout(), "{:#}", document(&evaluated))?;
     } else {
@@ -66,7 +66,7 @@ fn text(evaluated: &Evaluated) -> anyhow::Result<()> {
     let first =
         before.as_ref().map_or("without a playbook".to_owned(), |version| format!("with version {}", version.number));
     learn_summary::proof(&mut out, evaluation, [&first, &format!("with version {}", after.number)])?;
-    summary::failures(&mut out, report)?;
+    summary::failures(&mut out, run, report)?;
     match &report.stopped {
         None => writeln!(out, "verdict     {}", outcome.words())?,
         Some(reason) => writeln!(out, "verdict     none: {}", learn_summary::stopped(reason))?,

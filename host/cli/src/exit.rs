@@ -1,6 +1,6 @@
 //! Exit codes: stable, documented, one per kind of trouble. And errors in the words of a command line.
 
-use crate::args::{flag, option_flag, rendered};
+use crate::args::{Place, flag, option_flag, rendered};
 use clawhost_app::{AppError, ErrorKind, RequestError};
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_play::StopReason;
@@ -114,9 +114,12 @@ pub(crate) fn report(error: &anyhow::Error) -> Option<&TrapReport> {
 
 /// An error as it is shown: what happened, and what may mend it.
 pub(crate) fn message(error: &anyhow::Error) -> String {
+    // What the place of an option says is not said again.
+    let place = error.downcast_ref::<Place>();
     let cause = |cause: &(dyn std::error::Error + 'static)| {
         if let Some(error) = cause.downcast_ref::<AppError>() {
-            return Some((said(error), mended(&error.hints(), advice(error))));
+            let hints = error.hints().into_iter().filter(|hint| place.is_none_or(|place| !place.says(hint)));
+            return Some((said(error), mended(&hints.collect::<Vec<_>>(), advice(error))));
         }
         let error = cause.downcast_ref::<StoreError>()?;
         Some((None, mended(&error.hints(), None)))
@@ -158,7 +161,7 @@ fn said(error: &AppError) -> Option<String> {
 
 /// Flags that mend a request, where no hint names them.
 fn advice(error: &AppError) -> Option<&'static str> {
-    let AppError::Request(error) = error else { return None };
+    let AppError::Request(error) = error.cause() else { return None };
     match error {
         RequestError::OneKeyFile { .. } => Some("--api-key-file may be given for each"),
         RequestError::OutGone { .. } => Some("--out names it"),
@@ -169,7 +172,8 @@ fn advice(error: &AppError) -> Option<&'static str> {
 
 /// What may mend it, behind an error.
 fn mended(hints: &[Hint], advice: Option<&str>) -> String {
-    let all: Vec<String> = hints.iter().map(hint).chain(advice.map(str::to_owned)).collect();
+    let hints = hints.iter().filter(|one| **one != Hint::ChangeThis).map(hint);
+    let all: Vec<String> = hints.chain(advice.map(str::to_owned)).collect();
     if all.is_empty() { String::new() } else { format!("; {}", all.join(", or ")) }
 }
 
@@ -182,6 +186,7 @@ pub(crate) fn hint(hint: &Hint) -> String {
             format!("say {}", option_flag(key))
         }
         Hint::Option { key, value: None } => format!("choose another {}", option_flag(key)),
+        Hint::ChangeThis => "name another".to_owned(),
         Hint::Without(key) => format!("leave {} out", option_flag(key)),
         Hint::OtherDataFolder => "choose another --data folder".to_owned(),
         Hint::MakeRoom => "make room on the disk".to_owned(),

@@ -3,14 +3,18 @@
 use crate::args::{InspectArgs, MachineArgs};
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::terminal::Progress;
 use clawhost_app::{Inspected, plugin_spec};
+use clawhost_core::{counted, escaped};
 use std::io::Write as _;
 
 pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result<Exit> {
     let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
-    let Inspected { plugin: inspection, limits } =
-        clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?).await?;
+    let progress = Progress::new(context, false, "inspected");
+    let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?, &progress).await;
+    progress.finish();
+    let Inspected { plugin: inspection, limits } = inspected?;
     let mut out = anstream::stdout().lock();
     if context.json() {
         let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": limits });
@@ -28,13 +32,19 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
         writeln!(out, "{}{}", row("features"), about.features.join(", "))?;
     }
     for split in &inspection.splits {
-        writeln!(out, "{}{}, {} tasks", row("split"), split.name, split.tasks)?;
+        writeln!(out, "{}{}, {}", row("split"), split.name, counted(split.tasks, "task"))?;
     }
     if let Some((low, high)) = inspection.range {
         let scope = inspection.scope.map(|scope| format!("{scope:?}").to_lowercase()).unwrap_or_default();
         writeln!(out, "{}{low} to {high}, depends on {scope}", row("range"))?;
         let source = inspection.source.map(clawhost_core::RewardSource::name).unwrap_or_default();
         writeln!(out, "{}{source}", row("source"))?;
+    }
+    let listed = |all: &[String]| all.iter().map(|one| escaped(one, 200)).collect::<Vec<_>>().join(", ");
+    for (label, all) in [("gives", &inspection.gives), ("reads", &inspection.reads)] {
+        if !all.is_empty() {
+            writeln!(out, "{}{}", row(label), listed(all))?;
+        }
     }
     for option in &about.options {
         writeln!(out, "{}{}={}: {}", row("option"), option.name, option.default_value, option.summary)?;

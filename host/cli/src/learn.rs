@@ -1,6 +1,6 @@
 //! `clawhost learn`.
 
-use crate::args::LearnArgs;
+use crate::args::{LearnArgs, placed};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
@@ -19,7 +19,7 @@ pub(crate) async fn run(context: &Context, arguments: &LearnArgs) -> anyhow::Res
     if arguments.dry_run {
         let rehearsal = clawhost_app::rehearse(&workspace, described.spec, &progress).await;
         progress.finish();
-        let rehearsal = rehearsal?;
+        let rehearsal = rehearsal.map_err(|error| placed(error, &described.said, described.file.as_deref()))?;
         if context.json() {
             rehearsal::json(&rehearsal)?;
         } else {
@@ -32,7 +32,7 @@ pub(crate) async fn run(context: &Context, arguments: &LearnArgs) -> anyhow::Res
     let learned = clawhost_app::learn(&workspace, described.spec, start, work.cancel(), &progress).await;
     drop(work);
     progress.finish();
-    let learned = learned?;
+    let learned = learned.map_err(|error| placed(error, &described.said, described.file.as_deref()))?;
     if context.json() {
         learn_summary::json(&learned)?;
     } else {

@@ -1,8 +1,8 @@
 //! What a learning run would do at most, for people and for machines.
 
-use crate::summary::{plugin, thousands};
+use crate::summary::plugin;
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_run_config::{Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;
@@ -62,26 +62,35 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     }
     let EpisodeBudget { training, refilled, evolution, .. } = episodes;
     if let Some(evolve) = spec.harness().and_then(|harness| harness.evolve.as_ref()) {
-        writeln!(out, "evolution   of section {}: {evolution} episodes at most", evolve.section)?;
+        writeln!(out, "evolution   of section {}: {} at most", evolve.section, counted(*evolution, "episode"))?;
     }
     let refilled = match spec.weights() {
-        Some(_) => format!(", and {refilled} at most in the place of others"),
+        Some(_) => format!(", and {} at most in the place of others", thousands(*refilled)),
         None => String::new(),
     };
     let how = match spec.learn().and_then(|learn| learn.from.as_ref()) {
-        Some(run) => format!("{} groups of {} each, at most", plan.groups(), escaped(run, 100)),
-        None => format!("{} episodes in groups of {}: {training}{refilled}", plan.play.episodes, plan.play.group),
+        Some(run) => format!("{} of {} each, at most", counted(plan.groups(), "group"), escaped(run, 100)),
+        None => format!(
+            "{} in groups of {}: {}{refilled}",
+            counted(plan.play.episodes, "episode"),
+            plan.play.group,
+            thousands(*training)
+        ),
     };
-    writeln!(out, "training    {} iterations of {how}", plan.iterations)?;
+    writeln!(out, "training    {} of {how}", counted(plan.iterations, "iteration"))?;
     phases(&mut out, rehearsal)?;
     let (all, turns) = (episodes.all(), plan.play.max_turns);
     if model.is_some() {
-        writeln!(out, "at most     {all} episodes of {turns} turns")?;
+        writeln!(out, "at most     {} of {}", counted(all, "episode"), counted(u64::from(turns), "turn"))?;
     } else {
         let (calls, tokens) = calls(rehearsal);
         writeln!(
             out,
-            "at most     {all} episodes; {calls} calls of the policy (of {turns} turns each), which write {tokens} tokens"
+            "at most     {}; {} of the policy (of {} each), which write {}",
+            counted(all, "episode"),
+            counted(calls, "call"),
+            counted(u64::from(turns), "turn"),
+            counted(tokens, "token")
         )?;
         budget(&mut out, spec)?;
     }
@@ -108,17 +117,24 @@ fn phases(out: &mut impl Write, rehearsal: &Rehearsal) -> std::io::Result<()> {
     let Rehearsal { spec, plan, episodes, .. } = rehearsal;
     let EpisodeBudget { gate, gate_sessions, demonstrations, validation, test, .. } = episodes;
     if let Some(HarnessSpec { gate_pairs, .. }) = spec.harness() {
-        writeln!(out, "gate        {gate_sessions} sessions of at most {gate_pairs} pairs: {gate} episodes at most")?;
+        match gate_sessions {
+            0 => writeln!(out, "gate        no session: lessons from recorded episodes are tried in a run that plays")?,
+            some => {
+                let (sessions, pairs) = (counted(*some, "session"), counted(*gate_pairs, "pair"));
+                writeln!(out, "gate        {sessions} of at most {pairs}: {} at most", counted(*gate, "episode"))?;
+            }
+        }
     }
     if spec.weights().is_some() {
-        writeln!(out, "shown       {demonstrations} episodes of demonstrations and looks at most")?;
-        writeln!(out, "validation  {validation} episodes")?;
+        writeln!(out, "shown       {} of demonstrations and looks at most", counted(*demonstrations, "episode"))?;
+        writeln!(out, "validation  {}", counted(*validation, "episode"))?;
     }
     match (spec.harness(), spec.weights()) {
         (None, Some(_)) => {
-            writeln!(out, "test        {test} episodes: {} before and as many after", plan.test_pairs)
+            let (test, pairs) = (counted(*test, "episode"), thousands(plan.test_pairs));
+            writeln!(out, "test        {test}: {pairs} before and as many after")
         }
-        _ => writeln!(out, "test        {} pairs: {test} episodes", plan.test_pairs),
+        _ => writeln!(out, "test        {}: {}", counted(plan.test_pairs, "pair"), counted(*test, "episode")),
     }
 }
 
@@ -128,9 +144,9 @@ fn budget(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     if grants_models {
         writeln!(out, "            without what rewards and reflectors ask their models")?;
     }
-    let is_free = |provider: &str| ["follower", "script"].contains(&provider);
+    let is_free = |provider: &str| ["follower", "random", "script"].contains(&provider);
     let pays = spec.policy.identity.as_ref().is_some_and(|model| !is_free(&model.provider));
-    let tokens = spec.budget.max_tokens_total.map(|tokens| format!("{tokens} tokens"));
+    let tokens = spec.budget.max_tokens_total.map(|tokens| counted(tokens, "token"));
     let cost = spec.budget.max_cost.map(|cost| format!("cost {cost}"));
     let limits: Vec<String> = tokens.into_iter().chain(cost).collect();
     let limits = match (limits.is_empty(), pays, grants_models) {

@@ -2,11 +2,11 @@
 
 use crate::args::{MachineArgs, ReplayArgs};
 use crate::context::Context;
-use crate::exit::{Exit, UsageError};
+use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayRequest, ReplayedRun, Tally};
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_play::{Difference, ReplayOutcome};
 use std::io::Write as _;
 
@@ -14,39 +14,43 @@ use std::io::Write as _;
 const SHOWN: usize = 5;
 
 impl ReplayArgs {
-    fn request(&self) -> Result<ReplayRequest, UsageError> {
-        if self.episode.is_none() && !self.all && self.run.is_none() {
-            let message = "name an episode (`clawhost episodes list` shows them), or say --all for a whole run";
-            return Err(UsageError(message.into()));
-        }
-        Ok(ReplayRequest {
+    fn request(&self) -> ReplayRequest {
+        ReplayRequest {
             of: match &self.episode {
                 Some(episode) => ReplayOf::Episode(episode.clone()),
-                None => ReplayOf::Run(self.run.clone()),
+                None => ReplayOf::Runs(self.runs.choice()),
             },
             concurrency: self.concurrency.unwrap_or(REPLAY_CONCURRENCY),
-        })
+        }
     }
 }
 
 pub(crate) async fn run(context: &Context, args: &ReplayArgs) -> anyhow::Result<Exit> {
-    let request = args.request()?;
     // There must be something to replay: no data folder is made for it.
     context.reader()?;
     let workspace = context.workspace(&MachineArgs { on_demand: args.on_demand, ..MachineArgs::default() })?;
     let progress = Progress::new(context, args.quiet || args.episode.is_some(), "replayed");
     let signals = cancel_on_signal(Stopping::Replay);
-    let replayed = clawhost_app::replay(&workspace, &request, signals.cancel(), &progress).await;
+    let replayed = clawhost_app::replay(&workspace, &args.request(), signals.cancel(), &progress).await;
     drop(signals);
     progress.finish();
     let replayed = replayed?;
-    if context.json() {
-        let document = serde_json::json!({ "format": 1, "run": replayed.run, "report": replayed.report });
-        writeln!(anstream::stdout(), "{document:#}")?;
-    } else {
-        text(&replayed)?;
+    match (context.json(), &replayed[..]) {
+        (true, [one]) if !args.runs.is_all() => {
+            let document = serde_json::json!({ "format": 1, "run": one.run, "report": one.report });
+            writeln!(anstream::stdout(), "{document:#}")?;
+        }
+        (true, all) => writeln!(anstream::stdout(), "{:#}", serde_json::json!({ "format": 1, "runs": all }))?,
+        (false, all) => {
+            for (position, one) in all.iter().enumerate() {
+                if position > 0 {
+                    writeln!(anstream::stdout())?;
+                }
+                text(one)?;
+            }
+        }
     }
-    Ok(if replayed.report.is_clean() { Exit::Ok } else { Exit::Differs })
+    Ok(if replayed.iter().all(|one| one.report.is_clean()) { Exit::Ok } else { Exit::Differs })
 }
 
 fn row(label: &str) -> String {
@@ -57,16 +61,17 @@ fn text(ReplayedRun { run, episode, report }: &ReplayedRun) -> anyhow::Result<()
     let mut out = anstream::stdout().lock();
     let what = episode.as_ref().map_or_else(|| run.to_string(), |episode| format!("{run}/{episode}"));
     writeln!(out, "{}{what}", row("replayed"))?;
-    writeln!(out, "{}{} ({} turns)", row("episodes"), tally(&report.episodes), report.turns)?;
+    writeln!(out, "{}{} ({})", row("episodes"), tally(&report.episodes), counted(report.turns, "turn"))?;
     for (ending, count) in &report.host_endings {
         writeln!(out, "{}{count} x {}", row(""), escaped(ending, 200))?;
     }
     if report.missing > 0 {
-        writeln!(out, "\x1b[31mmissing\x1b[0m     {} episodes of this run are not there any more", report.missing)?;
+        let missing = counted(report.missing, "episode");
+        writeln!(out, "\x1b[31mmissing\x1b[0m     {missing} of this run cannot be found any more")?;
     }
     if report.pruned > 0 {
-        let what = "episodes of this run were removed by `clawhost data prune`";
-        writeln!(out, "{}{} {what}", row("pruned"), report.pruned)?;
+        let pruned = counted(report.pruned, "episode");
+        writeln!(out, "{}{pruned} of this run removed by `clawhost data prune`", row("pruned"))?;
     }
     writeln!(out, "{}{}", row("verdicts"), tally(&report.verdicts))?;
     for found in report.findings.iter().take(SHOWN) {
@@ -105,7 +110,10 @@ fn tally(tally: &Tally) -> String {
         (tally.differ, "differ"),
         (tally.not_replayed, "not replayed"),
     ];
-    let counts: Vec<String> =
-        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", thousands(count)))
+        .collect();
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }

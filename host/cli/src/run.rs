@@ -1,6 +1,6 @@
 //! `clawhost run`.
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, placed};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
@@ -16,7 +16,7 @@ pub(crate) async fn run(context: &Context, arguments: &RunArgs) -> anyhow::Resul
     let played = clawhost_app::run(&workspace, described.spec, start, work.cancel(), &progress).await;
     drop(work);
     progress.finish();
-    let played = played?;
+    let played = played.map_err(|error| placed(error, &described.said, described.file.as_deref()))?;
     if context.json() {
         summary::json(&played)?;
     } else {

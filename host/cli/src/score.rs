@@ -1,12 +1,12 @@
 //! `clawhost score`: stored episodes under another reward.
 
-use crate::args::ScoreArgs;
+use crate::args::{ScoreArgs, placed_by_flag};
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
-use clawhost_app::{SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, plugin_spec};
-use clawhost_core::{RunId, escaped};
+use clawhost_app::{SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, plugin_spec};
+use clawhost_core::{RunId, escaped, thousands};
 use clawhost_play::{Rescored, ScoreReport, StopReason};
 use clawhost_run_config::{BudgetSpec, Grant, Price};
 use std::io::Write as _;
@@ -31,7 +31,7 @@ impl ScoreArgs {
             text.parse::<Grant>().map_err(|expected| UsageError(format!("`{text}` is no grant; write {expected}")))
         };
         Ok(ScoreRequest {
-            run: self.run.clone(),
+            runs: self.runs.choice(),
             rewards: self.reward.iter().map(|text| plugin_spec(text)).collect::<Result<_, _>>()?,
             grants: self.grant.iter().map(grant).collect::<Result<_, _>>()?,
             budget: self.budget()?,
@@ -52,14 +52,27 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
     let scored = clawhost_app::score(&workspace, request, signals.cancel(), &progress).await;
     drop(signals);
     progress.finish();
-    let Scored { run, rewards, report } = scored?;
-    if context.json() {
-        let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report });
-        writeln!(anstream::stdout(), "{document:#}")?;
-    } else {
-        text(&run, &report)?;
+    let scored = scored.map_err(placed_by_flag)?;
+    let Scored { rewards, runs } = &scored;
+    match (context.json(), &runs[..]) {
+        (true, [ScoredRun { run, report }]) if !args.runs.is_all() => {
+            let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report });
+            writeln!(anstream::stdout(), "{document:#}")?;
+        }
+        (true, runs) => {
+            let document = serde_json::json!({ "format": 1, "rewards": rewards, "runs": runs });
+            writeln!(anstream::stdout(), "{document:#}")?;
+        }
+        (false, runs) => {
+            for (position, ScoredRun { run, report }) in runs.iter().enumerate() {
+                if position > 0 {
+                    writeln!(anstream::stdout())?;
+                }
+                text(run, report)?;
+            }
+        }
     }
-    Ok(Exit::of_stop(report.stopped.as_ref()))
+    Ok(Exit::of_stop(scored.stopped()))
 }
 
 fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
@@ -70,7 +83,7 @@ fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
         some => format!("; {some} that had failed have no reward"),
     };
     writeln!(out, "{}{run}", row("run"))?;
-    writeln!(out, "{}{} judged{left_out}", row("episodes"), report.episodes)?;
+    writeln!(out, "{}{} judged{left_out}", row("episodes"), thousands(report.episodes))?;
     for rescored in &report.rewards {
         let Rescored { reward, source, mean, interval, mean_before, .. } = rescored;
         writeln!(
@@ -122,7 +135,10 @@ fn verdicts(rescored: &Rescored) -> String {
         (rescored.silent, "with nothing to say"),
         (rescored.failed, "failed"),
     ];
-    let counts: Vec<String> =
-        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", thousands(count)))
+        .collect();
     if counts.is_empty() { "none".into() } else { counts.join(", ") }
 }

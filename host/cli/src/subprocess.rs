@@ -39,6 +39,6 @@ pub(crate) fn compile() -> std::process::ExitCode {
 
 /// `clawhost probe-device WHAT`. It may die of it.
 pub(crate) fn probe(what: &str) -> anyhow::Result<Exit> {
-    writeln!(std::io::stdout(), "{}", answer_probe(what))?;
+    writeln!(std::io::stdout(), "{}", answer_probe(what, clawhost_app::drivers()))?;
     Ok(Exit::Ok)
 }

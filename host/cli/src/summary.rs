@@ -1,7 +1,7 @@
 //! What a run came to, for people and for machines.
 
 use clawhost_app::{Played, Timing, time};
-use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, escaped};
+use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped, thousands};
 use clawhost_play::{Branching, FailureCount, Plan, RunReport, StopReason};
 use clawhost_run_config::{PluginSpec, RewardSpec, RunSpec};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 /// `?name=value&...`, or nothing.
-fn query(options: &Attributes) -> String {
+pub(crate) fn query(options: &Attributes) -> String {
     let pairs: Vec<String> = options.iter().map(|(name, value)| format!("{name}={}", escaped(value, 80))).collect();
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
@@ -59,6 +59,7 @@ pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
         "reward_interval": report.reward_interval,
         "scored": report.scored,
         "by_reward": report.by_reward,
+        "unread": report.unread,
         "endings": report.endings,
         "failed": report.failed,
         "failures": report.failures,
@@ -112,19 +113,6 @@ fn histogram(rewards: &[f64]) -> Vec<(String, usize)> {
     bins.into_iter().enumerate().map(|(index, count)| (label(index), count)).collect()
 }
 
-/// A whole number with thousands apart.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Failures shown by their words.
 const SHOWN_FAILURES: usize = 3;
 
@@ -154,8 +142,10 @@ pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
         let named = plugin(&reward.plugin) + &query(&reward.plugin.options);
         writeln!(out, "{}{named}{source}{weight}{mean}", row("scored by"))?;
     }
-    let endings: Vec<String> = report.endings.iter().map(|(ending, count)| format!("{count} {ending}")).collect();
-    writeln!(out, "{}{} of {}: {}", row("episodes"), report.episodes.len(), spec.play.episodes, endings.join(", "))?;
+    let endings: Vec<String> =
+        report.endings.iter().map(|(ending, count)| format!("{} {ending}", thousands(*count))).collect();
+    let (recorded, planned) = (thousands(report.episodes.len() as u64), thousands(spec.play.episodes));
+    writeln!(out, "{}{recorded} of {planned}: {}", row("episodes"), endings.join(", "))?;
     rewards(&mut out, spec, report)?;
     if let Some(branching) = &report.branching {
         branched(&mut out, branching)?;
@@ -163,7 +153,7 @@ pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
     budgets(&mut out, played)?;
     writeln!(out, "{}{} (model, prompt and sampling)", row("state"), report.state_id)?;
     writeln!(out, "{}{run} in {}", row("recorded"), played.database.display())?;
-    failures(&mut out, report)?;
+    failures(&mut out, run, report)?;
     if let Some(reason) = &report.stopped {
         stopped(&mut out, reason)?;
     }
@@ -177,7 +167,7 @@ fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) ->
             let interval = report.reward_interval;
             let interval =
                 interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
-            writeln!(out, "{}\x1b[1m{mean:.3}\x1b[0m{interval}  ({} scored)", row("reward"), report.scored)?;
+            writeln!(out, "{}\x1b[1m{mean:.3}\x1b[0m{interval}  ({} scored)", row("reward"), thousands(report.scored))?;
             let rewards: Vec<f64> = report.episodes.iter().filter_map(|episode| episode.reward).collect();
             let rows = histogram(&rewards);
             let most = rows.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
@@ -270,11 +260,12 @@ fn stopped(out: &mut impl std::io::Write, reason: &StopReason) -> std::io::Resul
 }
 
 /// Who failed, how often, and where to look.
-pub(crate) fn failures(out: &mut impl std::io::Write, report: &RunReport) -> anyhow::Result<()> {
+pub(crate) fn failures(out: &mut impl std::io::Write, run: &RunId, report: &RunReport) -> anyhow::Result<()> {
     for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
         let who = escaped(who, 80);
-        writeln!(out, "\x1b[31mfailed\x1b[0m      {who}: {episodes} x {}", escaped(message, 1000))?;
-        writeln!(out, "            see `clawhost episodes show {example}`")?;
+        writeln!(out, "\x1b[31mfailed\x1b[0m      {who}: {} x {}", thousands(*episodes), escaped(message, 1000))?;
+        // With its run: equal configurations name their episodes alike.
+        writeln!(out, "            see `clawhost episodes show {run}/{example}`")?;
     }
     let others = report.failures.len().saturating_sub(SHOWN_FAILURES);
     if others > 0 {
@@ -296,10 +287,5 @@ mod tests {
         assert_eq!(bins.len(), BINS);
         assert_eq!(bins.iter().map(|(_, count)| count).sum::<usize>(), 100);
         assert!(histogram(&[]).is_empty());
-    }
-
-    #[test]
-    fn thousands_stand_apart() {
-        assert_eq!(["7", "999", "1,000", "1,234,567"], [7, 999, 1000, 1_234_567].map(thousands));
     }
 }

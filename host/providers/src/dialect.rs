@@ -1,4 +1,4 @@
-//! The dialects that endpoints speak: where a request goes, how a key is shown, how bodies are written and read.
+//! The dialects of endpoints: addresses, authentication, writing of requests and parsing of answers.
 
 use crate::{ProviderError, Secret};
 use clawhost_core::{IgnoredRequest, ModelRequest, ModelResponse, ignored_by};
@@ -9,28 +9,28 @@ use url::Url;
 /// A dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// OpenAI's chat completions, which nearly every server speaks.
+    /// OpenAI's chat completions, which nearly all servers support.
     OpenAi,
     /// Anthropic's messages.
     Anthropic,
 }
 
-/// How a request is to be written for an endpoint.
+/// Variations of a request for an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wishes {
-    /// With the newer name of the token limit.
+    /// Use the newer name of the token limit.
     pub(crate) newer_limit: bool,
-    /// For an answer piece by piece.
+    /// Stream the answer.
     pub(crate) stream: bool,
-    /// With a stream that tells what it cost.
+    /// Report usage in a stream.
     pub(crate) usage: bool,
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
 
-    /// Its word, as in `openai:MODEL@ADDRESS`.
+    /// Name, as in `openai:MODEL@ADDRESS`.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -38,7 +38,7 @@ impl Dialect {
         }
     }
 
-    /// Where its inventor serves it.
+    /// Base URL of the provider's public API.
     pub fn home(self) -> &'static str {
         match self {
             Self::OpenAi => "https://api.openai.com/v1",
@@ -46,7 +46,12 @@ impl Dialect {
         }
     }
 
-    /// The environment variable that people keep its key in.
+    /// Whether an address is the provider's public API, which refuses every request without a key.
+    pub(crate) fn is_home(self, url: &Url) -> bool {
+        Url::parse(self.home()).is_ok_and(|home| home.host() == url.host())
+    }
+
+    /// The usual environment variable of its key.
     pub fn key_variable(self) -> &'static str {
         match self {
             Self::OpenAi => "OPENAI_API_KEY",
@@ -54,7 +59,7 @@ impl Dialect {
         }
     }
 
-    /// What follows the address up to its version.
+    /// Path of requests, after the versioned address.
     fn path(self) -> &'static str {
         match self {
             Self::OpenAi => "/chat/completions",
@@ -62,7 +67,7 @@ impl Dialect {
         }
     }
 
-    /// The whole address. People copy whole addresses, or leave the version out: both are mended.
+    /// The complete URL. Addresses that already contain the path, or lack the version, are corrected.
     pub(crate) fn url(self, address: &str) -> Result<Url, ProviderError> {
         let base = address.trim_end_matches('/').trim_end_matches(self.path()).trim_end_matches('/');
         let refuse = |why: &str| ProviderError::Address(base.to_owned(), why.to_owned(), self.name());
@@ -79,7 +84,7 @@ impl Dialect {
         Ok(url)
     }
 
-    /// What every request carries.
+    /// The headers of every request.
     pub(crate) fn headers(self, key: Option<&Secret>) -> Result<HeaderMap, ProviderError> {
         let mut headers = HeaderMap::new();
         if self == Self::Anthropic {
@@ -110,7 +115,7 @@ impl Dialect {
         };
         match self {
             Self::OpenAi => {
-                // OpenAI's own newer models refuse the name that everybody else knows.
+                // OpenAI's newer models reject the name that all other servers use.
                 let limit = match host {
                     _ if wishes.newer_limit => openai::TokenLimit::MaxCompletionTokens,
                     "api.openai.com" => openai::TokenLimit::MaxCompletionTokens,
@@ -126,7 +131,7 @@ impl Dialect {
         }
     }
 
-    /// The answer in a body.
+    /// Parses the answer in a body.
     pub(crate) fn read(self, body: &str) -> Result<ModelResponse, WireError> {
         match self {
             Self::OpenAi => openai::response(body),
@@ -134,7 +139,7 @@ impl Dialect {
         }
     }
 
-    /// Reads a streamed answer.
+    /// A parser for a streamed answer.
     pub(crate) fn stream(self) -> StreamedAnswer {
         match self {
             Self::OpenAi => StreamedAnswer::new(openai::StreamReader::new()),
@@ -142,7 +147,7 @@ impl Dialect {
         }
     }
 
-    /// What an endpoint ignored of a request: what its answer shows, and what the dialect has no field for.
+    /// Parts of a request that the endpoint ignored: those visible in its answer, and those that the dialect cannot express.
     pub(crate) fn ignored(self, request: &ModelRequest, response: &ModelResponse, stream: bool) -> Vec<IgnoredRequest> {
         let mut ignored = ignored_by(response, request);
         if stream {
@@ -161,7 +166,7 @@ mod tests {
     use clawhost_core::{Message, Origin, Role, Usage};
 
     #[test]
-    fn what_was_ignored_is_what_the_answer_shows_and_what_the_dialect_cannot_say() {
+    fn ignored_parts_are_those_missing_in_the_answer_or_the_dialect() {
         let request = ModelRequest { seed: Some(1), logprobs: Some(0), ..ModelRequest::default() };
         let response =
             ModelResponse::new(Message::text(Role::Assistant, Origin::Policy, "4"), Usage::default(), "stop");

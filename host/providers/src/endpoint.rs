@@ -1,4 +1,4 @@
-//! A model behind HTTP: requests, retries, limits. What is said in them is the dialect's business.
+//! A client for a model behind HTTP: requests, retries, limits. The dialect handles the content.
 
 use crate::dialect::Wishes;
 use crate::passing::{Passing, scrubbed};
@@ -13,28 +13,28 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use url::{Host, Url};
 
-/// How an endpoint is asked.
+/// Configuration of an endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig {
-    /// What it speaks.
+    /// The dialect.
     pub dialect: Dialect,
-    /// The model's name.
+    /// Name of the model.
     pub model: String,
-    /// The address up to and including the version: `http://127.0.0.1:8000/v1`.
+    /// Base URL up to and including the version: `http://127.0.0.1:8000/v1`.
     pub base_url: String,
     /// The key, if there is one.
     pub key: Option<Secret>,
-    /// Longest wait for one answer. In a stream, the longest silence: between the request and the answer's head, and between two
-    /// pieces of it; whatever the endpoint sends ends a silence. A stream as a whole may take 30 times as long.
+    /// Timeout for a whole answer. For a stream, the longest silence: until the head of the response, and between two
+    /// chunks. A stream as a whole may take 30 times as long.
     pub timeout: Duration,
-    /// Tries after the first.
+    /// Retries after the first attempt.
     pub retries: u32,
-    /// Requests at once.
+    /// Concurrent requests.
     pub concurrency: usize,
 }
 
 impl EndpointConfig {
-    /// Sensible settings for a model at an address.
+    /// A configuration with defaults for a model at an address.
     pub fn new(dialect: Dialect, model: impl Into<String>, base_url: impl Into<String>) -> Self {
         Self {
             dialect,
@@ -49,17 +49,16 @@ impl EndpointConfig {
     }
 }
 
-/// First pause before another try; doubled each time.
+/// First pause before a retry; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Longest pause, also for a server that asks for more.
+/// Longest pause, even if a server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A stream may take so many times as long as the endpoint may be silent. An answer that long is written by a very slow model; past
-/// it, the endpoint only keeps the line busy.
+/// Longest duration of a stream, as a multiple of the timeout. Beyond it, the endpoint only keeps the connection busy.
 const STREAM_TIMEOUTS: u32 = 30;
-/// Bytes of an error body that a message shows.
+/// Most bytes of an error body in a message.
 const SHOWN_BYTES: usize = 300;
 
-/// A client of one endpoint and model.
+/// A client for one endpoint and model.
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
@@ -67,36 +66,36 @@ pub struct Endpoint {
     host: String,
     client: reqwest::Client,
     places: Semaphore,
-    /// Whether the endpoint wants the newer name of the token limit.
+    /// Whether the endpoint needs the newer name of the token limit.
     newer_limit: AtomicBool,
-    /// Whether the endpoint refuses to be asked what a stream costs.
+    /// Whether the endpoint rejects the request for usage in a stream.
     no_stream_options: AtomicBool,
 }
 
-/// Why one try failed.
+/// Why an attempt failed.
 enum Attempt {
-    /// Another try may help; the server may say when.
+    /// A retry may help; the server may say when.
     Again(ModelError, Option<Duration>),
-    /// It will fail again.
+    /// A retry would fail too.
     Final(ModelError),
 }
 
-/// How an answer came.
+/// How an answer was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
-    /// As a body of its own.
+    /// As a whole body.
     Whole,
-    /// As a stream that was read when it was complete: it did not say that it is one.
+    /// As a stream that was parsed only when it was complete, because its content type was wrong.
     AtOnce,
-    /// As a stream, and its pieces were passed on.
+    /// As a stream whose deltas were passed on.
     InPieces,
 }
 
-/// Why a body was not read to its end.
+/// Why reading a body failed.
 enum Broken {
-    /// It is too long: asking again would cost the same again.
+    /// It is too long: a retry would cost the same again.
     Long(String),
-    /// The line went dead.
+    /// The connection was interrupted.
     Off(String),
 }
 
@@ -113,7 +112,7 @@ impl Endpoint {
     /// A client.
     ///
     /// # Errors
-    /// The address is unusable, or a key would travel in the clear.
+    /// The address is invalid, a key would be sent unencrypted, or the address is the provider's public API and there is no key.
     pub fn new(config: EndpointConfig) -> Result<Self, ProviderError> {
         let dialect = config.dialect;
         let url = dialect.url(&config.base_url)?;
@@ -122,17 +121,20 @@ impl Endpoint {
         if config.key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
             return Err(ProviderError::KeyInTheClear(host, dialect.key_variable()));
         }
+        if config.key.is_none() && dialect.is_home(&url) {
+            return Err(ProviderError::NoKey { host, variable: dialect.key_variable() });
+        }
         let headers = dialect.headers(config.key.as_ref())?;
-        // Already installed by an earlier client: as good.
+        // Fails if an earlier client installed it, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder();
-        // Plain http is for this machine and its neighbours: through a proxy, a key would travel in the clear.
+        // Plain HTTP is used for this machine and the local network; a proxy would see the key.
         let builder = if url.scheme() == "http" { builder.no_proxy() } else { builder };
         let client = builder
             .default_headers(headers)
             .timeout(config.timeout)
             .connect_timeout(config.timeout.min(Duration::from_secs(10)))
-            // A redirect would carry the key to another host.
+            // A redirect could send the key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("clawhost/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -149,12 +151,12 @@ impl Endpoint {
         })
     }
 
-    /// Where requests go.
+    /// The URL of requests.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// One try. With a sink, the answer is asked for piece by piece.
+    /// One attempt. With a sink, the answer is streamed.
     async fn attempt(
         &self,
         body: &serde_json::Value,
@@ -184,7 +186,7 @@ impl Endpoint {
             let dialect = self.config.dialect;
             return match dialect.read(&text) {
                 Ok(response) => Ok((response, Came::Whole)),
-                // A stream under another name: it is all there, and is read as what it is.
+                // An event stream with a wrong content type: it is complete, and parsed as a stream.
                 Err(WireError::Streamed) if streams => {
                     let mut answer = dialect.stream();
                     let read = answer.push(text.as_bytes()).and_then(|_| answer.finish());
@@ -196,12 +198,12 @@ impl Endpoint {
         Err(self.refused(status, &text, wait))
     }
 
-    /// Why an answer that came cannot be used.
+    /// Why a received answer cannot be used.
     fn unread(&self, error: WireError, wait: Option<Duration>) -> Attempt {
         let text = self.clean(&error.to_string());
         match error {
-            // The server is there and talks nonsense: another try costs money and seldom helps, except for overload reported
-            // with status 200.
+            // The server works but returned an invalid answer: a retry costs money and seldom helps, except for an overload
+            // error with status 200.
             WireError::Endpoint(said) => Attempt::Again(ModelError::Unavailable(self.clean(&said)), wait),
             WireError::CutOff(_) => {
                 Attempt::Again(ModelError::Unavailable(format!("the answer broke off: {text}")), wait)
@@ -210,7 +212,7 @@ impl Endpoint {
         }
     }
 
-    /// What a status means.
+    /// The meaning of an HTTP status.
     fn refused(&self, status: StatusCode, text: &str, wait: Option<Duration>) -> Attempt {
         let said = format!("HTTP {}: {}", status.as_u16(), self.clean(text));
         match status {
@@ -239,7 +241,7 @@ impl Endpoint {
         }
     }
 
-    /// The answer piece by piece, up to its last event. Whatever stands behind that is not waited for.
+    /// Streams the answer up to its final event, and does not wait for anything after it.
     async fn pieces(
         &self,
         mut response: reqwest::Response,
@@ -254,7 +256,7 @@ impl Endpoint {
                 .await
                 .map_err(|why| Attempt::Again(ModelError::Unavailable(format!("the answer broke off: {why}")), wait))?;
             let Some(chunk) = chunk else { break };
-            // An endpoint may quote what it was sent: an error would show the beginning of what cannot be read.
+            // An endpoint may quote the request: scrub the key before an error can show it.
             let scrub = |data: &mut String| {
                 if let Some(key) = self.config.key.as_ref().filter(|key| data.contains(key.expose())) {
                     *data = key.scrub(data);
@@ -269,12 +271,12 @@ impl Endpoint {
             passing.delta(delta).continue_value().ok_or_else(stopped)?;
         }
         passing.end().continue_value().ok_or_else(stopped)?;
-        // The end of the body is mostly there already. Once it is read, the connection can serve the next request.
+        // The end of the body is usually there already. After reading it, the connection can be reused.
         let _ = tokio::time::timeout(Duration::ZERO, response.chunk()).await;
         Ok(whole)
     }
 
-    /// Waits for what the endpoint does next, at most as long as it may be silent.
+    /// Waits for the next event of the endpoint, at most for the timeout.
     async fn in_time<T>(&self, next: impl Future<Output = reqwest::Result<T>>) -> Result<T, String> {
         match tokio::time::timeout(self.config.timeout, next).await {
             Ok(done) => done.map_err(|error| self.describe(&error)),
@@ -282,12 +284,12 @@ impl Endpoint {
         }
     }
 
-    /// The longest time that a stream may take, however steadily it goes on.
+    /// Longest duration of a stream.
     fn longest_stream(&self) -> Duration {
         self.config.timeout.saturating_mul(STREAM_TIMEOUTS)
     }
 
-    /// The body, up to a size.
+    /// The body, up to the size limit.
     async fn body(&self, mut response: reqwest::Response) -> Result<String, Broken> {
         let mut bytes = Vec::new();
         loop {
@@ -297,7 +299,7 @@ impl Endpoint {
                 }
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => {
-                    // An endpoint may quote what it was sent: the key goes out before anything else is done with it.
+                    // An endpoint may quote the request: scrub the key first.
                     let text = String::from_utf8_lossy(&bytes);
                     return Ok(self.config.key.as_ref().map_or_else(|| text.to_string(), |key| key.scrub(&text)));
                 }
@@ -326,7 +328,7 @@ impl Endpoint {
         if error.is_connect() {
             return format!("cannot connect to {address}; is the server running there?");
         }
-        // The cause without the address, which stands above.
+        // The cause without the address, which the message already has.
         let mut cause: &dyn std::error::Error = error;
         while let Some(next) = cause.source() {
             cause = next;
@@ -334,7 +336,7 @@ impl Endpoint {
         self.clean(&format!("{address}: {cause}"))
     }
 
-    /// A text from outside, made fit for a message: no key, no control characters, not long.
+    /// A text from outside for a message: without the key and control characters, shortened.
     fn clean(&self, text: &str) -> String {
         let text = self.config.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -346,15 +348,15 @@ impl Endpoint {
         shown
     }
 
-    /// The pause before a try: doubled each time, and spread so that clients do not come back in step.
+    /// The pause before a retry: doubled each time, with jitter so that clients do not retry in step.
     fn pause(attempt: u32, spread: u64) -> Duration {
         let base = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(attempt)).min(LONGEST_PAUSE);
         let share = 0.5 + (spread % 1000) as f64 / 1000.0;
         base.mul_f64(share).min(LONGEST_PAUSE)
     }
 
-    /// Asks until there is an answer, or no hope of one. What was passed on cannot be taken back: from then on nothing is tried
-    /// again.
+    /// Tries until there is an answer or a final error. Deltas cannot be taken back: after the first one there are no
+    /// retries.
     async fn ask(
         &self,
         request: &ModelRequest,
@@ -373,7 +375,7 @@ impl Endpoint {
         let mut attempt = 0;
         loop {
             let tried = {
-                // The place is given up during pauses.
+                // The permit is released during pauses.
                 let _place = self.places.acquire().await;
                 self.attempt(&body, passing.as_deref_mut()).await
             };
@@ -411,11 +413,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether a refusal names a field that can be written in another way, from now on.
+    /// Whether a rejection names a field that can be written differently; if so, later requests use the other form.
     fn learns(&self, refusal: &str) -> bool {
-        // Newer models of the chat dialect want the token limit under another name, and say so.
+        // Newer models of the chat dialect need another name of the token limit, and say so.
         let newer_limit = refusal.contains("max_completion_tokens");
-        // Some older servers refuse to be asked what a stream costs.
+        // Some older servers reject the request for usage in a stream.
         let no_stream_options = refusal.contains("stream_options");
         (newer_limit && !self.newer_limit.swap(true, Ordering::Relaxed))
             || (no_stream_options && !self.no_stream_options.swap(true, Ordering::Relaxed))

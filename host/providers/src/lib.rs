@@ -1,11 +1,11 @@
-//! Upstream model clients (floor 2): the only crate that talks to model endpoints.
+//! Clients of model endpoints (floor 2): the only crate that uses the network.
 //!
-//! [`Endpoint`] asks any server of the OpenAI or Anthropic [`Dialect`]. [`Scripted`] answers from a list, for tests and for replaying
-//! what somebody wrote down. [`Metered`] stands around any model and ends the run's spending at a budget.
+//! [`Endpoint`] calls any server of the OpenAI or Anthropic [`Dialect`]. [`Scripted`] answers from a list, for tests and for
+//! replaying recorded answers. [`Metered`] wraps a model and enforces the run's budget.
 //!
-//! Invariants: a key is read from the environment or a file, lives in a [`Secret`], and is never printed, logged or put
-//! into an error or an answer, also where an endpoint quotes it piece by piece. It is never sent over plain HTTP to another
-//! machine. Every wait has an end.
+//! Invariants: a key is read from the environment or a file, is stored in a [`Secret`], and never appears in output, logs,
+//! errors or answers, even if an endpoint quotes it in fragments. It is never sent over plain HTTP to another machine. Every
+//! wait is bounded.
 
 mod dialect;
 mod endpoint;

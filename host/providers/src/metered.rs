@@ -1,4 +1,4 @@
-//! Budgets: a run's spending in tokens and money ends where the operator says.
+//! Budgets: a run's spending in tokens and money is limited by the operator.
 
 use async_trait::async_trait;
 use clawhost_core::{DeltaSink, Llm, LlmIdentity, Meter, ModelDelta, ModelError, ModelRequest, ModelResponse, Usage};
@@ -8,34 +8,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Prices in the operator's currency per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
-    /// Tokens read.
+    /// Price of prompt tokens.
     pub input: f64,
-    /// Tokens written.
+    /// Price of answer tokens.
     pub output: f64,
 }
 
-/// What may be spent. None: no limit.
+/// Limits of spending; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Budget {
-    /// Tokens read and written, together.
+    /// Prompt and answer tokens together.
     pub tokens: Option<u64>,
-    /// Money, where prices are known.
+    /// Money, if prices are known.
     pub cost: Option<f64>,
 }
 
-/// What has been spent.
+/// Spending so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spending {
-    /// Tokens.
+    /// Tokens used.
     pub usage: Usage,
-    /// Calls answered.
+    /// Number of answered calls.
     pub calls: u64,
-    /// Money; 0 where prices are unknown.
+    /// Money; 0 if prices are unknown.
     pub cost: f64,
 }
 
 impl Spending {
-    /// Adds tokens at their price.
+    /// Adds tokens at these prices.
     pub fn add(&mut self, usage: Usage, prices: Option<Prices>) {
         self.usage += usage;
         if let Some(prices) = prices {
@@ -45,7 +45,7 @@ impl Spending {
     }
 }
 
-/// The account that the models of a run share, for its records.
+/// The spending of all models of a run, for its records.
 #[derive(Debug, Clone)]
 pub struct Ledger(pub Arc<Mutex<Spending>>);
 
@@ -55,8 +55,8 @@ impl Meter for Ledger {
     }
 }
 
-/// A model with a budget around it. Calls in flight when the budget runs out are still paid for: at most as many as run
-/// at once.
+/// A model with a budget. Calls in flight when the budget is exhausted are still paid for: at most as many as run
+/// concurrently.
 pub struct Metered {
     model: Arc<dyn Llm>,
     budget: Budget,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Metered {
 }
 
 impl Metered {
-    /// A budget around a model. Several models of a run share `spent`.
+    /// Wraps a model with a budget. The models of a run share `spent`.
     pub fn new(model: Arc<dyn Llm>, budget: Budget, prices: Option<Prices>, spent: Arc<Mutex<Spending>>) -> Self {
         Self { model, budget, prices, spent }
     }
@@ -104,30 +104,30 @@ impl Llm for Metered {
         Ok(response)
     }
 
-    /// An answer that breaks off, or that nobody reads to its end, costs what the endpoint told until then. Some endpoints tell it
-    /// at the end alone.
+    /// An answer that is interrupted, or not read to its end, costs the usage that the endpoint reported until then. Some
+    /// endpoints report it only at the end.
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
         self.check()?;
-        let mut bill = Bill { sink, told: Usage::default(), metered: self };
+        let mut bill = Bill { sink, reported: Usage::default(), metered: self };
         let response = self.model.stream(request, &mut bill).await?;
-        bill.told = response.usage;
+        bill.reported = response.usage;
         drop(bill);
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).calls += 1;
         Ok(response)
     }
 }
 
-/// Notes what a stream costs, and charges it when the stream is over, in whatever way: its future may be dropped.
+/// Tracks the usage of a stream, and charges it when dropped, because the stream's future may be dropped.
 struct Bill<'a> {
     sink: &'a mut dyn DeltaSink,
-    told: Usage,
+    reported: Usage,
     metered: &'a Metered,
 }
 
 impl DeltaSink for Bill<'_> {
     fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
         if let ModelDelta::Usage(usage) = &delta {
-            self.told = *usage;
+            self.reported = *usage;
         }
         self.sink.delta(delta)
     }
@@ -136,6 +136,6 @@ impl DeltaSink for Bill<'_> {
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
         let mut spent = self.metered.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.add(self.told, self.metered.prices);
+        spent.add(self.reported, self.metered.prices);
     }
 }

@@ -1,11 +1,11 @@
-//! Passes the pieces of an answer on: without the key, and counted, since what was passed on cannot be taken back.
+//! Passes deltas on, with the key scrubbed, and tracks whether any was passed on, because deltas cannot be taken back.
 
 use crate::Secret;
 use clawhost_core::{DeltaSink, Message, ModelDelta, ModelResponse, Part, TokenLogprob};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// A text that comes in pieces, without the key. What could be the beginning of the key is held back until it is known.
+/// Scrubs the key from text that arrives in fragments. A possible beginning of the key is held back until it is decided.
 #[derive(Debug, Default)]
 struct Scrubbed {
     held: String,
@@ -34,15 +34,15 @@ impl Scrubbed {
     }
 }
 
-/// Stands before a sink.
+/// A sink in front of the caller's sink.
 pub(crate) struct Passing<'a> {
     sink: &'a mut dyn DeltaSink,
     key: Option<Secret>,
     text: Scrubbed,
     calls: BTreeMap<usize, Scrubbed>,
-    /// Log-probabilities of tokens whose text is held back: token by token they spell it.
+    /// Log-probs of tokens whose text is held back, because their tokens spell it.
     logprobs: Vec<TokenLogprob>,
-    /// Whether a piece was passed on: from then on nothing is tried again.
+    /// Whether a delta was passed on: then there are no more retries.
     pub(crate) begun: bool,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Passing<'a> {
         Self { sink, key, text, calls, logprobs: Vec::new(), begun: false }
     }
 
-    /// Forgets what a try that failed left behind. Nothing of it was passed on.
+    /// Discards the held-back content of a failed attempt.
     pub(crate) fn again(&mut self) {
         self.text = Scrubbed::default();
         self.calls.clear();
@@ -73,13 +73,13 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// Passes an answer on that came as a whole, without the key in it.
+    /// Passes a whole answer on, with the key scrubbed.
     pub(crate) fn whole(&mut self, response: &ModelResponse) -> ControlFlow<()> {
         self.begun = true;
         response.pass_on(self.sink)
     }
 
-    /// Takes a piece.
+    /// Processes a delta.
     pub(crate) fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
         let clean = |key: Option<&Secret>, text: String| key.map_or(text.clone(), |key| key.scrub(&text));
         match delta {
@@ -103,12 +103,12 @@ impl<'a> Passing<'a> {
                 self.logprobs.extend(logprobs);
                 if self.text.held.is_empty() { self.pass_logprobs() } else { ControlFlow::Continue(()) }
             }
-            // What it cost is no part of the answer: another try may follow.
+            // Usage is not part of the answer's content: a retry may still follow.
             usage @ ModelDelta::Usage(_) => self.sink.delta(usage),
         }
     }
 
-    /// Passes on what was held back: the answer has ended, so it is not the key.
+    /// Passes on the held-back text: the answer has ended, so it is not the key.
     pub(crate) fn end(&mut self) -> ControlFlow<()> {
         let text = self.text.rest();
         if !text.is_empty() {
@@ -122,7 +122,7 @@ impl<'a> Passing<'a> {
     }
 }
 
-/// An answer without the key: an endpoint may quote what it was sent.
+/// The answer with the key scrubbed: an endpoint may quote the request.
 pub(crate) fn scrubbed(key: Option<&Secret>, mut response: ModelResponse) -> ModelResponse {
     let Some(key) = key else { return response };
     let clean = |text: &mut String| {
@@ -146,7 +146,7 @@ pub(crate) fn scrubbed(key: Option<&Secret>, mut response: ModelResponse) -> Mod
         clean(&mut model.model);
         model.version.iter_mut().for_each(clean);
     }
-    // Token by token they spell the key.
+    // The tokens together may spell the key.
     let spelled: String = response.logprobs.iter().map(|token| token.token.as_str()).collect();
     if spelled.contains(key.expose()) {
         response.logprobs.clear();
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_however_it_is_cut() {
+    fn a_fragmented_key_is_found() {
         let key = Secret::new("sk-sk-1").unwrap();
         let check = |pieces: &[&str], expected: &[&str]| {
             let mut text = Scrubbed::default();

@@ -2,32 +2,46 @@
 
 use crate::ProviderError;
 use async_trait::async_trait;
-use clawhost_core::{Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
+use clawhost_core::{
+    Digest, IgnoredRequest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Role, Usage,
+    read_script, script_turn,
+};
+use std::io::Read as _;
 use std::path::Path;
 
-/// Answers each request with the line at the position of the turn: the first answer of a conversation with the first
-/// line, and so on; past the end it begins again.
+/// Longest script, in bytes: a hundred thousand turns of a long line each.
+const SCRIPT_BYTES: u64 = 16 << 20;
+
+/// Answers each request with the turn of the script at the index of the turn, cyclically: the first answer of a conversation is the
+/// first turn of the script.
 #[derive(Debug, Clone)]
 pub struct Scripted {
-    answers: Vec<String>,
+    answers: Vec<Message>,
     version: String,
 }
 
 impl Scripted {
     /// A model for a list of answers; none if the list is empty.
-    pub fn new(answers: Vec<String>) -> Option<Self> {
-        let version = Digest::of(answers.join("\n").as_bytes()).to_string();
+    pub fn new(answers: Vec<Message>) -> Option<Self> {
+        let turns: Vec<String> = answers.iter().map(script_turn).collect();
+        let version = Digest::of(turns.join("\n").as_bytes()).to_string();
         (!answers.is_empty()).then_some(Self { answers, version })
     }
 
-    /// A model for a file with one answer per line; `\n` in a line stands for a line end.
+    /// A model for a file that holds a script, as [`read_script`] reads it: one turn per line, of text or of tool calls.
     ///
     /// # Errors
-    /// The file cannot be read or is empty.
+    /// The file cannot be read, is empty, is too long, or has a line that is neither text nor a call.
     pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ProviderError::Script(name.clone(), error))?;
-        let answers = text.lines().map(|line| line.replace("\\n", "\n")).collect();
+        let unread = |error| ProviderError::Script(name.clone(), error);
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(unread)?;
+        file.take(SCRIPT_BYTES + 1).read_to_string(&mut text).map_err(unread)?;
+        if text.len() as u64 > SCRIPT_BYTES {
+            return Err(ProviderError::ScriptTooLong(name, SCRIPT_BYTES));
+        }
+        let answers = read_script(&text).map_err(|error| ProviderError::ScriptLine(name.clone(), error))?;
         Self::new(answers).ok_or(ProviderError::EmptyScript(name))
     }
 }
@@ -40,7 +54,15 @@ impl Llm for Scripted {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let said = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
-        let text = self.answers.iter().cycle().nth(said % self.answers.len().max(1)).cloned().unwrap_or_default();
-        Ok(ModelResponse::new(Message::text(Role::Assistant, Origin::Policy, text), Usage::default(), "stop"))
+        let mut message = match self.answers.iter().cycle().nth(said % self.answers.len().max(1)) {
+            Some(answer) => answer.clone(),
+            None => return Err(ModelError::Unavailable("the script is empty".into())),
+        };
+        for (index, call) in message.tool_calls.iter_mut().enumerate() {
+            call.id = format!("call-{said}-{index}");
+        }
+        let finish = if message.tool_calls.is_empty() { "stop" } else { "tool_calls" };
+        let ignored = IgnoredRequest::without_sampling(request);
+        Ok(ModelResponse { ignored, ..ModelResponse::new(message, Usage::default(), finish) })
     }
 }

@@ -1,24 +1,24 @@
-//! Secrets: read from the environment or a file, shown to nobody.
+//! Secrets, read from the environment or a file and never shown.
 
 use crate::ProviderError;
 use std::fmt;
 use std::path::Path;
 
-/// A key. Printing it in any way shows dots.
+/// A key. Its `Debug` output is dots.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// What stands where a key was.
+    /// The replacement for a key in a text.
     pub(crate) const MARK: &str = "[key]";
 
-    /// A key from a text; surrounding white space is dropped. None if nothing is left.
+    /// A key from a text, without surrounding white space; `None` if it is empty.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty()).then(|| Self(text.to_owned()))
     }
 
-    /// A key from a file that holds nothing else.
+    /// A key from a file that contains only the key.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -32,7 +32,7 @@ impl Secret {
         &self.0
     }
 
-    /// A text without this key in it: an endpoint may quote what it was sent.
+    /// The text without this key: an endpoint may quote the request.
     pub(crate) fn scrub(&self, text: &str) -> String {
         text.replace(&self.0, Self::MARK)
     }

@@ -4,7 +4,7 @@
 
 use crate::value::{SHOWN_BYTES, found_text};
 use crate::{Expected, Grant, Key, Kind, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
-use clawhost_core::{Attributes, escaped};
+use clawhost_core::{Attributes, RUN_TAGS, RunName, RunTag, escaped};
 
 /// Longest name of a playbook or of a section, in bytes, as of every name that plugins give.
 const NAME_BYTES: usize = 128;
@@ -86,6 +86,7 @@ fn wrong_text(key: Key, text: &str, exists: Exists<'_>) -> Option<String> {
             );
             (!is_name).then_some(why)
         }
+        Key::Name => text.parse::<RunName>().err().map(|_| format!("a name of {}", RunName::EXPECTED)),
         Key::EvolveSection => {
             let why = format!("a name of letters, digits, `-` and `_`, at most {NAME_BYTES}");
             (!is_plain(text, &['-', '_'])).then_some(why)
@@ -125,6 +126,8 @@ fn wrong_texts(key: Key, texts: &[String], exists: Exists<'_>) -> Vec<String> {
                 wrong.extend(PluginSpec::parse(text, exists).err().map(|why| why.to_string()));
                 None
             }
+            Key::Tags if text.parse::<RunTag>().is_err() => Some(format!("tags of {}", RunTag::EXPECTED)),
+            Key::Tags if earlier.len() == RUN_TAGS => Some(format!("at most {RUN_TAGS} tags")),
             Key::Grants => wrong_grant(text, &earlier),
             Key::Expect => wrong_expectation(text, &earlier),
             Key::Forbid if text.chars().count() < FORBIDDEN_CHARACTERS => Some(format!(

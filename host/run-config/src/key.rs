@@ -175,10 +175,14 @@ macro_rules! keys {
 keys! {
     Plugin, "plugin", RUN, text, none, ANY, decides, Run, "PLUGIN.wasm",
         "The environment, with options as in PLUGIN.wasm?size=10&guesses=5";
+    Name, "name", RUN, text, none, ANY, free, Run, "NAME",
+        "A name for the run, which no other run of the data folder has: it takes the place of the id in every command";
+    Tags, "tags", RUN, texts, none, ANY, free, Run, "TAG",
+        "Tags of the run, by which runs are listed; a run has at most 32";
     Rewards, "rewards", RUN, texts, none, ANY, decides, Run, "R.wasm[?OPTION=VALUE][#weight=W]",
         "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) say how much one counts";
     Policy, "policy", RUN, text, fixed("follower"), ANY, decides, Model, "SPEC",
-        "Who acts: follower, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder) or script:FILE";
+        "Who acts: follower, random, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder) or script:FILE (a turn per line: text, or calls TOOL {...})";
     Model, "model", RUN, text, none, ANY, decides, Model, "DIR",
         "The folder of the local model that acts: short for the policy local:DIR";
     Tasks, "tasks", RUN, text, words("train, or the environment's first split"), PLAYS, decides, Run, "SPLIT",
@@ -218,6 +222,8 @@ keys! {
     Temperature, "temperature", RUN, number(0.0..=2.0), cases(1.0, " where weights learn; else the model's own"), ANY,
         decides, Model, "T",
         "Sampling temperature, 0 to 2";
+    TopP, "top_p", RUN, number(f64::MIN_POSITIVE..=1.0), words("the model's own"), ANY, decides, Model, "P",
+        "Draw from the least set of tokens whose probabilities add up to P, above 0 and at most 1";
     MaxTokens, "max_tokens", RUN, whole(1..=u64::from(u32::MAX)), fixed(1024), ANY, decides, Model, "N",
         "Most tokens per answer";
     Grants, "grants", RUN, texts, none, ANY, decides, Model, "GRANT",
@@ -305,6 +311,11 @@ impl Key {
     /// Its name, as in `run.toml`. No two options share a name.
     pub fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// Its name with its table, as messages about files have it: `seed`, `[[learn]] harness, gate_every`.
+    pub fn label(self) -> String {
+        crate::problem::label(self.scope(), self.name())
     }
 
     /// Which table it stands in.
@@ -424,7 +435,17 @@ mod tests {
             }
         }
         let free: Vec<_> = Key::ALL.iter().filter(|key| !key.decides()).map(|key| key.name()).collect();
-        let expected = ["concurrency", "failure_budget", "max_tokens_total", "max_cost", "price", "completions", "out"];
+        let expected = [
+            "name",
+            "tags",
+            "concurrency",
+            "failure_budget",
+            "max_tokens_total",
+            "max_cost",
+            "price",
+            "completions",
+            "out",
+        ];
         assert_eq!(free, expected);
     }
 

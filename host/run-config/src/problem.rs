@@ -35,7 +35,7 @@ impl From<Key> for Part {
 pub struct Problem {
     /// The option. None: the layers of a run, or something that is no option.
     pub key: Option<Key>,
-    /// The place as a file names it: `[learn.harness] gate_every`, `plugin`, `[[learn]]`; empty where the text is no TOML.
+    /// The place as a file names it: `[[learn]] harness, gate_every`, `plugin`, `[[learn]]`; empty where the text is no TOML.
     pub label: String,
     /// Where the value came from. None: it is missing, or it is a default.
     pub source: Option<Source>,
@@ -70,16 +70,16 @@ impl Problem {
     }
 }
 
-/// A key with its table, as messages about files name it.
+/// A key with its table, in the words of a file: a table `[[learn]]` with the name of its layer.
 pub(crate) fn label(scope: Scope, name: &str) -> String {
     match scope {
-        Scope::Layer(layer) => format!("[learn.{layer}] {name}"),
+        Scope::Layer(layer) => format!("[[learn]] {layer}, {name}"),
         Scope::Run | Scope::Evaluate => name.to_owned(),
     }
 }
 
 impl fmt::Display for Problem {
-    /// As for a file: `line 3: [learn.harness] gate_every: found 0; expected ...`.
+    /// As for a file: `line 3: [[learn]] harness, gate_every: found 0; expected ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line() {
             write!(f, "line {line}: ")?;
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_front_end_gives_options_its_own_names() {
         let problem = Problem::of(Key::AdapterAlpha, Some(Source::Flag), ["needs ".into(), Key::AdapterRank.into()]);
-        assert_eq!(problem.to_string(), "[learn.weights] adapter_alpha: needs adapter_rank");
+        assert_eq!(problem.to_string(), "[[learn]] weights, adapter_alpha: needs adapter_rank");
         assert_eq!(problem.render(|key| format!("<{}>", key.name())), "needs <adapter_rank>");
     }
 

@@ -7,10 +7,11 @@ use serde_json::Value;
 const LEFT_OUT: [&str; 4] = ["path", "system_prompt_file", "out", "concurrency"];
 
 impl RunSpec {
-    /// The document without paths, without the text of the policy, and without concurrency: equal runs from different front
+    /// The document without paths, without the text of the policy, without concurrency and without names: equal runs from different front
     /// ends and folders have equal documents.
     pub fn published(&self) -> Value {
         let mut shared = self.clone();
+        (shared.name, shared.tags) = (None, Default::default());
         shared.grants.iter_mut().for_each(without_place);
         let mut document = shared.to_document();
         strip(&mut document);

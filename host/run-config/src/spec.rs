@@ -1,8 +1,9 @@
 //! A run, fully resolved: every default is filled in, and every rule holds.
 
 use crate::{Expected, Grant, Layer, PluginSpec, Price, RewardSpec, Verb};
-use clawhost_core::{Attributes, Digest, LlmIdentity};
+use clawhost_core::{Attributes, Digest, LlmIdentity, RunLabels, RunName, RunTag};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,6 +13,12 @@ use std::str::FromStr;
 pub struct RunSpec {
     /// The version of the document: [`crate::SPEC_VERSION`].
     pub version: u32,
+    /// What the run is called from the beginning. It may be renamed later, and no result depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<RunName>,
+    /// Its tags from the beginning, sorted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<RunTag>,
     /// The environment.
     pub environment: PluginSpec,
     /// What judges the episodes.
@@ -34,6 +41,11 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// What the run is called from the beginning.
+    pub fn labels(&self) -> RunLabels {
+        RunLabels { name: self.name.clone(), tags: self.tags.clone() }
+    }
+
     /// How the run learns, if it does.
     pub fn learn(&self) -> Option<&LearnSpec> {
         match &self.work {
@@ -80,7 +92,7 @@ impl RunSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
-    /// `follower`, `openai:MODEL@URL`, `anthropic:MODEL@URL`, `local:DIR` or `script:FILE`.
+    /// `follower`, `random`, `openai:MODEL@URL`, `anthropic:MODEL@URL`, `local:DIR` or `script:FILE`.
     pub model: String,
     /// Which model answers. The program fills it when it has opened the model.
     #[serde(default)]
@@ -91,6 +103,8 @@ pub struct PolicySpec {
     pub system_prompt_file: Option<String>,
     /// Sampling temperature. None: the model's own.
     pub temperature: Option<f32>,
+    /// Answers are drawn from the least set of tokens whose probabilities add up to this. None: the model's own.
+    pub top_p: Option<f32>,
     /// Most tokens per answer.
     pub max_tokens: u32,
 }

@@ -1,5 +1,6 @@
 //! A resolved run as a patch that sets every option, for writing it down and for comparing it.
 
+use crate::key::Preset;
 use crate::{
     EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source, Value, Verb,
     WeightsSpec, Work,
@@ -11,6 +12,10 @@ impl RunSpec {
     pub fn to_patch(&self) -> RunSpecPatch {
         let mut out = Setter(RunSpecPatch::new());
         out.text(Key::Plugin, self.environment.to_string());
+        out.text(Key::Name, self.name.as_ref().map(ToString::to_string));
+        if !self.tags.is_empty() {
+            out.texts(Key::Tags, self.tags.iter().map(ToString::to_string));
+        }
         out.texts(Key::Rewards, self.rewards.iter().map(ToString::to_string));
         out.text(Key::Policy, self.policy.model.clone());
         out.whole(Key::Seed, self.play.seed);
@@ -24,6 +29,7 @@ impl RunSpec {
             None => out.text(Key::SystemPrompt, self.policy.system_prompt.clone()),
         }
         out.number(Key::Temperature, self.policy.temperature.map(as_written));
+        out.number(Key::TopP, self.policy.top_p.map(as_written));
         out.whole(Key::MaxTokens, u64::from(self.policy.max_tokens));
         out.texts(Key::Grants, self.grants.iter().map(ToString::to_string));
         out.whole(Key::MaxTokensTotal, self.budget.max_tokens_total);
@@ -48,6 +54,33 @@ impl RunSpec {
             }
         }
         out.0
+    }
+}
+
+impl RunSpec {
+    /// A patch that resolves to this run, as short as it can be told: options whose one default has this value are left out, and so
+    /// is what the run is called. It is what a person would write to begin the run again.
+    pub fn to_short_patch(&self) -> RunSpecPatch {
+        let whole = self.to_patch();
+        let mut short = RunSpecPatch::new();
+        if let Some((layers, source)) = whole.layers() {
+            short.set_layers(layers.clone(), *source);
+        }
+        for key in whole.keys().filter(|key| ![Key::Name, Key::Tags].contains(key)) {
+            let Some((value, source)) = whole.get(key) else { continue };
+            let is_default = match (key.presets(), value) {
+                ([Preset::Whole(preset)], Value::Whole(value)) => preset == value,
+                ([Preset::Number(preset)], Value::Number(value)) => preset == value,
+                ([Preset::Text(preset)], Value::Text(value)) => preset == value,
+                ([Preset::Flag(preset)], Value::Flag(value)) => preset == value,
+                ([], Value::Texts(texts)) => texts.is_empty(),
+                _ => false,
+            };
+            if !is_default {
+                short.set(key, value.clone(), *source);
+            }
+        }
+        short
     }
 }
 

@@ -78,7 +78,7 @@ fn a_problem_of_a_flag_is_rendered_by_the_names_of_flags_and_one_of_the_file_by_
         problems.iter().map(|problem| format!("{}: {}", problem.label, problem.render(flag_name))).collect();
     let expected = [
         "[[learn]]: found the text \"weight\"; expected a layer: harness, weights; did you mean `weights`?",
-        "[learn.weights] adapter_rank: found 0; expected a whole number from 1 to 1024",
+        "[[learn]] weights, adapter_rank: found 0; expected a whole number from 1 to 1024",
         "plugin: missing; name the environment, as in \"env_shop.wasm\"",
         "max_cost: needs --price; without one no cost is known",
         "group: found 1; expected at least 2: members of a group are compared with each other",

@@ -86,6 +86,7 @@ fn sound(key: Key) -> BoxedStrategy<Value> {
     };
     match (key, key.kind()) {
         (Key::Temperature, _) => (0.05_f32..=2.0).prop_map(|n| Value::Number(f64::from(n))).boxed(),
+        (Key::TopP, _) => (0.05_f32..=1.0).prop_map(|n| Value::Number(f64::from(n))).boxed(),
         (_, Kind::Whole { range }) => range.prop_map(Value::Whole).boxed(),
         (Key::DemonstrationsUntil, _) => (-1e300..1e300).prop_map(Value::Number).boxed(),
         (_, Kind::Number { range }) => range.prop_map(Value::Number).boxed(),
@@ -108,6 +109,8 @@ fn sound(key: Key) -> BoxedStrategy<Value> {
         ]
         .prop_map(Value::Text)
         .boxed(),
+        (Key::Name, _) => "[A-Z][A-Za-z0-9_.-]{0,20}".prop_map(Value::Text).boxed(),
+        (Key::Tags, _) => distinct(&["a=1", "b", "c:2"]).prop_map(Value::Texts).boxed(),
         (Key::Playbook | Key::EvolveSection, _) => name().prop_map(Value::Text).boxed(),
         (Key::Forbid, _) => vec("(?s).{8,20}", 0..3).prop_map(Value::Texts).boxed(),
         (Key::Policy, _) => Just(Value::Text("local:dir".to_owned())).boxed(),
@@ -155,6 +158,7 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::DemonstrationsSteps, !has_some),
             (Key::Kl, has_some),
             (Key::BranchAt, branch),
+            (Key::TopP, layers.iter().any(|layer| layer == "weights")),
             (Key::From, layers.iter().any(|layer| layer == "weights")),
         ];
         for (key, _) in out.into_iter().filter(|(_, is_out)| *is_out) {
@@ -253,6 +257,14 @@ proptest! {
         prop_assert_eq!(spec.work.verb(), verb);
         prop_assert_eq!(spec.to_patch().resolve(verb), Ok(spec.clone()));
         prop_assert_eq!(spec.diff(&spec), []);
+    }
+
+    #[test]
+    fn a_run_resolves_from_what_is_no_default_to_itself_under_no_name((verb, patch) in run()) {
+        let spec = patch.resolve(verb).unwrap_or_else(|problems| panic!("{problems}"));
+        let (short, whole) = (spec.to_short_patch(), spec.to_patch());
+        prop_assert!(short.keys().count() <= whole.keys().count());
+        prop_assert_eq!(short.resolve(verb), Ok(RunSpec { name: None, tags: Default::default(), ..spec }));
     }
 
     #[test]

@@ -8,8 +8,8 @@ pub use policy::PruneRule;
 pub use prune::{Kept, KeptBecause, PruneReport, PruneRequest, PrunedRun, prune};
 
 use crate::workspace::{CACHE, hold_folder};
-use crate::{AppError, Workspace};
-use clawhost_core::{Holdings, LeaseMode, Retention, RunHoldings, RunKind, RunState, StoreError, StoreReader};
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{Holdings, LeaseMode, Retention, RunHoldings, RunId, RunKind, RunState, StoreError, StoreReader};
 use clawhost_store::{Store, StoreOptions};
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -91,6 +91,16 @@ pub async fn holdings(folder: &Path) -> Result<DataReport, AppError> {
     let _held = hold_folder(folder, LeaseMode::Shared)?;
     let store = Store::open(folder, StoreOptions::default())?;
     measure(folder, &*reader, &store).await
+}
+
+/// What one run holds.
+///
+/// # Errors
+/// As [`holdings`]; or the run was removed meanwhile.
+pub(crate) async fn held_run(folder: &Path, run: &RunId) -> Result<HeldRun, AppError> {
+    let report = holdings(folder).await?;
+    let held = report.runs.into_iter().find(|held| held.holdings.run == *run);
+    Ok(held.ok_or_else(|| RequestError::NoRun { name: run.0.clone() })?)
 }
 
 async fn measure(folder: &Path, reader: &dyn StoreReader, store: &Store) -> Result<DataReport, AppError> {

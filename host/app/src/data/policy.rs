@@ -14,7 +14,7 @@ pub enum PruneRule {
         /// Days.
         days: u64,
     },
-    /// These runs, also those that could be resumed.
+    /// These runs, also those that could be resumed: their ids, their names, or beginnings of ids.
     Runs(BTreeSet<RunId>),
     /// The oldest runs, until records and their blobs take no more room than this.
     KeepSize {

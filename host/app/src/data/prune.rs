@@ -3,7 +3,7 @@
 use super::citations::Citations;
 use super::policy::{PruneRule, Selection, select};
 use super::{Amount, DataReport, HeldRun, measure};
-use crate::stored::choose_run;
+use crate::runs::find_run;
 use crate::workspace::hold_folder;
 use crate::{AppError, Workspace};
 use clawhost_core::{LeaseMode, Removal, Removed, Retention as _, RunHoldings, RunId, StoreReader};
@@ -79,7 +79,8 @@ pub struct PruneReport {
     pub bytes_before: u64,
     /// Bytes of records and their blobs now. None: nothing was removed.
     pub bytes_after: Option<u64>,
-    /// What was removed. None: nothing was.
+    /// What was removed; of a rehearsal, what would be, but for its bytes, which nobody knows before. Where a size is to be
+    /// kept, sizes of runs are estimates, and a removal may go on where a rehearsal ends. None: nothing was done yet.
     pub removed: Option<Removed>,
 }
 
@@ -105,11 +106,7 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
     let reader = Workspace::read(folder)?;
     let mode = if request.is_rehearsal { LeaseMode::Shared } else { LeaseMode::Exclusive };
     let _held = hold_folder(folder, mode)?;
-    if let PruneRule::Runs(named) = &request.rule {
-        for run in named {
-            choose_run(&*reader, Some(&run.0))?;
-        }
-    }
+    let request = &PruneRequest { rule: found(&*reader, &request.rule)?, ..request.clone() };
     let store = Store::open(folder, StoreOptions::default())?;
     let citations = Citations::read(&*reader)?;
     let first = measure(folder, &*reader, &store).await?;
@@ -136,6 +133,7 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
         report.runs.extend(round.runs);
         report.kept.extend(round.kept);
         if request.is_rehearsal {
+            report.removed = Some(store.rehearse(round.removal).await?);
             return Ok(report);
         }
         // The first round also removes what nothing refers to.
@@ -149,6 +147,13 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
             return Ok(report);
         }
     }
+}
+
+/// A rule with the ids of the runs that it names.
+fn found(reader: &dyn StoreReader, rule: &PruneRule) -> Result<PruneRule, AppError> {
+    let PruneRule::Runs(named) = rule else { return Ok(rule.clone()) };
+    let ids = named.iter().map(|run| Ok(find_run(reader, &run.0)?.id));
+    Ok(PruneRule::Runs(ids.collect::<Result<_, AppError>>()?))
 }
 
 fn sum(one: Removed, other: Removed) -> Removed {

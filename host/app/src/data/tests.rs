@@ -4,7 +4,7 @@ use super::*;
 use crate::RequestError;
 use clawhost_core::{
     Checkpoint, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeStore as _, Evidence, LearningStore as _,
-    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunKind, RunRecord, SpecDocument, Usage,
+    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Usage,
 };
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{Entry, Lesson};
@@ -34,6 +34,7 @@ async fn played(store: &Store, run: &str, parent: Option<&str>, days: u64, ids: 
         digest: Digest::of(run.as_bytes()),
         planned: ids.len() as u64,
         created_at: NOW - days * DAY_MS,
+        labels: RunLabels::default(),
     };
     store.begin_run(&record).await.unwrap();
     let recorded = ids.iter().zip(0..).map(|(episode, index)| Recorded {

@@ -241,5 +241,5 @@ impl<'a> GameTrial<'a> {
 
 /// The model alone, without a system prompt.
 fn policy(model: Arc<LocalModel>, temperature: f32, max_tokens: u32) -> ChatPolicy {
-    ChatPolicy::new(model, Some(String::new()), Sampling { temperature: Some(temperature), max_tokens })
+    ChatPolicy::new(model, Some(String::new()), Sampling { temperature: Some(temperature), top_p: None, max_tokens })
 }

@@ -7,7 +7,7 @@ use super::step::{DemoStep, HarnessArm};
 use super::{HarnessDemo, NoMeter};
 use crate::events::Watch;
 use crate::{AppError, Event, EventSink, SystemClock};
-use clawhost_core::{Attributes, RunId, Sampling, SpecDocument};
+use clawhost_core::{Attributes, RunId, RunLabels, Sampling, SpecDocument};
 use clawhost_engine::ReflectorPlugin;
 use clawhost_follower::Follower;
 use clawhost_learn::Lesson;
@@ -100,7 +100,7 @@ impl<'a> HarnessArms<'a> {
             evolver: None,
             embedder: None,
             playbook: PLAYBOOK.to_owned(),
-            beginning: Playbook::default(),
+            initial: Playbook::default(),
         };
         let ports = LearnPorts {
             play: Ports { store: learning.clone(), ..self.ports.clone() },
@@ -148,7 +148,7 @@ impl<'a> HarnessArms<'a> {
             TEST_PAIRS,
             self.ports.clone(),
             [nothing(), nothing()],
-            SpecDocument::none(),
+            (SpecDocument::none(), RunLabels::default()),
             (self.cancel, &Watch(self.events)),
         )
         .await?;

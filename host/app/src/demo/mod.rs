@@ -35,16 +35,29 @@ pub const ITERATIONS: u64 = 100;
 /// Episodes at once, unless chosen otherwise; never changes a result.
 pub const CONCURRENCY: u16 = 16;
 
+/// The folder inside a data folder for drawings of demonstrations.
+const DRAWINGS: &str = "demo";
+
 /// Where a demonstration runs.
 #[derive(Debug, Clone)]
 pub struct DemoMachine {
-    /// The data folder: compiled plugins are kept there, and nothing else.
+    /// The data folder: compiled plugins are kept there, and drawings, and nothing else.
     pub folder: PathBuf,
     /// How plugins are hosted.
     pub host: HostSettings,
 }
 
 impl DemoMachine {
+    /// Where a drawing of this name goes, unless another place is named: a folder of the data folder, which is made.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn drawing(&self, name: &str) -> Result<PathBuf, AppError> {
+        let folder = self.folder.join(DRAWINGS);
+        crate::workspace::make(&folder)?;
+        Ok(folder.join(name))
+    }
+
     fn host(&self) -> Result<Host, AppError> {
         crate::host::host(&self.host, Some(crate::workspace::compile_cache(&self.folder)?))
     }

@@ -12,8 +12,12 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
     let mut budget = EpisodeBudget { training, test: test(spec, plan), ..EpisodeBudget::default() };
     if let Some(harness) = spec.harness() {
         budget.evolution = harness.evolve.as_ref().map_or(0, |evolve| evolve.budget);
-        budget.gate_sessions =
-            plan.iterations.div_ceil(harness.gate_every.max(1)) + u64::from(harness.evolve.is_some());
+        let evolved = u64::from(harness.evolve.is_some());
+        let sessions = plan.iterations.div_ceil(harness.gate_every.max(1));
+        // Lessons are tried only while the run plays. With recorded episodes the one candidate is an evolved section, which has at
+        // most a second session.
+        let sessions = if is_recorded { sessions.min(evolved) } else { sessions };
+        budget.gate_sessions = sessions + evolved;
         budget.gate = budget.gate_sessions.saturating_mul(harness.gate_pairs).saturating_mul(2);
     }
     if let Some(weights) = spec.weights() {

@@ -6,7 +6,7 @@ use crate::session::Session;
 use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
-use clawhost_run_config::{EvolveSpec, HarnessSpec};
+use clawhost_run_config::{EvolveSpec, HarnessSpec, Key};
 
 /// Tasks of the fixed set: an evaluation on it takes a twentieth of the budget, so that there are several, but it is large enough
 /// to tell candidates apart a little, and no larger than what tells them apart well.
@@ -47,14 +47,14 @@ pub(super) async fn stage(
     let store = session.workspace.store();
     let mut reflectors = Vec::new();
     for spec in &mut harness.reflectors {
-        let reflecting = session.plugins(&store, events).reflector(spec).await?;
+        let reflecting = session.plugins(&store, events).reflector(spec, Key::Reflectors).await?;
         spec.plugin = Some(reflecting.reflector.identity().clone());
         reflectors.push(reflecting);
     }
     let evolver = match &mut harness.evolve {
         None => None,
         Some(evolve) => {
-            let evolver = session.plugins(&store, events).reflector(&evolve.reflector).await?;
+            let evolver = session.plugins(&store, events).reflector(&evolve.reflector, Key::EvolveReflector).await?;
             evolve.reflector.plugin = Some(evolver.reflector.identity().clone());
             Some(evolver)
         }
@@ -71,7 +71,7 @@ pub(super) async fn stage(
             // This host brings no model of that kind.
             embedder: None,
             playbook: playbook.to_owned(),
-            beginning: Playbook::default(),
+            initial: Playbook::default(),
         },
     )))
 }

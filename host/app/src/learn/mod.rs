@@ -14,19 +14,20 @@ pub use curve::training as training_curve;
 pub use pace::{Known, Pace};
 
 use crate::events::{Event, EventSink, Warning, Watch};
+use crate::playbooks::Beginning;
 use crate::resume::{self, Begun, Start};
 use crate::run::{Clocked, serve_playbook};
+use crate::runs::find_run;
 use crate::session::Session;
-use crate::stored::choose_run;
 use crate::{AppError, Learned, LearnedWeights, Rehearsal, RequestError, Workspace, playbooks};
-use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKind};
+use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKind, counted};
 use clawhost_learn::CheckpointKind;
 use clawhost_learning::{
     EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
 };
 use clawhost_model::CheckpointWriter;
 use clawhost_play::{Cancel, ScoringRule, finished_reward};
-use clawhost_run_config::{LearnSpec, RunSpec};
+use clawhost_run_config::{Key, LearnSpec, RunSpec, Work};
 use recorder::{COMPLETIONS, METRICS, Recorder};
 use std::path::{Path, PathBuf};
 use weights::LearningModel;
@@ -53,7 +54,8 @@ async fn prepare<'a>(
     let Some(LearnSpec { iterations, test_pairs, from, .. }) = spec.learn().cloned() else {
         return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
     };
-    let model = LearningModel::open(&spec, &workspace.settings().models, events)?;
+    let model = LearningModel::open(&spec, &workspace.settings().models, events)
+        .map_err(|error| error.of_option(Key::Policy))?;
     let mut session = Session::open(workspace, spec, model.as_ref().map(|model| model.model.clone()), events).await?;
     let mut play = session.ports();
     let mut stages: Vec<Box<dyn LearningStage>> = Vec::new();
@@ -88,7 +90,14 @@ async fn prepare<'a>(
     let plan = LearnPlan { iterations, play: session.plan(), test_pairs };
     let source = match from {
         None => None,
-        Some(run) => Some(Box::new(pool(workspace, &session, &run, &plan, events)?) as Box<dyn ExperienceSource>),
+        Some(run) => {
+            let (run, pool) = pool(workspace, &session, &run, &plan, events)?;
+            // The id, however the run was named: another run may have the name when this one is resumed.
+            if let Work::Learn(learn) = &mut session.spec.work {
+                learn.from = Some(run.0);
+            }
+            Some(Box::new(pool) as Box<dyn ExperienceSource>)
+        }
     };
     let ports = LearnPorts { play, learning: workspace.store(), stages, source };
     Ok(Prepared { session, plan, ports, model, playbook })
@@ -101,9 +110,9 @@ fn pool(
     run: &str,
     plan: &LearnPlan,
     events: &dyn EventSink,
-) -> Result<EpisodePool, AppError> {
+) -> Result<(RunId, EpisodePool), AppError> {
     let reader = workspace.reader()?;
-    let row = choose_run(&*reader, Some(run))?;
+    let row = find_run(&*reader, run)?;
     let environment = &session.environment.identity().name;
     // Phases of one run number their groups alike, so that groups of several phases would be taken for one.
     if !matches!(row.kind, RunKind::Play | RunKind::Live) {
@@ -134,7 +143,7 @@ fn pool(
         let run = row.id.clone();
         events.event(Event::Warning(Warning::LeftOut { run, teaching, pending, unscored }));
     }
-    Ok(EpisodePool::of_run(row.id, plan.groups(), now))
+    Ok((row.id.clone(), EpisodePool::of_run(row.id, plan.groups(), now)))
 }
 
 /// What a learning run would do, without playing anything.
@@ -142,7 +151,11 @@ fn pool(
 /// # Errors
 /// As [`learn`], for what is loaded.
 pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSink) -> Result<Rehearsal, AppError> {
-    let Prepared { session, plan, ports, model, playbook: _ } = prepare(workspace, spec, events).await?;
+    let Prepared { session, plan, ports, model, playbook } = prepare(workspace, spec, events).await?;
+    if let Some(name) = &playbook {
+        let beginning = Beginning::of(workspace.reader()?.as_ref(), name, None)?;
+        beginning.warnings(&session.spec)?.into_iter().for_each(|warning| events.event(Event::Warning(warning)));
+    }
     let digest = learn_digest(&plan, &ports)?;
     let judges = ports.play.rewards.iter().map(|rule| rule.reward.identity().name.clone()).collect();
     let episodes = budget::episodes(&session.spec, &plan);
@@ -167,10 +180,11 @@ pub async fn learn(
     let _playbook_lease = playbook.as_ref().map(|name| workspace.hold_playbook(name)).transpose()?;
     let Begun { run, lease, is_resumed } =
         resume::begin(workspace, &session.spec, &digest, &start, &session.models, events)?;
-    let playbook_before = match &playbook {
-        Some(name) => version_before(workspace, name, is_resumed.then_some(&run))?,
+    let beginning = match &playbook {
+        Some(name) => Some(Beginning::of(workspace.reader()?.as_ref(), name, is_resumed.then_some(&run))?),
         None => None,
     };
+    let playbook_before = beginning.as_ref().and_then(Beginning::number);
     let out = match (&model, session.spec.weights()) {
         (Some(model), Some(weights)) => {
             let out = folder(workspace, weights.out.as_deref(), &run, is_resumed)?;
@@ -179,15 +193,21 @@ pub async fn learn(
         }
         _ => None,
     };
-    let title = title(&session, &plan, playbook.as_deref().map(|name| (name, playbook_before)));
+    for warning in beginning.iter().map(|beginning| beginning.warnings(&session.spec)) {
+        warning?.into_iter().for_each(|warning| events.event(Event::Warning(warning)));
+    }
+    let title = title(&session, &plan, beginning.as_ref())?;
     events.event(Event::Begun { run: run.clone(), resumed: is_resumed, title, out: out.clone() });
     let clocked = Clocked::start(workspace);
-    let beginning = if is_resumed { LearnStart::Resumed } else { LearnStart::New(session.document()) };
+    let start = match is_resumed {
+        true => LearnStart::Resumed,
+        false => LearnStart::Labelled(session.document(), session.spec.labels()),
+    };
     let completions = session.spec.weights().map_or(0, |weights| weights.completions);
     let (report, weights) = match (out, model) {
         (Some(out), Some(model)) => {
             let recorder = Recorder::new(events, &out, completions);
-            let report = clawhost_learning::learn(run.clone(), plan, ports, beginning, cancel, &recorder).await?;
+            let report = clawhost_learning::learn(run.clone(), plan, ports, start, cancel, &recorder).await?;
             recorder.complete(&report.iterations);
             if let Err(error) = curve::draw(&out, &report) {
                 events.event(Event::Warning(Warning::NotWritten { why: error.to_string() }));
@@ -197,7 +217,7 @@ pub async fn learn(
         }
         _ => {
             let watch = Watch(events);
-            (clawhost_learning::learn(run.clone(), plan, ports, beginning, cancel, &watch).await?, None)
+            (clawhost_learning::learn(run.clone(), plan, ports, start, cancel, &watch).await?, None)
         }
     };
     finish(&report, lease);
@@ -227,13 +247,6 @@ fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>)
     }
 }
 
-/// The version of the playbook that a run begins with: the newest that is not its own.
-fn version_before(workspace: &Workspace, name: &str, resumed: Option<&RunId>) -> Result<Option<u64>, AppError> {
-    let versions = workspace.reader()?.versions(name)?;
-    let is_older = |run: Option<&RunId>| resumed.is_none() || run != resumed;
-    Ok(versions.into_iter().find(|version| is_older(version.run.as_ref())).map(|version| version.number))
-}
-
 /// The run's own folder: it must be there where the run is resumed.
 fn folder(workspace: &Workspace, out: Option<&str>, run: &RunId, is_resumed: bool) -> Result<PathBuf, AppError> {
     let folder = out.map_or_else(|| workspace.folder().join(LEARNED), |out| Path::new(out).to_owned()).join(&run.0);
@@ -246,17 +259,16 @@ fn folder(workspace: &Workspace, out: Option<&str>, run: &RunId, is_resumed: boo
 }
 
 /// What is learned, in one line.
-fn title(session: &Session<'_>, plan: &LearnPlan, playbook: Option<(&str, Option<u64>)>) -> String {
-    let playbook = match playbook {
+fn title(session: &Session<'_>, plan: &LearnPlan, beginning: Option<&Beginning>) -> Result<String, AppError> {
+    let playbook = match beginning {
         None => String::new(),
-        Some((name, Some(number))) => format!("; playbook {name} goes on from version {number}"),
-        Some((name, None)) => format!("; playbook {name} begins empty"),
+        Some(beginning) => format!("; {}", beginning.title()?),
     };
     let LearnPlan { iterations, play, .. } = plan;
     let title = session.title();
     let what = match session.spec.learn().and_then(|learn| learn.from.as_ref()) {
-        Some(run) => format!("{} groups of {run}, while there are any", plan.groups()),
-        None => format!("{} episodes in groups of {}", play.episodes, play.group),
+        Some(run) => format!("{} of {run}, while there are any", counted(plan.groups(), "group")),
+        None => format!("{} in groups of {}", counted(play.episodes, "episode"), play.group),
     };
-    format!("{title}{playbook}; {iterations} iterations of {what}")
+    Ok(format!("{title}{playbook}; {} of {what}", counted(*iterations, "iteration")))
 }

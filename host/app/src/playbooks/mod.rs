@@ -13,6 +13,7 @@ mod versions;
 
 pub use exchange::{Exported, Imported, export, import, read_playbook};
 pub use list::{PlaybookRow, list};
+pub(crate) use origin::Beginning;
 pub use origin::{Origin, Tasks, warnings};
 pub use served::{check_name, chosen, contents, described, document, guided, pick, worth};
 pub use show::{ShownPlaybook, show};

@@ -1,8 +1,8 @@
 //! Where a playbook was learned, and whether it can be of use elsewhere.
 
-use super::served::document;
-use crate::{AppError, Warning};
-use clawhost_core::{Attributes, PlaybookVersion, SpecDocument, StoreReader, escaped};
+use super::served::{contents, document, ledger};
+use crate::{AppError, TaskDifference, Warning};
+use clawhost_core::{Attributes, Digest, PlaybookVersion, RunId, RunKind, SpecDocument, StoreReader, escaped};
 use clawhost_learn::playbook::{Playbook, Rendering};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
@@ -15,6 +15,8 @@ const SHOWN_BYTES: usize = 80;
 pub struct Tasks {
     /// The environment's own name.
     pub environment: String,
+    /// The environment's component.
+    pub digest: Digest,
     /// The seed of all random choices.
     pub seed: u64,
     /// The environment's options, sorted by name.
@@ -26,8 +28,8 @@ impl Tasks {
     pub fn of(spec: &RunSpec) -> Option<Self> {
         let mut options = spec.environment.options.clone();
         options.sort();
-        let environment = spec.environment.plugin.as_ref()?.name.clone();
-        Some(Self { environment, seed: spec.play.seed, options })
+        let plugin = spec.environment.plugin.as_ref()?;
+        Some(Self { environment: plugin.name.clone(), digest: plugin.digest, seed: spec.play.seed, options })
     }
 
     /// Of a stored run that learned; none: it did not learn, or another version of the program wrote it.
@@ -39,18 +41,25 @@ impl Tasks {
 
     /// What should be known of a playbook that was learned from these tasks and is given to others; none: they are the same.
     fn compared(&self, playbook: &str, now: &Self) -> Option<Warning> {
-        let same_environment = self.environment == now.environment;
-        let same_options = self.options == now.options;
-        if same_environment && same_options && self.seed == now.seed {
+        let difference = if self == now {
             return None;
-        }
-        Some(Warning::PlaybookFromElsewhere {
-            playbook: playbook.to_owned(),
-            learned: self.to_string(),
-            now: now.to_string(),
-            seed: (same_environment && same_options).then_some(self.seed),
-            same_environment,
-        })
+        } else if self.environment != now.environment {
+            TaskDifference::Environment
+        } else if self.options != now.options {
+            TaskDifference::Options
+        } else if self.seed != now.seed {
+            TaskDifference::Seed { learned: self.seed }
+        } else {
+            TaskDifference::Component
+        };
+        // People need a digest only where it differs under one name.
+        let is_other = self.environment == now.environment && self.digest != now.digest;
+        let told = |tasks: &Self| {
+            let component = format!(" ({})", tasks.digest.short());
+            format!("{tasks}{}", if is_other { component.as_str() } else { "" })
+        };
+        let (learned, now) = (told(self), told(now));
+        Some(Warning::PlaybookFromElsewhere { playbook: playbook.to_owned(), learned, now, difference })
     }
 }
 
@@ -75,6 +84,19 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Of the last run that learned the playbook of this name, other than `but`; none: there is none, or its record cannot be read.
+    fn last(reader: &dyn StoreReader, name: &str, but: Option<&RunId>) -> Result<Option<Self>, AppError> {
+        let learned = reader.runs(None)?.into_iter().filter(|row| row.kind == RunKind::Learn && Some(&row.id) != but);
+        let of_playbook = learned.filter_map(|row| {
+            let spec = RunSpec::from_document(row.config.0.clone()).ok()?;
+            let environment = spec.environment.plugin.as_ref()?;
+            let learns = spec.playbook.as_ref().map_or(environment.name.as_str(), |playbook| &playbook.name);
+            (spec.harness().is_some() && learns == name).then_some(())?;
+            Some(Self { run: row.id.0, tasks: Tasks::of(&spec)? })
+        });
+        Ok(of_playbook.into_iter().next())
+    }
+
     /// Of a version among all of its playbook, newest first; none: nobody learned it here. What was rolled back to was learned
     /// by the run that said it first.
     ///
@@ -90,6 +112,77 @@ impl Origin {
         let row = reader.run(run)?;
         let tasks = row.and_then(|row| Tasks::learned(row.config));
         Ok(tasks.map(|tasks| Self { run: run.0.clone(), tasks }))
+    }
+}
+
+/// What a learning run begins with: the newest version of its playbook, and what earlier runs left beside the versions.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Beginning {
+    playbook: String,
+    version: Option<PlaybookVersion>,
+    /// Where the version was learned; without a version, where lessons were tried that are remembered.
+    origin: Option<Origin>,
+    is_remembering: bool,
+}
+
+impl Beginning {
+    /// Of the playbook of this name. `resumed`: the run whose own versions do not count.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn of(reader: &dyn StoreReader, name: &str, resumed: Option<&RunId>) -> Result<Self, AppError> {
+        let versions = reader.versions(name)?;
+        let is_older = |run: Option<&RunId>| resumed.is_none() || run != resumed;
+        let version = versions.iter().find(|version| is_older(version.run.as_ref())).cloned();
+        let is_remembering = version.is_none() && ledger(reader, name)?.is_some();
+        let origin = match &version {
+            Some(version) => Origin::of(reader, &versions, version)?,
+            None if is_remembering => Origin::last(reader, name, resumed)?,
+            None => None,
+        };
+        Ok(Self { playbook: name.to_owned(), version, origin, is_remembering })
+    }
+
+    /// The number of the version.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.version.as_ref().map(|version| version.number)
+    }
+
+    /// What the operator should know before it is learned on in this run.
+    ///
+    /// # Errors
+    /// The version cannot be read.
+    pub(crate) fn warnings(&self, spec: &RunSpec) -> Result<Vec<Warning>, AppError> {
+        let origin = self.origin.as_ref();
+        let elsewhere =
+            origin.zip(Tasks::of(spec)).and_then(|(origin, now)| origin.tasks.compared(&self.playbook, &now));
+        let mute = match &self.version {
+            Some(version) => unread(version, spec.token_budget)?,
+            None => None,
+        };
+        Ok(elsewhere.into_iter().chain(mute).collect())
+    }
+
+    /// In a few words.
+    ///
+    /// # Errors
+    /// The version cannot be read.
+    pub(crate) fn title(&self) -> Result<String, AppError> {
+        let Self { playbook, version, origin, is_remembering } = self;
+        let learned = |how: &str| origin.as_ref().map_or(String::new(), |origin| format!(", {how} {}", origin.tasks));
+        Ok(match version {
+            Some(version) => {
+                let said = document(version)?;
+                let said = contents(said.entries.len(), said.sections.len());
+                let learned = learned("learned in");
+                format!("playbook {playbook} continues from version {} ({said}{learned})", version.number)
+            }
+            None if *is_remembering => {
+                let tried = learned("tried in");
+                format!("playbook {playbook} has no version yet and remembers earlier lessons{tried}")
+            }
+            None => format!("playbook {playbook} begins empty"),
+        })
     }
 }
 
@@ -111,9 +204,13 @@ pub fn warnings(
 ) -> Result<Vec<Warning>, AppError> {
     let origin = Origin::of(reader, &reader.versions(&version.name)?, version)?;
     let elsewhere = origin.zip(Tasks::of(spec)).and_then(|(origin, now)| origin.tasks.compared(&version.name, &now));
+    Ok(elsewhere.into_iter().chain(unread(version, token_budget)?).collect())
+}
+
+/// What to know of a version of which nothing fits into a prompt.
+fn unread(version: &PlaybookVersion, token_budget: u64) -> Result<Option<Warning>, AppError> {
     let too_long = is_too_long(&document(version)?, token_budget);
-    let mute = too_long.then(|| Warning::NoLessonFits { playbook: version.name.clone(), token_budget });
-    Ok(elsewhere.into_iter().chain(mute).collect())
+    Ok(too_long.then(|| Warning::NoLessonFits { playbook: version.name.clone(), token_budget }))
 }
 
 #[cfg(test)]
@@ -125,28 +222,42 @@ mod tests {
 
     fn tasks(environment: &str, seed: u64, options: &[(&str, &str)]) -> Tasks {
         let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Tasks { environment: environment.into(), seed, options }
+        let digest = PluginIdentity::native(environment).digest;
+        Tasks { environment: environment.into(), digest, seed, options }
     }
 
     #[test]
     fn other_tasks_than_those_that_taught_are_told() {
         let taught = tasks("env-shop", 1, &[]);
-        let check = |now: Tasks, told: &str, seed: Option<u64>, same_environment: bool| {
-            let expect = Warning::PlaybookFromElsewhere {
-                playbook: "p".to_owned(),
-                learned: "env-shop with seed 1".to_owned(),
-                now: told.to_owned(),
-                seed,
-                same_environment,
-            };
+        let check = |now: Tasks, learned: &str, told: &str, difference: TaskDifference| {
+            let (playbook, learned, told) = ("p".to_owned(), learned.to_owned(), told.to_owned());
+            let expect = Warning::PlaybookFromElsewhere { playbook, learned, now: told, difference };
             assert_eq!(taught.compared("p", &now), Some(expect));
         };
         assert_eq!(taught.compared("p", &taught), None);
-        check(tasks("env-shop", 0, &[]), "env-shop with seed 0", Some(1), true);
+        let (here, other_seed) = ("env-shop with seed 1", TaskDifference::Seed { learned: 1 });
+        check(tasks("env-shop", 0, &[]), here, "env-shop with seed 0", other_seed);
         let options = [("house", "7"), ("x", "1")];
-        check(tasks("env-shop", 1, &options), "env-shop?house=7&x=1 with seed 1", None, true);
-        check(tasks("env-shop", 2, &options), "env-shop?house=7&x=1 with seed 2", None, true);
-        check(tasks("env-math", 1, &[]), "env-math with seed 1", None, false);
+        check(tasks("env-shop", 1, &options), here, "env-shop?house=7&x=1 with seed 1", TaskDifference::Options);
+        check(tasks("env-shop", 2, &options), here, "env-shop?house=7&x=1 with seed 2", TaskDifference::Options);
+        check(tasks("env-math", 1, &[]), here, "env-math with seed 1", TaskDifference::Environment);
+    }
+
+    #[test]
+    fn another_component_of_the_same_name_is_told_by_its_digest() {
+        let taught = tasks("env-shop", 1, &[]);
+        let rebuilt = |seed| Tasks { digest: Digest::of(b"rebuilt"), ..tasks("env-shop", seed, &[]) };
+        let check = |now: Tasks, expect: TaskDifference| {
+            let Some(Warning::PlaybookFromElsewhere { learned, now: told, difference, .. }) =
+                taught.compared("p", &now)
+            else {
+                panic!("nothing is told");
+            };
+            assert_eq!(learned, format!("env-shop with seed 1 ({})", taught.digest.short()));
+            assert_eq!((told, difference), (format!("{now} ({})", now.digest.short()), expect));
+        };
+        check(rebuilt(1), TaskDifference::Component);
+        check(rebuilt(2), TaskDifference::Seed { learned: 1 });
     }
 
     #[test]

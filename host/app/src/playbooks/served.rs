@@ -1,7 +1,7 @@
 //! The playbook that is meant, the version of it that is served, and the policy that it guides.
 
 use crate::{AppError, RequestError};
-use clawhost_core::{PlaybookReader, PlaybookVersion, escaped};
+use clawhost_core::{PlaybookReader, PlaybookVersion, counted, escaped};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{EntryId, LearnError};
@@ -61,11 +61,10 @@ pub fn document(version: &PlaybookVersion) -> Result<Playbook, AppError> {
 
 /// How much a playbook says: `3 entries, 1 section`.
 pub fn contents(entries: usize, sections: usize) -> String {
-    let counted = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    let said = counted(entries, "entry", "entries");
+    let said = counted(entries as u64, "entry");
     match sections {
         0 => said,
-        sections => format!("{said}, {}", counted(sections, "section", "sections")),
+        sections => format!("{said}, {}", counted(sections as u64, "section")),
     }
 }
 

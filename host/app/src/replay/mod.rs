@@ -9,7 +9,8 @@ pub use report::{Finding, ReplayReport, Tally};
 
 use crate::episodes::find_episode;
 use crate::events::{Event, EventSink};
-use crate::stored::{StoredEpisodes, choose_run};
+use crate::runs::{RunChoice, choose_runs};
+use crate::stored::StoredEpisodes;
 use crate::{AppError, HostSettings, RequestError, Workspace};
 use clawhost_core::{EpisodeId, RunId, standing};
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
@@ -25,10 +26,10 @@ pub const REPLAY_CONCURRENCY: u16 = 16;
 /// Which episodes are replayed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayOf {
-    /// One, by its id or by `RUN/ID`.
+    /// One, by its id or by `RUN/ID`; an id that several runs have is refused.
     Episode(String),
-    /// All of a run. None: of the newest.
-    Run(Option<String>),
+    /// All of some runs.
+    Runs(RunChoice),
 }
 
 /// What is replayed, and how.
@@ -47,7 +48,7 @@ impl ReplayRequest {
     }
 }
 
-/// What was replayed.
+/// A run that was replayed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReplayedRun {
     /// The run, or the phase of a run that the one episode lies in.
@@ -59,7 +60,8 @@ pub struct ReplayedRun {
     pub report: ReplayReport,
 }
 
-/// Replays stored episodes and their verdicts. A record that cannot be read is a finding, and ends nothing.
+/// Replays stored episodes and their verdicts, run by run, the newest first. A record that cannot be read is a finding, and ends
+/// nothing. Where all runs are replayed, those without episodes are left out.
 ///
 /// # Errors
 /// There is no such run or episode, or the store cannot be read; nothing is reported when it is cancelled.
@@ -68,57 +70,89 @@ pub async fn replay(
     request: &ReplayRequest,
     cancel: &Cancel,
     events: &dyn EventSink,
-) -> Result<ReplayedRun, AppError> {
+) -> Result<Vec<ReplayedRun>, AppError> {
     let reader = workspace.reader()?;
     // One episode is found by its name; its group comes along, because a verdict may be about the group.
-    let (run, only) = match &request.of {
+    let (runs, only) = match &request.of {
         ReplayOf::Episode(name) => {
             let episode = find_episode(&*reader, name)?;
-            (episode.run.clone(), Some(episode))
+            (vec![episode.run.clone()], Some(episode))
         }
-        ReplayOf::Run(name) => (choose_run(&*reader, name.as_deref())?.id, None),
+        ReplayOf::Runs(choice) => (choose_runs(&*reader, choice)?.into_iter().map(|row| row.id).collect(), None),
     };
     // Whatever was played here may be played again.
     let host = workspace.host_as(&HostSettings { allow_interpreters: true, ..workspace.settings().host.clone() })?;
-    let stored = match &only {
-        Some(episode) => StoredEpisodes::group_of(&*reader, episode)?,
-        None => StoredEpisodes::of_run(&*reader, &run)?,
-    };
-    let mut source = stored.passing_over_damage();
-    let total = if only.is_some() { 1 } else { source.remaining() };
-    if source.remaining() == 0 {
-        return Err(RequestError::NoEpisodes { run: run.0 }.into());
-    }
-    let only = only.map(|episode| episode.id);
-    let mut plugins = KeptPlugins::new(&host, &*reader);
-    let mut report = ReplayReport::default();
-    let mut replaying: JoinSet<Vec<Replayed>> = JoinSet::new();
-    let mut is_read = false;
-    loop {
-        while !is_read && replaying.len() < usize::from(request.concurrency).max(1) {
-            match next_group(&mut source, &mut plugins).await? {
-                Some(group) => {
-                    replaying.spawn(group.replay(host.limits().episode_bytes, only.clone(), workspace.clock()));
-                }
-                None => is_read = true,
-            }
-        }
-        let replayed = tokio::select! {
-            biased;
-            () = cancel.requested() => return Err(PlayError::Cancelled.into()),
-            replayed = replaying.join_next() => replayed,
+    let mut plugins = KeptPlugins::new(&host, &*reader, events);
+    let mut all = Vec::new();
+    for run in &runs {
+        let stored = match &only {
+            Some(episode) => StoredEpisodes::group_of(&*reader, episode)?,
+            None => StoredEpisodes::of_run(&*reader, run)?,
         };
-        let Some(replayed) = replayed else { break };
-        let replayed = replayed.map_err(|error| AppError::Host(error.to_string()))?;
-        replayed.into_iter().for_each(|replayed| report.take(replayed));
-        events.event(Event::Progress { done: report.episodes.all(), total });
+        if stored.remaining() == 0 && runs.len() > 1 {
+            continue;
+        }
+        if stored.remaining() == 0 {
+            return Err(RequestError::NoEpisodes { run: run.0.clone() }.into());
+        }
+        let replaying = Replaying { workspace, concurrency: request.concurrency, cancel, events };
+        let only = only.as_ref().map(|episode| episode.id.clone());
+        let mut report = replaying.conduct(stored.passing_over_damage(), only.as_ref(), &mut plugins).await?;
+        if only.is_none() {
+            report.take_absent(reader.run(run)?.as_ref());
+        }
+        report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
+        all.push(ReplayedRun { run: run.clone(), episode: only, report });
     }
-    source.take_damaged().into_iter().for_each(|record| report.take_damaged(record));
-    if only.is_none() {
-        report.take_absent(reader.run(&run)?.as_ref());
+    match runs.first() {
+        Some(newest) if all.is_empty() => Err(RequestError::NoEpisodes { run: newest.0.clone() }.into()),
+        _ => Ok(all),
     }
-    report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
-    Ok(ReplayedRun { run, episode: only, report })
+}
+
+/// How episodes are replayed.
+struct Replaying<'a> {
+    workspace: &'a Workspace,
+    concurrency: u16,
+    cancel: &'a Cancel,
+    events: &'a dyn EventSink,
+}
+
+impl Replaying<'_> {
+    /// Replays episodes, several groups at once. `only`: this episode of the group, and no other.
+    async fn conduct(
+        &self,
+        mut source: StoredEpisodes<'_>,
+        only: Option<&EpisodeId>,
+        plugins: &mut KeptPlugins<'_>,
+    ) -> Result<ReplayReport, AppError> {
+        let total = if only.is_some() { 1 } else { source.remaining() };
+        let episode_bytes = plugins.host().limits().episode_bytes;
+        let mut report = ReplayReport::default();
+        let mut replaying: JoinSet<Vec<Replayed>> = JoinSet::new();
+        let mut is_read = false;
+        loop {
+            while !is_read && replaying.len() < usize::from(self.concurrency).max(1) {
+                match next_group(&mut source, plugins).await? {
+                    Some(group) => {
+                        replaying.spawn(group.replay(episode_bytes, only.cloned(), self.workspace.clock()));
+                    }
+                    None => is_read = true,
+                }
+            }
+            let replayed = tokio::select! {
+                biased;
+                () = self.cancel.requested() => return Err(PlayError::Cancelled.into()),
+                replayed = replaying.join_next() => replayed,
+            };
+            let Some(replayed) = replayed else { break };
+            let replayed = replayed.map_err(|error| AppError::Host(error.to_string()))?;
+            replayed.into_iter().for_each(|replayed| report.take(replayed));
+            self.events.event(Event::Progress { done: report.episodes.all(), total });
+        }
+        source.take_damaged().into_iter().for_each(|record| report.take_damaged(record));
+        Ok(report)
+    }
 }
 
 /// The next group with its plugins.

@@ -1,5 +1,7 @@
 //! Plugins as they were when episodes were recorded: the same components, with the same grants.
 
+use crate::compiling::announced;
+use crate::events::EventSink;
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Environment, Episode, Grants, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, PluginIdentity,
@@ -43,13 +45,19 @@ fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
 pub(super) struct KeptPlugins<'a> {
     host: &'a Host,
     reader: &'a dyn StoreReader,
+    events: &'a dyn EventSink,
     environments: HashMap<Wanted, Loaded<dyn Environment>>,
     rewards: HashMap<Wanted, Loaded<dyn Reward>>,
 }
 
 impl<'a> KeptPlugins<'a> {
-    pub(super) fn new(host: &'a Host, reader: &'a dyn StoreReader) -> Self {
-        Self { host, reader, environments: HashMap::new(), rewards: HashMap::new() }
+    pub(super) fn new(host: &'a Host, reader: &'a dyn StoreReader, events: &'a dyn EventSink) -> Self {
+        Self { host, reader, events, environments: HashMap::new(), rewards: HashMap::new() }
+    }
+
+    /// The host of the plugins.
+    pub(super) fn host(&self) -> &Host {
+        self.host
     }
 
     pub(super) async fn environment(&mut self, episode: &Episode) -> Result<Loaded<dyn Environment>, StoreError> {
@@ -60,10 +68,14 @@ impl<'a> KeptPlugins<'a> {
         }
         let loaded: Loaded<dyn Environment> = match self.kept(environment)? {
             Err(why) => Err(why),
-            Ok(kept) => match self.host.environment(&kept.name, &kept.bytes, granted(grants)).await {
-                Ok(plugin) => Ok(Arc::new(plugin)),
-                Err(error) => Err(error.to_string()),
-            },
+            Ok(kept) => {
+                match announced(self.host, self.events, self.host.environment(&kept.name, &kept.bytes, granted(grants)))
+                    .await
+                {
+                    Ok(plugin) => Ok(Arc::new(plugin)),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
         };
         self.environments.insert(wanted, loaded.clone());
         Ok(loaded)
@@ -81,7 +93,13 @@ impl<'a> KeptPlugins<'a> {
         } else {
             match self.kept(&record.reward)? {
                 Err(why) => Err(why),
-                Ok(kept) => match self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)).await {
+                Ok(kept) => match announced(
+                    self.host,
+                    self.events,
+                    self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)),
+                )
+                .await
+                {
                     Ok(plugin) => Ok(Arc::new(plugin)),
                     Err(error) => Err(error.to_string()),
                 },

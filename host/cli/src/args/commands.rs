@@ -1,9 +1,9 @@
 //! Arguments of commands that play, learn, measure and look.
 
 use super::spec::{Evaluates, Learns, Plays, SpecArgs};
-use super::{MachineArgs, share};
+use super::{EpisodeFilterArgs, MachineArgs, WhichRuns, share};
 use clap::{Args, Subcommand};
-use clawhost_app::Start;
+use clawhost_app::{Start, TASKS_LISTED, TASKS_SEED};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ later is a correction. Nothing that was said is overwritten; `clawhost episodes 
 #[command(after_help = FEEDBACK_HELP)]
 #[command(group = clap::ArgGroup::new("worth").required(true).args(["score", "thumbs"]))]
 pub(crate) struct FeedbackArgs {
-    /// An episode by its id, or RUN/EPISODE, as in `clawhost episodes list`
+    /// An episode by its id, or RUN/ID where several runs have one of that id, as in `clawhost episodes list`
     #[arg(value_name = "EPISODE")]
     pub(crate) episode: String,
     /// What it is worth, -1 to 1
@@ -79,7 +79,7 @@ pub(crate) enum Thumbs {
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
     /// Resume a run that was interrupted: the same command with --resume plays what is missing. The newest like it, or the
-    /// one that is named
+    /// one of this id, name, or beginning of an id
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true)]
     resume: Option<Option<String>>,
 }
@@ -100,9 +100,8 @@ pub(crate) struct ScoreArgs {
     /// A reward that judges the episodes, as in `clawhost run`; may be repeated
     #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", required = true)]
     pub(crate) reward: Vec<String>,
-    /// Of which run [default: the newest]
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) runs: WhichRuns,
     /// Groups judged at once; never changes a result [default: 16]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: Option<u16>,
@@ -131,15 +130,11 @@ pub(crate) struct ScoreArgs {
 #[derive(Debug, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct ReplayArgs {
-    /// An episode: its id, or RUN/ID
+    /// One episode: its id, or RUN/ID where several runs have one of that id [default: all of the newest run]
     #[arg(value_name = "EPISODE", conflicts_with_all = ["all", "run"])]
     pub(crate) episode: Option<String>,
-    /// All episodes of a run
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Of which run [default: the newest]
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) runs: WhichRuns,
     /// Groups replayed at once; never changes a result [default: 16]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: Option<u16>,
@@ -161,31 +156,58 @@ pub(crate) struct InspectArgs {
     pub(crate) allow_interpreters: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct TasksArgs {
+    /// The environment, with options as in `PLUGIN.wasm?size=10`
+    #[arg(value_name = "PLUGIN.wasm")]
+    pub(crate) plugin: String,
+    /// Only of this split [default: every split]
+    #[arg(long, value_name = "SPLIT")]
+    pub(crate) split: Option<String>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000), help = tasks_help())]
+    pub(crate) limit: Option<u64>,
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = tasks_seed_help())]
+    pub(crate) seed: Option<u64>,
+    /// Show gold answers too: a model or a person that has seen them can no longer be measured on these tasks
+    #[arg(long)]
+    pub(crate) reference: bool,
+    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    #[arg(long)]
+    pub(crate) allow_interpreters: bool,
+}
+
+fn tasks_seed_help() -> String {
+    format!("The seed, from which some environments draw their tasks [default: {TASKS_SEED}]")
+}
+
+fn tasks_help() -> String {
+    format!("At most so many of each split [default: {TASKS_LISTED}]")
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum EpisodesCommand {
-    /// List episodes, newest run first
+    /// List episodes of the newest run, of a run, or of all; filters may be combined
     List {
-        /// Only of this run
-        #[arg(long, value_name = "RUN")]
-        run: Option<String>,
+        #[command(flatten)]
+        runs: WhichRuns,
+        #[command(flatten)]
+        filter: EpisodeFilterArgs,
         /// At most so many [default: 20]
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
-        /// List runs instead
-        #[arg(long, conflicts_with = "run")]
-        runs: bool,
     },
     /// Show one episode: every turn, the verdicts, and what went wrong
     Show {
-        /// Its id, or RUN/ID
+        /// Its id, or RUN/ID where several runs have one of that id
         #[arg(value_name = "EPISODE")]
         episode: String,
     },
-    /// Write episodes as JSON lines
+    /// Write episodes of the newest run, of a run, or of all as JSON lines; filters may be combined
     Export {
-        /// Only of this run
-        #[arg(long, value_name = "RUN")]
-        run: Option<String>,
+        #[command(flatten)]
+        runs: WhichRuns,
+        #[command(flatten)]
+        filter: EpisodeFilterArgs,
         /// Into this file [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,

@@ -1,15 +1,19 @@
 //! The command line.
 
 mod commands;
+mod given;
 mod machine;
 mod problems;
+mod runs;
 mod spec;
 
 pub(crate) use commands::{
-    EpisodesCommand, EvalArgs, FeedbackArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs, Thumbs,
+    EpisodesCommand, EvalArgs, FeedbackArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs, TasksArgs, Thumbs,
 };
+pub(crate) use given::{Place, placed, placed_by_flag};
 pub(crate) use machine::{EndpointArgs, MachineArgs};
-pub(crate) use problems::{flag, option_flag, rendered};
+pub(crate) use problems::{LAYER, flag, option_flag, rendered};
+pub(crate) use runs::{EpisodeFilterArgs, RunListArgs, RunsCommand, WhichRuns};
 
 use crate::data_folder::DataCommand;
 use crate::demo::DemoCommand;
@@ -59,6 +63,11 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Show what a plugin is and what it asks for, before running it
     Inspect(InspectArgs),
+    /// List the tasks of an environment, split by split
+    Tasks(TasksArgs),
+    /// Look at recorded runs: lists, one in full, names, tags, removal
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Look at recorded episodes
     #[command(subcommand)]
     Episodes(EpisodesCommand),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The flag of the layers that learn.
-pub(super) const LAYER: &str = "layer";
+pub(crate) const LAYER: &str = "layer";
 
 /// The long name of an option, without dashes in front. Lists are given one by one, so their names are singular.
 pub(super) fn long_name(key: Key) -> String {
@@ -13,6 +13,7 @@ pub(super) fn long_name(key: Key) -> String {
         Key::Rewards => "reward".to_owned(),
         Key::Reflectors => "reflector".to_owned(),
         Key::Grants => "grant".to_owned(),
+        Key::Tags => "tag".to_owned(),
         _ => key.name().replace('_', "-"),
     }
 }

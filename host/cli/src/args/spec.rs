@@ -8,10 +8,16 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use clawhost_run_config::{Key, Kind, Layer, RunSpec, RunSpecPatch, Source, Topic, Value, Verb};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The environment, or a file.
 const TARGET: &str = "target";
+/// A second word without a flag. No command takes one; it is here so that the message can say why.
+const STRAY: &str = "stray";
+/// The flag that resumes a run.
+const RESUME: &str = "resume";
+/// How names of runs begin.
+const RUN_PREFIX: &str = "run-";
 /// What stands alone instead of a run.
 const SAMPLE: &str = "sample";
 
@@ -62,6 +68,8 @@ pub(crate) struct Described {
     pub(crate) spec: RunSpec,
     /// What was said, on the command line and in the file; everything else is a default.
     pub(crate) said: RunSpecPatch,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// Whether it is a file that describes a run.
@@ -114,7 +122,7 @@ impl<V: Does> SpecArgs<V> {
         let said = flags.over(lower);
         let exists = |name: &str| Path::new(name).exists();
         let spec = said.clone().resolve_with(V::VERB, &exists).map_err(refused)?;
-        Ok(Described { spec, said })
+        Ok(Described { spec, said, file: path.map(Path::to_path_buf) })
     }
 }
 
@@ -146,6 +154,17 @@ fn argument(key: Key, verb: Verb) -> Arg {
     }
 }
 
+/// What is wrong with the words that belong to no flag.
+fn astray([target, stray]: &[Option<String>; 2], resumes: bool) -> Option<String> {
+    let is_run = |word: &&String| word.starts_with(RUN_PREFIX) && !Path::new(word).exists();
+    match [target, stray].into_iter().flatten().find(is_run).filter(|_| resumes) {
+        Some(run) => Some(format!(
+            "unexpected argument '{run}': the run to resume stands behind an equals sign, as in --{RESUME}={run}"
+        )),
+        None => stray.as_ref().map(|word| format!("unexpected argument '{word}' found")),
+    }
+}
+
 /// Options with a flag: all but the environment, which has a place of its own.
 fn flags() -> impl Iterator<Item = Key> {
     Key::ALL.iter().copied().filter(|key| *key != Key::Plugin)
@@ -168,7 +187,8 @@ impl<V: Does> Args for SpecArgs<V> {
             .help(format!("What learns: {layers}; may be repeated"))
             .help_heading(Topic::Learning.heading())
             .hide(V::VERB != Verb::Learn);
-        flags().fold(command.arg(target).arg(layer), |command, key| command.arg(argument(key, V::VERB)))
+        let stray = Arg::new(STRAY).hide(true);
+        flags().fold(command.arg(target).arg(stray).arg(layer), |command, key| command.arg(argument(key, V::VERB)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -181,6 +201,11 @@ impl<V: Does> FromArgMatches for SpecArgs<V> {
         let texts = |name: &str| -> Option<Vec<String>> {
             matches.get_many::<String>(name).map(|texts| texts.cloned().collect())
         };
+        let resumes = matches.try_contains_id(RESUME).unwrap_or(false);
+        let words = [TARGET, STRAY].map(|name| texts(name).and_then(|texts| texts.into_iter().next()));
+        if let Some(why) = astray(&words, resumes) {
+            return Err(clap::Error::raw(clap::error::ErrorKind::UnknownArgument, format!("{why}\n")));
+        }
         let mut read = Self {
             target: texts(TARGET).and_then(|texts| texts.into_iter().next()),
             flags: RunSpecPatch::new(),

@@ -210,3 +210,19 @@ fn the_sample_needs_no_environment_and_a_run_does() {
     assert!(!parse(&["learn"]) && !parse(&["run"]) && !parse(&["learn", "e.wasm", "--sample"]));
     assert!(parse(&["learn", "e.wasm", "--dry-run"]) && !parse(&["learn", "e.wasm", "--dry-run", "--resume"]));
 }
+
+#[test]
+fn a_run_to_resume_stands_behind_an_equals_sign() {
+    let check = |text: &[&str], part: &str| {
+        let error = Arguments::try_parse_from([&["clawhost"], text].concat()).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(part), "{error}");
+    };
+    let tip = "unexpected argument 'run-7': the run to resume stands behind an equals sign, as in --resume=run-7";
+    check(&["run", "e.wasm", "--resume", "run-7"], tip);
+    check(&["run", "--resume", "run-7", "e.wasm"], tip);
+    check(&["learn", "--resume", "run-7"], tip);
+    check(&["run", "e.wasm", "run-7"], "unexpected argument 'run-7' found");
+    check(&["eval", "e.wasm", "other"], "unexpected argument 'other' found");
+    assert!(Arguments::try_parse_from(["clawhost", "run", "e.wasm", "--resume=run-7"]).is_ok());
+}

@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use clawhost_app::demo::{CONCURRENCY, ITERATIONS, SEED};
 use std::path::PathBuf;
 
-/// The drawing of `clawhost demo harness`, unless another is named.
-pub(super) const HARNESS_SVG: &str = "clawhost-harness.svg";
-/// The drawing of `clawhost demo weights`, unless another is named.
-pub(super) const WEIGHTS_SVG: &str = "clawhost-weights.svg";
+/// The drawing of `clawhost demo harness` in the data folder, unless another is named.
+pub(super) const HARNESS_SVG: &str = "harness.svg";
+/// The drawing of `clawhost demo weights` in the data folder, unless another is named.
+pub(super) const WEIGHTS_SVG: &str = "weights.svg";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoCommand {
@@ -23,6 +23,11 @@ fn with_default(what: &str, default: impl std::fmt::Display) -> String {
     format!("{what} [default: {default}]")
 }
 
+/// A file of this name in the data folder.
+fn in_data(name: &str) -> String {
+    format!("demo/{name} in the data folder")
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = crate::exit::DEMO_HELP)]
 pub(crate) struct HarnessArgs {
@@ -33,7 +38,7 @@ pub(crate) struct HarnessArgs {
     /// Folder with env_shop.wasm, reward_state.wasm and reflector_rules.wasm [default: CLAWHOST_GUESTS, or target/guests]
     #[arg(long, value_name = "DIR")]
     pub(super) plugins: Option<PathBuf>,
-    #[arg(long, value_name = "FILE", help = with_default("Where the curve goes: a file that ends in .svg; a drawing that is there is overwritten", HARNESS_SVG))]
+    #[arg(long, value_name = "FILE", help = with_default("Where the curve goes: a file that ends in .svg; a drawing that is there is overwritten", in_data(HARNESS_SVG)))]
     pub(super) svg: Option<PathBuf>,
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096), help = with_default("Episodes at once; never changes a result", CONCURRENCY))]
     pub(super) concurrency: Option<u16>,
@@ -56,7 +61,7 @@ pub(crate) struct WeightsArgs {
     pub(super) plugins: Option<PathBuf>,
     #[command(flatten)]
     pub(super) device: DeviceOption,
-    #[arg(long, value_name = "FILE", help = with_default("Where the curves go: a file that ends in .svg; a drawing that is there is overwritten", WEIGHTS_SVG))]
+    #[arg(long, value_name = "FILE", help = with_default("Where the curves go: a file that ends in .svg; a drawing that is there is overwritten", in_data(WEIGHTS_SVG)))]
     pub(super) svg: Option<PathBuf>,
     /// No progress
     #[arg(long, short)]

@@ -3,17 +3,16 @@
 
 use super::args::{HARNESS_SVG, HarnessArgs};
 use super::steps::Steps;
-use super::{check_drawing, harness_summary, machine, proof, stopped};
+use super::{drawing, harness_summary, machine, proof, stopped};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::demo::{DemoOutcome, HarnessDemo, demonstrate_harness};
-use std::path::PathBuf;
 
 pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::Result<Exit> {
-    let drawing = arguments.svg.clone().unwrap_or_else(|| PathBuf::from(HARNESS_SVG));
-    check_drawing(&drawing)?;
+    let machine = machine(context)?;
+    let drawing = drawing(&machine, arguments.svg.as_deref(), HARNESS_SVG)?;
     let usual = HarnessDemo::default();
     let demo = HarnessDemo {
         seed: arguments.seed.unwrap_or(usual.seed),
@@ -23,7 +22,7 @@ pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::R
     };
     let progress = Progress::new(context, arguments.quiet, "played");
     let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_harness(&demo, &machine(context)?, work.cancel(), &Steps(&progress)).await;
+    let found = demonstrate_harness(&demo, &machine, work.cancel(), &Steps(&progress)).await;
     drop(work);
     progress.finish();
     let found = match found? {
@@ -31,7 +30,7 @@ pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::R
         DemoOutcome::Stopped(reason) => return Ok(stopped(&progress, &reason)),
     };
     if context.json() {
-        harness_summary::json(&demo, &found)?;
+        harness_summary::json(&demo, &found, &drawing)?;
     } else {
         harness_summary::text(context, &demo, &found, &drawing)?;
     }

@@ -1,13 +1,12 @@
 //! What the demo found, for people and for machines.
 
 use super::commands::Commands;
-use super::proof::groups;
 use crate::context::Context;
 use crate::{learn_summary, plot};
 use clawhost_app::demo::{EPISODES, HarnessDemo, HarnessProof, ITERATIONS, TEST_PAIRS};
 use clawhost_app::plot::{Curve, svg};
 use clawhost_app::time;
-use clawhost_core::Condition;
+use clawhost_core::{Condition, counted};
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{Lesson, Status};
@@ -53,7 +52,7 @@ fn peak_memory_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-pub(super) fn json(demo: &HarnessDemo, found: &HarnessProof) -> anyhow::Result<()> {
+pub(super) fn json(demo: &HarnessDemo, found: &HarnessProof, drawing: &Path) -> anyhow::Result<()> {
     let document = serde_json::json!({
         "format": 1,
         "harness": {
@@ -81,7 +80,7 @@ pub(super) fn json(demo: &HarnessDemo, found: &HarnessProof) -> anyhow::Result<(
             "policy": POLICY,
         },
         "timing": {
-            "started": time(found.started_ms), "wall_seconds": found.wall.as_secs_f64(),
+            "started": time(found.started_ms), "wall_seconds": found.wall.as_secs_f64(), "drawing": drawing,
             "peak_memory_bytes": peak_memory_bytes(), "concurrency": demo.concurrency,
         },
     });
@@ -121,7 +120,7 @@ fn lives(rows: &[EntryRow]) -> String {
         _ => format!("{} proposed, {planted} planted", rows.len() - planted),
     };
     let end = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-    format!("{} lessons in all ({whence}){end}", rows.len())
+    format!("{} in all ({whence}){end}", counted(rows.len() as u64, "lesson"))
 }
 
 /// Whether lessons with the same condition say different things.
@@ -174,16 +173,13 @@ fn planted(out: &mut impl Write, found: &HarnessProof) -> anyhow::Result<()> {
         (Some(lift), Some((low, high))) => format!("effect {lift:+.3} ({low:+.3} to {high:+.3}, always valid)"),
         _ => "effect not measured".to_owned(),
     };
-    writeln!(out, "  {verdict}: {effect} after {}", groups(row.groups))?;
+    writeln!(out, "  {verdict}: {effect} after {}", counted(row.groups, "group"))?;
     Ok(())
 }
 
 pub(super) fn text(context: &Context, demo: &HarnessDemo, found: &HarnessProof, drawing: &Path) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
-    let iterations = match demo.iterations {
-        1 => "1 iteration".to_owned(),
-        number => format!("{number} iterations"),
-    };
+    let iterations = counted(demo.iterations, "iteration");
     let seed = demo.seed;
     writeln!(out, "A playbook learned from nothing: env-shop, seed {seed}, {iterations} of {EPISODES} episodes.")?;
     writeln!(out, "Note: {POLICY}.\n")?;

@@ -17,7 +17,7 @@ use crate::exit::{Exit, UsageError};
 use crate::terminal::Progress;
 use clawhost_app::demo::DemoMachine;
 use clawhost_play::StopReason;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Result<Exit> {
     match command {
@@ -32,9 +32,15 @@ fn machine(context: &Context) -> anyhow::Result<DemoMachine> {
     Ok(DemoMachine { folder: context.folder()?, host })
 }
 
-/// Refuses a drawing that cannot be written, before anything is played.
-fn check_drawing(path: &Path) -> anyhow::Result<()> {
-    Ok(clawhost_app::plot::check(path).map_err(|why| UsageError(format!("--svg: {why}")))?)
+/// Where the drawing goes: the file that is named, or one in the data folder. One that cannot be written is refused before
+/// anything is played.
+fn drawing(machine: &DemoMachine, named: Option<&Path>, usual: &str) -> anyhow::Result<PathBuf> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => machine.drawing(usual)?,
+    };
+    clawhost_app::plot::check(&path).map_err(|why| UsageError(format!("--svg: {why}")))?;
+    Ok(path)
 }
 
 /// Says that a part of a demo did not come to its end, so that nothing is said about any.

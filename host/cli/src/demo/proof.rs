@@ -1,13 +1,9 @@
 //! What must hold for the proof to be given, and what is said where it does not.
 
 use clawhost_app::demo::{Control, HarnessDoubt, ITERATIONS, SEED, WeightsDoubt};
+use clawhost_core::counted;
 use clawhost_learn::Status;
 use clawhost_learning::Outcome;
-
-/// A number of groups, in words.
-pub(super) fn groups(number: u64) -> String {
-    format!("{number} {}", if number == 1 { "group" } else { "groups" })
-}
 
 /// What is wrong with the test reward, or with the planted entry.
 fn words(doubt: &HarnessDoubt) -> String {
@@ -19,7 +15,7 @@ fn words(doubt: &HarnessDoubt) -> String {
             "this shop allows no lesson that looks helpful and harms, so none was planted".to_owned()
         }
         HarnessDoubt::NotRetired { status, groups: number } => {
-            let (status, after) = (status.as_str(), groups(*number));
+            let (status, after) = (status.as_str(), counted(*number, "group"));
             let is = |one: &Status| one.name() == status;
             match status {
                 _ if is(&Status::Harmful) => {

@@ -3,18 +3,17 @@
 
 use super::args::{WEIGHTS_SVG, WeightsArgs};
 use super::steps::Steps;
-use super::{check_drawing, machine, proof, stopped, weights_summary};
+use super::{drawing, machine, proof, stopped, weights_summary};
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::demo::{DemoOutcome, SEED, WeightsDemo, demonstrate_weights};
-use std::path::PathBuf;
 
 pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::Result<Exit> {
-    let drawing = arguments.svg.clone().unwrap_or_else(|| PathBuf::from(WEIGHTS_SVG));
-    check_drawing(&drawing)?;
+    let machine = machine(context)?;
+    let drawing = drawing(&machine, arguments.svg.as_deref(), WEIGHTS_SVG)?;
     let demo = WeightsDemo {
         seed: arguments.seed.unwrap_or(SEED),
         quick: arguments.quick,
@@ -23,7 +22,6 @@ pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::R
     let models = context.model_settings(&MachineArgs { device: arguments.device, ..MachineArgs::default() })?;
     let progress = Progress::new(context, arguments.quiet, "played");
     let work = cancel_on_signal(Stopping::Demo);
-    let machine = machine(context)?;
     let found = demonstrate_weights(&demo, &machine, &models, work.cancel(), &Steps(&progress)).await;
     drop(work);
     progress.finish();
@@ -32,7 +30,7 @@ pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::R
         DemoOutcome::Stopped(reason) => return Ok(stopped(&progress, &reason)),
     };
     if context.json() {
-        weights_summary::json(&demo, &found)?;
+        weights_summary::json(&demo, &found, &drawing)?;
     } else {
         weights_summary::text(&demo, &found, &drawing)?;
     }

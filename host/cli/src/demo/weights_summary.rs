@@ -4,6 +4,7 @@ use crate::{learn_summary, plot};
 use clawhost_app::demo::{GameProof, Measured, WeightsDemo, WeightsProof};
 use clawhost_app::plot::{Curve, svg};
 use clawhost_app::time;
+use clawhost_core::{counted, thousands};
 use clawhost_learning::WarmStartReport;
 use clawhost_model::device::{Chosen, DeviceName};
 use std::io::Write as _;
@@ -18,7 +19,7 @@ fn imitation(one: &GameProof) -> Option<&WarmStartReport> {
     one.imitation.weights().and_then(|weights| weights.warm_start.as_ref())
 }
 
-pub(super) fn json(demo: &WeightsDemo, found: &WeightsProof) -> anyhow::Result<()> {
+pub(super) fn json(demo: &WeightsDemo, found: &WeightsProof, drawing: &Path) -> anyhow::Result<()> {
     let mut weights = serde_json::Map::new();
     let mut seconds = serde_json::Map::new();
     for one in &found.games {
@@ -42,7 +43,7 @@ pub(super) fn json(demo: &WeightsDemo, found: &WeightsProof) -> anyhow::Result<(
         "device": found.device.name,
         "weights": weights,
         "timing": {
-            "started": time(found.started_ms), "wall_seconds": found.wall.as_secs_f64(),
+            "started": time(found.started_ms), "wall_seconds": found.wall.as_secs_f64(), "drawing": drawing,
             "seconds_without_controls": seconds,
         },
     });
@@ -77,7 +78,8 @@ pub(super) fn text(demo: &WeightsDemo, found: &WeightsProof, drawing: &Path) -> 
             writeln!(out, "  {name:32}{}", shown(measured))?;
         }
         let steps = imitation(one).map_or(0, |warm| warm.steps);
-        writeln!(out, "  {steps} steps of demonstrations, {} of rewards, {:.1} s\n", one.rewards.learned, one.seconds)?;
+        let (steps, rewards) = (counted(steps, "step"), thousands(one.rewards.learned));
+        writeln!(out, "  {steps} of demonstrations, {rewards} of rewards, {:.1} s\n", one.seconds)?;
     }
     if found.games.iter().any(|one| one.more_demonstrations.is_some()) {
         writeln!(out, "Note: {ADDITION}.")?;

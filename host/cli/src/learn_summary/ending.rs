@@ -1,6 +1,6 @@
 //! How a learning run ended, and how it goes on.
 
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::gate::Decision;
 use clawhost_learning::LearnReport;
 use clawhost_play::StopReason;
@@ -14,14 +14,18 @@ pub(crate) fn stopped(reason: &StopReason) -> String {
         StopReason::Cancelled => "stopped".to_owned(),
         StopReason::ModelBudget => "the token or cost budget is spent".to_owned(),
         StopReason::FailureBudget { failed, allowed } => {
-            format!("{failed} episodes failed where {allowed} may; see `clawhost episodes list`")
+            format!(
+                "{} failed where {} may; see `clawhost episodes list --failure`",
+                counted(*failed, "episode"),
+                thousands(*allowed)
+            )
         }
         StopReason::Unscored { why } => format!(
             "nothing of the first iteration was scored, so there is nothing to learn from: {}",
             escaped(why, REASON)
         ),
         StopReason::Reflectors { failed, why } => {
-            format!("all {failed} calls of reflectors failed: {}", escaped(why, REASON))
+            format!("all {} of reflectors failed: {}", counted(*failed, "call"), escaped(why, REASON))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::numbers::{readable, signed};
 use clawhost_core::escaped;
+use clawhost_core::thousands;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::exchange::IMPORT;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
@@ -27,6 +28,7 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
     let mut table = crate::episodes::table(&[
         "id",
         "status",
+        "applies",
         "groups",
         "lift",
         "95 %, always valid",
@@ -42,6 +44,7 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
         let mut line = Row::from([
             row.id.to_string(),
             row.status.clone(),
+            known(row.usage.as_ref().and_then(|usage| Some(format!("{}/{}", usage.applicable?, usage.episodes)))),
             row.groups.to_string(),
             known(row.lift.map(|lift| signed(lift, 2))),
             known(row.interval.map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2)))),
@@ -75,16 +78,35 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
 
 /// What the columns of [`entries`] mean.
 pub(crate) fn legend() -> &'static str {
-    "lift     reward with the lesson less without it, inside groups; its interval holds however often one looks\n\
+    "applies  training episodes in which its condition held, of those of the run; `-` where no program can tell\n\
+     lift     reward with the lesson less without it, inside groups; its interval holds however often one looks\n\
      e-value  evidence that it helps (of harmful ones: that it harms); over 20 is strong. While on trial that of the last\n         \
      batch, later that by which it was decided, whereas lift and interval go on being measured\n\
      times    how often it was proposed"
 }
 
+/// Lessons that are explained, at most.
+const EXPLAINED: usize = 8;
+
+/// A line for every lesson that applied in no episode: why.
+pub(crate) fn never_applied(rows: &[EntryRow]) -> Vec<String> {
+    let told = |row: &EntryRow| {
+        let usage = row.usage.as_ref()?;
+        Some(format!("{} applied in none of {} episodes: {}", row.id, thousands(usage.episodes), usage.why_dead()?))
+    };
+    let mut lines: Vec<String> = rows.iter().filter_map(told).collect();
+    let more = lines.len().saturating_sub(EXPLAINED);
+    lines.truncate(EXPLAINED);
+    if more > 0 {
+        lines.push(format!("and {more} more applied in none"));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_learn::{Entry, Lesson};
+    use clawhost_learn::{Entry, Lesson, LessonUse};
 
     fn told(rows: &[EntryRow], columns: Option<u16>) -> String {
         let mut out = Vec::new();
@@ -116,7 +138,7 @@ mod tests {
             let text = told(std::slice::from_ref(row), None);
             text.lines().last().unwrap().split_whitespace().map(str::to_owned).collect()
         };
-        assert_eq!(cells(&unknown)[2..], ["0", "-", "-", "-", "2", "import", "wait"]);
+        assert_eq!(cells(&unknown)[2..], ["-", "0", "-", "-", "-", "2", "import", "wait"]);
         let harmful = EntryRow {
             status: "harmful".into(),
             lift: Some(-0.001),
@@ -127,6 +149,26 @@ mod tests {
             groups: 9,
             ..unknown
         };
-        assert_eq!(cells(&harmful)[1..], ["harmful", "9", "0.00", "-0.50", "to", "0.00", "40.00", "2", "1", "wait"]);
+        assert_eq!(
+            cells(&harmful)[1..],
+            ["harmful", "-", "9", "0.00", "-0.50", "to", "0.00", "40.00", "2", "1", "wait"]
+        );
+    }
+
+    #[test]
+    fn where_a_lesson_applies_stands_in_the_table_and_why_it_never_does_below() {
+        let row = |text: &str, applicable: u64| {
+            let lesson = Lesson::read(text);
+            let mut usage = LessonUse { episodes: 1_536, applicable: Some(applicable), ..LessonUse::new(&lesson) };
+            usage.applied = usage.applicable;
+            EntryRow { usage: Some(usage), ..EntryRow::unmeasured(&Entry::new(lesson, IMPORT)) }
+        };
+        let (dead, alive) = (row("when tier is sliver: wait", 0), row("when tier is gold: wait", 12));
+        let table = told(&[dead.clone(), alive.clone()], None);
+        assert!(table.contains(" 0/1536 ") && table.contains(" 12/1536 "), "{table}");
+        let id = &dead.id;
+        let expect = format!("{id} applied in none of 1,536 episodes: no observation states a fact `tier`");
+        assert_eq!(never_applied(&[dead.clone(), alive]), [expect]);
+        assert_eq!(never_applied(&vec![dead; 10]).len(), EXPLAINED + 1);
     }
 }

@@ -1,9 +1,10 @@
 //! Sessions of the gate, and the evolution of a section, in a line or two.
 
 use super::numbers::{readable, signed};
-use clawhost_learn::evolve::{Point, Report, Why};
+use clawhost_core::{counted, escaped, thousands};
+use clawhost_learn::evolve::{EndReason, Point, Report};
 use clawhost_learn::gate::Decision;
-use clawhost_learning::{EvolutionReport, GateReport};
+use clawhost_learning::{EvolutionReport, GateReport, GateUse};
 
 /// A gate session in one line.
 pub(crate) fn gate(report: &GateReport) -> String {
@@ -22,8 +23,10 @@ pub(crate) fn gate(report: &GateReport) -> String {
     };
     let missing = match report.missing.all() {
         0 => String::new(),
-        all if report.missing.second_fails_more() => format!(", {all} pairs without a score: it fails more often"),
-        all => format!(", {all} pairs without a score"),
+        all if report.missing.second_fails_more() => {
+            format!(", {} without a score: it fails more often", counted(all, "pair"))
+        }
+        all => format!(", {} without a score", counted(all, "pair")),
     };
     let rewritten: String = report.rewritten.iter().map(|section| format!(", section {section}")).collect();
     // In units of reward, as everywhere.
@@ -35,35 +38,159 @@ pub(crate) fn gate(report: &GateReport) -> String {
         (Some(lift), None) => signed(lift, 3),
         (None, _) => "unknown".to_owned(),
     };
+    let clause = clause(report.decision, evidence.interval);
     format!(
-        "candidate {} (+{} -{}{rewritten}): {decision}; lift {lift} over {} pairs, {} won, {} lost{missing}",
+        "candidate {} (+{} -{}{rewritten}): {decision}; lift {lift}{clause} over {}, {} won, {} lost{missing}",
         report.candidate,
         report.added.len(),
         report.removed.len(),
-        evidence.pairs,
-        evidence.wins,
-        evidence.losses,
+        counted(evidence.pairs, "pair"),
+        thousands(evidence.wins),
+        thousands(evidence.losses),
     )
+}
+
+/// Lessons that a session names, at most.
+const NAMED: usize = 8;
+/// Characters of a lesson.
+const LESSON: usize = 80;
+
+/// What explains the evidence of a session: that both sides acted alike, and why lessons never applied.
+pub(crate) fn gate_notes(report: &GateReport) -> Vec<String> {
+    let pairs = report.evidence.pairs;
+    let mut notes = Vec::new();
+    if pairs > 0 && report.alike == pairs {
+        let changed = match (report.added.len(), report.removed.len(), report.rewritten.len()) {
+            (1, 0, 0) => "the lesson",
+            _ => "the candidate",
+        };
+        notes.push(format!("both sides played the same in all {} pairs: {changed} changed nothing", thousands(pairs)));
+    }
+    let dead: Vec<String> = report.uses.iter().filter_map(dead).collect();
+    let more = dead.len().saturating_sub(NAMED);
+    notes.extend(dead.into_iter().take(NAMED));
+    if more > 0 {
+        notes.push(format!("and {more} more lessons that never applied"));
+    }
+    notes
+}
+
+/// Why a lesson applied in no pair; none: it did, or nobody can tell.
+fn dead(one: &GateUse) -> Option<String> {
+    let GateUse { entry, lesson, usage } = one;
+    let lesson: String = escaped(lesson, usize::MAX).chars().take(LESSON).collect();
+    Some(format!("{entry} ({lesson}) applied in none of {} pairs: {}", thousands(usage.episodes), usage.why_dead()?))
+}
+
+/// Which test let a candidate through whose interval contains 0: the interval is wider than what decides, and decides nothing.
+fn clause(decision: Decision, interval: Option<(f64, f64)>) -> &'static str {
+    let contains_zero = interval.is_some_and(|(low, high)| low <= 0.0 && high >= 0.0);
+    match decision {
+        Decision::Promote if contains_zero => " (the evidence of the pairs decides; this wider interval does not)",
+        _ => "",
+    }
 }
 
 /// What came of evolving a section, in two lines: what it cost, and what came out.
 pub(crate) fn evolution(report: &EvolutionReport) -> [String; 2] {
     let Report { evaluations, cached, candidates, children, failures, curve, .. } = &report.progress;
     let why = report.why.map_or("not finished", |why| match why {
-        Why::Budget => "the budget is spent",
-        Why::Perfect => "nothing is left to gain",
-        Why::Fruitless => "nothing new was proposed for long",
-        Why::Unscored => "too few tasks were scored",
+        EndReason::Budget => "the budget is spent",
+        EndReason::Perfect => "nothing is left to gain",
+        EndReason::Fruitless => "nothing new was proposed for long",
+        EndReason::Unscored => "too few tasks were scored",
     });
     let failed = match (failures.transient + failures.permanent, report.reflector.failed.values().sum::<u64>()) {
         (0, 0) => String::new(),
-        (played, asked) => format!(", {played} failed, the reflector {asked} times"),
+        (played, asked) => format!(", {} failed, the reflector {}", thousands(played), counted(asked, "time")),
     };
     let cost = format!(
-        "{evaluations} evaluations ({cached} known already{failed}): {children} texts tried, {candidates} candidates; {why}"
+        "{} ({} known already{failed}): {} tried, {}; {why}",
+        counted(*evaluations, "evaluation"),
+        thousands(*cached),
+        counted(*children, "text"),
+        counted(*candidates, "candidate"),
     );
     let mean = |point: Option<&Point>| point.map_or("not measured".to_owned(), |point| format!("{:.3}", point.mean));
     let (first, last) = (mean(curve.first()), mean(curve.last()));
     let judged = report.gate.as_ref().map_or("no candidate for the gate".to_owned(), gate);
     [cost, format!("{first} to {last} on the tasks that chose it; {judged}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::Digest;
+    use clawhost_learn::gate::{Form, GateEvidence, Question};
+    use clawhost_learn::{ConditionUse, Lesson, LessonUse};
+    use std::num::NonZeroU32;
+
+    fn report(alike: u64, uses: Vec<GateUse>) -> GateReport {
+        let mut evidence = GateEvidence::new(NonZeroU32::MIN, Form::Binary, Question::Better, 0.05, 1_024).unwrap();
+        for _ in 0..1_024 {
+            evidence.observe(0.0).unwrap();
+        }
+        GateReport {
+            candidate: 1,
+            playbook: Digest::of(b""),
+            added: uses.iter().map(|one| one.entry.clone()).collect(),
+            removed: Vec::new(),
+            rewritten: Vec::new(),
+            decision: evidence.decision(),
+            evidence: evidence.report(),
+            scale: 1.0,
+            alike,
+            uses,
+            tasks: 1_000,
+            missing: Default::default(),
+        }
+    }
+
+    fn dead_lesson(text: &str) -> GateUse {
+        let lesson = Lesson::read(text);
+        let mut usage = LessonUse { episodes: 1_024, ..LessonUse::new(&lesson) };
+        let seen = ["silver", "bronze", "gold"].map(str::to_owned).to_vec();
+        usage
+            .conditions
+            .iter_mut()
+            .for_each(|condition| *condition = ConditionUse { seen: seen.clone(), ..condition.clone() });
+        GateUse { entry: lesson.id(), lesson: lesson.line(), usage }
+    }
+
+    #[test]
+    fn a_session_in_which_a_lesson_never_applied_says_why() {
+        let lesson = dead_lesson("when tier is sliver: call refund {}");
+        let id = lesson.entry.clone();
+        let expect = [
+            "both sides played the same in all 1,024 pairs: the lesson changed nothing".to_owned(),
+            format!(
+                "{id} (when tier is sliver: call refund {{}}) applied in none of 1,024 pairs: no observation states \
+                 `tier: sliver`; values seen for tier: bronze, gold, silver"
+            ),
+        ];
+        assert_eq!(gate_notes(&report(1_024, vec![lesson])), expect);
+    }
+
+    #[test]
+    fn nothing_is_said_of_lessons_in_prose_nor_where_the_sides_differed() {
+        assert!(gate_notes(&report(1_023, vec![dead_lesson("Be kind.")])).is_empty());
+        let many: Vec<GateUse> = (0..10).map(|n| dead_lesson(&format!("when tier is t{n}: wait"))).collect();
+        let notes = gate_notes(&report(0, many));
+        assert_eq!((notes.len(), notes[8].as_str()), (9, "and 2 more lessons that never applied"));
+    }
+
+    #[test]
+    fn a_candidate_that_passes_with_an_interval_around_0_says_which_test_decides() {
+        let check = |decision, interval, expect: bool| {
+            assert_eq!(
+                clause(decision, interval).contains("the evidence of the pairs decides"),
+                expect,
+                "{interval:?}"
+            );
+        };
+        check(Decision::Promote, Some((-0.01, 0.2)), true);
+        check(Decision::Promote, Some((0.01, 0.2)), false);
+        check(Decision::Promote, None, false);
+        check(Decision::Undecided, Some((-0.01, 0.2)), false);
+    }
 }

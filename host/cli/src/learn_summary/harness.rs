@@ -1,8 +1,8 @@
 //! What the harness came to: lessons, proposals, the gate, and what it cost.
 
-use super::{entries, evolution, gate, legend, terminal_columns};
+use super::{entries, evolution, gate, gate_notes, legend, never_applied, terminal_columns};
 use clawhost_app::Learned;
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::harness::EntryRow;
 use clawhost_learning::HarnessReport;
 use clawhost_play::FailureCount;
@@ -18,26 +18,31 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     if !shown.is_empty() {
         crate::episodes::print(out, &entries(&shown, terminal_columns()))?;
         writeln!(out, "{}", legend())?;
+        never_applied(&shown).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     if queued > 0 {
-        writeln!(out, "and {queued} lessons that wait for a trial")?;
+        writeln!(out, "and {} on the list for a trial", counted(queued as u64, "lesson"))?;
     }
     let counts = &report.proposals;
     let refused: u64 = counts.refused.values().sum();
     writeln!(
         out,
-        "proposals   {} in all: {} said what was there, {} were turned down before, {refused} refused, {} dropped",
-        counts.proposed, counts.merged, counts.known, counts.dropped
+        "proposals   {} in all: {} said what was there, {} were turned down before, {} refused, {} dropped",
+        thousands(counts.proposed),
+        thousands(counts.merged),
+        thousands(counts.known),
+        thousands(refused),
+        thousands(counts.dropped)
     )?;
     for (why, times) in &counts.refused {
-        writeln!(out, "            refused {times} times: {}", escaped(why, 200))?;
+        writeln!(out, "            refused {}: {}", counted(*times, "time"), escaped(why, 200))?;
     }
     let reflections = &report.reflections;
     if reflections.calls > 0 && counts.proposed == 0 && reflections.failures() == 0 {
         writeln!(
             out,
-            "            in {} groups no reflector found anything to say: does the environment's feedback tell what was wrong?",
-            reflections.asked
+            "            in {} no reflector found anything to say: does the environment's feedback tell what was wrong?",
+            counted(reflections.asked, "group")
         )?;
         writeln!(out, "            `clawhost inspect REFLECTOR.wasm` says what it reads")?;
     }
@@ -45,9 +50,10 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
         let red = if reflections.failures() * 2 > reflections.calls { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
         writeln!(
             out,
-            "            {}{times} of {} calls of reflectors failed{}: {}",
+            "            {}{} of {} of reflectors failed{}: {}",
             red.0,
-            reflections.calls,
+            thousands(*times),
+            counted(reflections.calls, "call"),
             red.1,
             escaped(why, 300)
         )?;
@@ -56,28 +62,39 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
         let [cost, found] = evolution(report);
         writeln!(out, "evolution   {cost}")?;
         writeln!(out, "            {found}")?;
+        let notes = report.gate.as_ref().map(gate_notes).unwrap_or_default();
+        notes.iter().try_for_each(|note| writeln!(out, "            {note}"))?;
     }
     Ok(())
 }
 
 /// Sessions of the gate, what models cost, and what failed.
 pub(super) fn cost(out: &mut impl Write, learned: &Learned) -> std::io::Result<()> {
-    let Learned { report, timing, .. } = learned;
+    let Learned { run, report, timing, .. } = learned;
     for one in report.iterations.iter().filter_map(|iteration| iteration.gate()) {
         writeln!(out, "gate        {}", gate(one))?;
+        gate_notes(one).iter().try_for_each(|note| writeln!(out, "            {note}"))?;
     }
     if timing.spent.calls > 0 {
         let usage = timing.spent.usage;
         let cost = if timing.is_priced { format!(", cost {:.4}", timing.spent.cost) } else { String::new() };
         writeln!(
             out,
-            "models      {} calls, {} tokens read, {} written{cost}",
-            timing.spent.calls, usage.prompt_tokens, usage.completion_tokens
+            "models      {}, {} read, {} written{cost}",
+            counted(timing.spent.calls, "call"),
+            counted(usage.prompt_tokens, "token"),
+            thousands(usage.completion_tokens)
         )?;
     }
     for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
-        writeln!(out, "\x1b[31mfailed\x1b[0m      {}: {episodes} x {}", escaped(who, 80), escaped(message, 1000))?;
-        writeln!(out, "            see `clawhost episodes show {example}`")?;
+        writeln!(
+            out,
+            "\x1b[31mfailed\x1b[0m      {}: {} x {}",
+            escaped(who, 80),
+            thousands(*episodes),
+            escaped(message, 1000)
+        )?;
+        writeln!(out, "            see `clawhost episodes show {run}/{example}`")?;
     }
     Ok(())
 }

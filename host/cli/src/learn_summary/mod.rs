@@ -8,8 +8,8 @@ mod numbers;
 mod proof;
 
 pub(crate) use ending::{next, stopped, verdict};
-pub(crate) use entries::{entries, legend, terminal_columns};
-pub(crate) use gate::{evolution, gate};
+pub(crate) use entries::{entries, legend, never_applied, terminal_columns};
+pub(crate) use gate::{evolution, gate, gate_notes};
 pub(crate) use proof::proof;
 
 pub(crate) use crate::weights::weights;
@@ -17,7 +17,7 @@ pub(crate) use crate::weights::weights;
 use crate::{plot, summary, weights as model};
 use clawhost_app::plot::smoothed;
 use clawhost_app::{Learned, time};
-use clawhost_core::escaped;
+use clawhost_core::{escaped, thousands};
 use clawhost_learning::{LearnReport, Outcome};
 use serde_json::json;
 use std::io::Write as _;
@@ -39,9 +39,15 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
     let mut out = anstream::stdout();
     writeln!(out, "run         {run}")?;
     if let Some(plot) = plot::text(&curve(report), 0.0, 1.0) {
-        let on_trial = " (while lessons are on trial, half of the episodes miss them)";
-        let on_trial = if report.harness().is_some() { on_trial } else { "" };
-        writeln!(out, "training reward by iteration{on_trial}")?;
+        let is_recorded = spec.learn().is_some_and(|learn| learn.from.is_some());
+        let title = match (is_recorded, report.harness().is_some()) {
+            (true, _) => "reward of the recorded episodes, by the iteration that learned from them",
+            (false, true) => {
+                "training reward by iteration (while lessons are on trial, half of the episodes miss them)"
+            }
+            (false, false) => "training reward by iteration",
+        };
+        writeln!(out, "{title}")?;
         writeln!(out, "{plot}")?;
     }
     if let Some(report) = report.harness() {
@@ -50,7 +56,12 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
     if let Some(weights) = &learned.weights {
         model::episodes(&mut out, weights, report)?;
     }
-    writeln!(out, "batches     {} learned of {}", report.learned, report.iterations.len())?;
+    writeln!(
+        out,
+        "batches     {} learned of {}",
+        thousands(report.learned),
+        thousands(report.iterations.len() as u64)
+    )?;
     if learned.weights.is_some() {
         model::batches(&mut out, report)?;
     }

@@ -1,6 +1,7 @@
 //! Before, after and the difference.
 
 use super::numbers::signed;
+use clawhost_core::{counted, thousands};
 use clawhost_learning::{ArmReport, Evaluation, Mean};
 
 fn mean(value: Option<&Mean>) -> String {
@@ -23,10 +24,20 @@ pub(crate) fn proof(
     let Evaluation { split, pairs, tasks, missing, before, after, lift: difference, arms } = evaluation;
     let lost = match missing.all() {
         0 => String::new(),
-        all => format!(", {all} without a score ({} before, {} after)", missing.before, missing.after),
+        all => format!(
+            ", {} without a score ({} before, {} after)",
+            thousands(all),
+            thousands(missing.before),
+            thousands(missing.after)
+        ),
     };
-    let about = if tasks == pairs { String::new() } else { format!(" about {tasks} tasks, which are the unit") };
-    writeln!(out, "test        {split}, {pairs} pairs{about}{lost}: both on the same tasks with the same seeds")?;
+    let about =
+        if tasks == pairs { String::new() } else { format!(" about {}, which are the unit", counted(*tasks, "task")) };
+    writeln!(
+        out,
+        "test        {split}, {}{about}{lost}: both on the same tasks with the same seeds",
+        counted(*pairs, "pair")
+    )?;
     writeln!(out, "  before    {}, {first}", mean(before.as_ref()))?;
     writeln!(out, "  after     {}, {second}", mean(after.as_ref()))?;
     writeln!(out, "  lift      {}", lift(difference.as_ref()))?;

@@ -45,6 +45,7 @@ pub(super) fn show(context: &Context, name: Option<&str>, full: bool) -> anyhow:
         let columns = if full { None } else { learn_summary::terminal_columns() };
         crate::episodes::print(&mut out, &learn_summary::entries(&shown.entries, columns))?;
         writeln!(out, "{}", learn_summary::legend())?;
+        learn_summary::never_applied(&shown.entries).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(Exit::Ok)
 }

@@ -1,7 +1,7 @@
 //! Iterations and phases of learning, a line or two for each.
 
 use crate::learn_summary::{gate, weights};
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_learning::{IterationReport, WarmStart, WarmStartReport};
 
 /// What became of lessons.
@@ -18,11 +18,11 @@ fn lessons(report: &IterationReport) -> Option<String> {
         number("expired"),
     );
     if report.removed > 0 {
-        text.push_str(&format!("  ({} episodes failed or were not scored)", report.removed));
+        text.push_str(&format!("  ({} failed or not scored)", counted(report.removed, "episode")));
     }
     let (calls, failed) = (harness.reflections.calls, harness.reflections.failures());
     if failed > 0 {
-        text.push_str(&format!("  (reflectors: {failed} of {calls} calls failed)"));
+        text.push_str(&format!("  (reflectors: {} of {} failed)", thousands(failed), counted(calls, "call")));
     }
     Some(text)
 }
@@ -52,5 +52,5 @@ pub(super) fn demonstrations(report: &WarmStartReport, plan: &WarmStart) -> Opti
     let (steps, reward) = report.looks.last()?;
     let (loss, target) = (report.loss, plan.target);
     let reward = reward.map_or("unscored".to_owned(), |reward| format!("{reward:.3}"));
-    Some(format!("demonstrations: {steps} steps, loss {loss:.3}, sampled reward {reward} of {target:.2}"))
+    Some(format!("demonstrations: {}, loss {loss:.3}, sampled reward {reward} of {target:.2}", counted(*steps, "step")))
 }

@@ -2,9 +2,10 @@
 
 use super::{iteration, warning};
 use crate::context::Context;
+use crate::data_folder::size;
 use clawhost_app::learn::Pace;
 use clawhost_app::{Event, EventSink};
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_learning::{IterationReport, is_training_phase};
 use clawhost_play::EpisodeSummary;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -21,6 +22,8 @@ const COUNTED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {eta} left";
 const PHASES: &str = "{msg:24} {bar:30} {pos}/{len} episodes, {per_sec:.0}";
 /// What happens to episodes of a learning run: its title and its folder are shown.
 pub(crate) const LEARNED: &str = "learned from";
+/// How often a spinner turns.
+const TICK: Duration = Duration::from_millis(100);
 /// Characters of a failure's words.
 const FAILURE: usize = 1000;
 
@@ -28,6 +31,8 @@ const FAILURE: usize = 1000;
 #[derive(Default)]
 struct State {
     bar: Option<ProgressBar>,
+    /// A component is being compiled.
+    spinner: Option<ProgressBar>,
     scored: u64,
     sum: f64,
     failed: u64,
@@ -60,7 +65,7 @@ fn line(text: &str) {
 impl State {
     /// Says something without breaking the bar.
     fn say(&self, text: &str) {
-        match &self.bar {
+        match self.bar.as_ref().or(self.spinner.as_ref()) {
             Some(bar) => bar.suspend(|| line(text)),
             None => line(text),
         }
@@ -103,8 +108,37 @@ impl Progress {
 
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
-        if let Some(bar) = self.state().bar.take() {
+        let mut state = self.state();
+        for bar in [state.bar.take(), state.spinner.take()].into_iter().flatten() {
             bar.finish_and_clear();
+        }
+    }
+
+    /// A component is being compiled: a spinner on a terminal at once, elsewhere a line where it takes long.
+    fn compiling(&self, plugin: &str, bytes: u64, is_slow: bool) {
+        if self.quiet {
+            return;
+        }
+        let name = std::path::Path::new(plugin).file_name().map_or(plugin.into(), |name| name.to_string_lossy());
+        let text = format!("compiling {} ({}), once per machine and version", escaped(&name, 100), size(bytes));
+        let mut state = self.state();
+        if self.is_terminal {
+            let spinner = state.spinner.get_or_insert_with(|| {
+                let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+                spinner.set_style(ProgressStyle::default_spinner());
+                spinner.enable_steady_tick(TICK);
+                spinner
+            });
+            spinner.set_message(text);
+        } else if is_slow {
+            state.say(&text);
+        }
+    }
+
+    /// The component is compiled.
+    fn compiled(&self) {
+        if let Some(spinner) = self.state().spinner.take() {
+            spinner.finish_and_clear();
         }
     }
 
@@ -150,14 +184,14 @@ impl Progress {
             0 => "not scored".to_owned(),
             scored => format!("reward {:.3}", state.sum / scored as f64),
         };
-        let failed = if state.failed > 0 { format!(", {} failed", state.failed) } else { String::new() };
+        let failed = if state.failed > 0 { format!(", {} failed", thousands(state.failed)) } else { String::new() };
         self.with_bar(&mut state, PLAYED, total, |bar| {
             bar.set_position(done);
             bar.set_message(format!("{reward}{failed}"));
         });
         let is_tenth = done == total || done.is_multiple_of((total / LINES).max(1));
         if is_tenth && self.is_line_due(&mut state, done, total) {
-            line(&format!("{done}/{total} episodes, {reward}{failed}"));
+            line(&format!("{}/{} episodes, {reward}{failed}", thousands(done), thousands(total)));
         }
     }
 
@@ -165,7 +199,7 @@ impl Progress {
         let mut state = self.state();
         self.with_bar(&mut state, COUNTED, total, |bar| bar.set_position(done));
         if self.is_line_due(&mut state, done, total) {
-            line(&format!("{done}/{total} episodes {}", self.what));
+            line(&format!("{}/{} episodes {}", thousands(done), thousands(total), self.what));
         }
     }
 
@@ -223,7 +257,11 @@ impl EventSink for Progress {
                     self.mention(&format!("numbers and models go into {}", out.display()));
                 }
             }
-            Event::AlreadyRecorded { episodes } => self.say(&format!("{episodes} episodes are recorded already")),
+            Event::Compiling { plugin, bytes, is_slow } => self.compiling(&plugin, bytes, is_slow),
+            Event::Compiled => self.compiled(),
+            Event::AlreadyRecorded { episodes } => {
+                self.say(&format!("recorded already: {}", counted(episodes, "episode")));
+            }
             Event::Phase { name, episodes } => self.phase(&name, episodes),
             Event::Recorded { episode, done, total } => self.recorded(&episode, done, total),
             Event::Progress { done, total } => self.counted(done, total),

@@ -1,7 +1,11 @@
 //! Warnings in the words of a command line.
 
-use clawhost_app::Warning;
-use clawhost_core::escaped;
+use clawhost_app::{TaskDifference, Warning};
+use clawhost_core::{Digest, counted, escaped, thousands};
+use clawhost_play::Unread;
+
+/// Digests that a warning names.
+const SHOWN_DIGESTS: usize = 3;
 
 /// The lines of a warning.
 pub(super) fn lines(warning: &Warning) -> Vec<String> {
@@ -39,11 +43,33 @@ fn text(warning: &Warning) -> String {
              or room earns 0"
                 .to_owned()
         }
-        Warning::PlaybookFromElsewhere { playbook, learned, now, seed, same_environment } => {
-            let advice = match (same_environment, seed) {
-                (false, _) => "what it says may not hold here".to_owned(),
-                (true, Some(seed)) => format!("where tasks come from the seed, say --seed {seed}"),
-                (true, None) => "where tasks come from the options, give it the same".to_owned(),
+        Warning::NothingToRead(Unread { reward, reads, episodes }) => {
+            let (name, last) =
+                (escaped(&reward.name, 80), if *episodes == 1 { "episode has" } else { "episodes have" });
+            format!(
+                "{name} reads {reads}; none of {} {last} any of it: is it a reward for this environment?",
+                thousands(*episodes)
+            )
+        }
+        Warning::SameNameAndVersion { plugin, others } => {
+            let shown: Vec<String> = others.iter().take(SHOWN_DIGESTS).map(Digest::short).collect();
+            let more = if others.len() > shown.len() { ", ..." } else { "" };
+            let (name, version) = (escaped(&plugin.name, 80), escaped(&plugin.version, 80));
+            format!(
+                "{name} {version} is {} here, and was another component before in this data folder ({}{more}): what was \
+                 recorded with one may not hold for the other",
+                plugin.digest.short(),
+                shown.join(", ")
+            )
+        }
+        Warning::PlaybookFromElsewhere { playbook, learned, now, difference } => {
+            let advice = match difference {
+                TaskDifference::Environment => "what it says may not hold here".to_owned(),
+                TaskDifference::Options => "where tasks come from the options, give it the same".to_owned(),
+                TaskDifference::Seed { learned } => format!("where tasks come from the seed, say --seed {learned}"),
+                TaskDifference::Component => {
+                    "another component of that name: what it says may not hold here".to_owned()
+                }
             };
             let (learned, now) = (escaped(learned, 400), escaped(now, 400));
             format!("playbook {playbook} was learned in {learned}; this is {now}: {advice}")
@@ -51,10 +77,15 @@ fn text(warning: &Warning) -> String {
         Warning::NoLessonFits { playbook, token_budget } => {
             format!("no lesson of playbook {playbook} fits into --token-budget {token_budget}")
         }
-        Warning::NothingToResume => "nothing like it was interrupted, so a new run begins".to_owned(),
-        Warning::LeftOut { run, teaching, pending, unscored } => format!(
-            "{teaching} episodes of {run} teach; {pending} wait for a verdict and {unscored} have no reward, so they are left out"
-        ),
+        Warning::NothingToResume { finished } => {
+            let finished = finished.as_ref().map(|run| format!("; {run} of the same specification has finished"));
+            format!("nothing like it was interrupted, so a new run begins{}", finished.unwrap_or_default())
+        }
+        Warning::LeftOut { run, teaching, pending, unscored } => {
+            let [pending, unscored] = [pending, unscored].map(|left_out| counted(*left_out, "episode"));
+            let teaching = counted(*teaching, "episode");
+            format!("{run} teaches with {teaching}; left out: {pending} pending, {unscored} without a reward")
+        }
         Warning::NotWritten { why } => why.clone(),
     }
 }
@@ -62,6 +93,7 @@ fn text(warning: &Warning) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_core::PluginIdentity;
 
     #[test]
     fn warnings_advise_flags() {
@@ -70,18 +102,35 @@ mod tests {
             Warning::KvNotGranted { plugin: "odd".into() },
             &["note: odd asks for kv, which is not granted: its calls are denied (--grant kv)"],
         );
-        let elsewhere = |seed, same_environment| Warning::PlaybookFromElsewhere {
+        let elsewhere = |difference| Warning::PlaybookFromElsewhere {
             playbook: "p".into(),
             learned: "env-shop with seed 1".into(),
             now: "env-shop with seed 0".into(),
-            seed,
-            same_environment,
+            difference,
         };
         let begin = "note: playbook p was learned in env-shop with seed 1; this is env-shop with seed 0: ";
         let told = |advice: &str| format!("{begin}{advice}");
-        check(elsewhere(Some(1), true), &[&told("where tasks come from the seed, say --seed 1")]);
-        check(elsewhere(None, true), &[&told("where tasks come from the options, give it the same")]);
-        check(elsewhere(None, false), &[&told("what it says may not hold here")]);
+        let seed = TaskDifference::Seed { learned: 1 };
+        check(elsewhere(seed), &[&told("where tasks come from the seed, say --seed 1")]);
+        check(elsewhere(TaskDifference::Options), &[&told("where tasks come from the options, give it the same")]);
+        check(elsewhere(TaskDifference::Environment), &[&told("what it says may not hold here")]);
+        let component = told("another component of that name: what it says may not hold here");
+        check(elsewhere(TaskDifference::Component), &[&component]);
+        let state = PluginIdentity::native("reward-state");
+        let reads = "artefact `records` and a reference with `records`".to_owned();
+        check(
+            Warning::NothingToRead(Unread { reward: state.clone(), reads, episodes: 100 }),
+            &[
+                "note: reward-state reads artefact `records` and a reference with `records`; none of 100 episodes have any of it: \
+               is it a reward for this environment?",
+            ],
+        );
+        let others: Vec<Digest> = (0..4_u8).map(|number| Digest::of(&[number])).collect();
+        let told = lines(&Warning::SameNameAndVersion { plugin: state, others: others.clone() }).join("");
+        assert!(
+            told.contains(&others[2].short()) && told.contains(", ...") && !told.contains(&others[3].short()),
+            "{told}"
+        );
         let chosen =
             Warning::Device { chosen: "cpu (this processor): small".into(), passed_over: vec!["cuda:0".into()] };
         check(chosen, &["device      cpu (this processor): small", "            passed over: cuda:0"]);

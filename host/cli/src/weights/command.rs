@@ -2,34 +2,9 @@
 
 use crate::args::{MachineArgs, flag};
 use crate::context::Context;
-use crate::shell::{program, quoted};
+use crate::words::Words;
 use clawhost_app::Learned;
 use clawhost_run_config::{Key, RunSpecPatch, Value};
-
-/// Words of a command.
-struct Words(Vec<String>);
-
-impl Words {
-    fn option(&mut self, flag: &str, value: &str) {
-        match value.starts_with('-') {
-            // It would be taken for an option itself.
-            true => self.0.push(format!("{flag}={value}")),
-            false => self.0.extend([flag.to_owned(), value.to_owned()]),
-        }
-    }
-
-    /// An option as it was said; nothing where it was not.
-    fn said(&mut self, said: &RunSpecPatch, key: Key) {
-        match said.get(key).map(|(value, _)| value) {
-            None => {}
-            Some(Value::Texts(texts)) => texts.iter().for_each(|text| self.option(&flag(key), text)),
-            Some(Value::Text(text)) => self.option(&flag(key), text),
-            Some(Value::Whole(number)) => self.option(&flag(key), &number.to_string()),
-            Some(Value::Number(number)) => self.option(&flag(key), &number.to_string()),
-            Some(Value::Flag(value)) => self.option(&flag(key), &value.to_string()),
-        }
-    }
-}
 
 /// The command; none where no weights were learned. `said` is what the run was asked for.
 pub(crate) fn command(
@@ -44,7 +19,8 @@ pub(crate) fn command(
         Some((Value::Text(plugin), _)) => plugin.clone(),
         _ => spec.environment.to_string(),
     };
-    let mut words = Words(vec![program(), "run".to_owned(), plugin]);
+    let mut words = Words::of("run");
+    words.word(plugin);
     words.option(&flag(Key::Model), &last.display().to_string());
     for key in [Key::Rewards, Key::Grants, Key::SystemPrompt, Key::SystemPromptFile] {
         words.said(said, key);
@@ -63,6 +39,6 @@ pub(crate) fn command(
         words.option("--data", &data.display().to_string());
     }
     let host = [("--allow-interpreters", machine.allow_interpreters), ("--on-demand", machine.on_demand)];
-    words.0.extend(host.into_iter().filter(|(_, is_on)| *is_on).map(|(option, _)| option.to_owned()));
-    Some(words.0.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    host.into_iter().filter(|(_, is_on)| *is_on).for_each(|(option, _)| words.word(option));
+    Some(words.line())
 }

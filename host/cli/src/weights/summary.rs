@@ -2,7 +2,7 @@
 
 use super::samples;
 use clawhost_app::LearnedWeights;
-use clawhost_core::{Digest, escaped};
+use clawhost_core::{Digest, counted, escaped, thousands};
 use clawhost_learning::{IterationReport, LearnReport};
 use std::io::Write;
 
@@ -16,7 +16,7 @@ pub(crate) fn weights(report: &IterationReport) -> Option<String> {
     let rollout = &weights.rollout;
     let refilled = match rollout.refilled_groups {
         0 => String::new(),
-        groups => format!("({groups} groups played anew)  "),
+        groups => format!("({} played anew)  ", counted(groups, "group")),
     };
     let without_variance =
         rollout.zero_variance_share.map(|share| format!("  without variance {:.0} %", 100.0 * share));
@@ -55,9 +55,10 @@ pub(crate) fn episodes(out: &mut impl Write, weights: &LearnedWeights, report: &
     let last = last.map_or("unscored".to_owned(), |reward| format!("{reward:.3}"));
     writeln!(
         out,
-        "shown       {} steps of {DEMONSTRATION_BATCH} demonstrations, out of {} that were played; sampled reward {last} after them: \
+        "shown       {} of {DEMONSTRATION_BATCH} demonstrations, out of {} that were played; sampled reward {last} after them: \
          {reached}",
-        warm.steps, warm.demonstrations
+        counted(warm.steps, "step"),
+        thousands(warm.demonstrations)
     )
 }
 

@@ -136,6 +136,8 @@ impl Resolver<'_> {
         let (play, policy, budget) = (self.play(), self.policy(), self.budget());
         RunSpec {
             version: SPEC_VERSION,
+            name: self.text(Key::Name).and_then(|name| name.parse().ok()),
+            tags: self.texts(Key::Tags).iter().filter_map(|tag| tag.parse().ok()).collect(),
             // A run without an environment has a problem, and is not handed out.
             environment: plugin.unwrap_or(PluginSpec { path: String::new(), options: Vec::new(), plugin: None }),
             rewards,

@@ -119,6 +119,7 @@ impl Resolver<'_> {
             system_prompt: self.text(Key::SystemPrompt).map(str::to_owned),
             system_prompt_file: self.text(Key::SystemPromptFile).map(str::to_owned),
             temperature: self.temperature(),
+            top_p: self.top_p(),
             max_tokens: self.small_or(Key::MaxTokens, 0),
         }
     }

@@ -103,6 +103,17 @@ impl Resolver<'_> {
         }
         Some(single(given.unwrap_or(usual)))
     }
+
+    /// How much of a distribution is drawn from: all of it where weights learn. Of a part of it a gradient says nothing about the rest.
+    pub(super) fn top_p(&mut self) -> Option<f32> {
+        let given = self.number(Key::TopP);
+        if let Some(part) = given.filter(|part| *part < 1.0 && self.learns(Layer::Weights)) {
+            let why = "weights learn only from draws among all tokens";
+            self.refuse(Key::TopP, [format!("found {part}; expected 1: {why}").into()]);
+        }
+        // What single precision rounds to 0 is above 0 still.
+        given.map(|part| single(part).max(f32::MIN_POSITIVE))
+    }
 }
 
 /// Models take single precision.

@@ -1,5 +1,8 @@
 //! The `clawhost` program (floor 5): arguments, terminal and exit codes. What the commands do is in `clawhost-app`.
 //!
+//! The library is the program; two binaries start it. `clawhost` computes local models on the processor. `clawhost-gpu` exists with the
+//! feature `gpu` or `cuda`, and also computes them on GPUs.
+//!
 //! Invariant: whatever a machine may read goes to standard output, everything for people's patience (progress, notes)
 //! to standard error.
 
@@ -22,16 +25,19 @@ mod plot;
 mod rehearsal;
 mod replay;
 mod run;
+mod runs;
 mod score;
 mod shell;
 mod signals;
 mod subprocess;
 mod summary;
+mod tasks;
 mod terminal;
 mod weights;
+mod words;
 
 use args::Command;
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 use context::Context;
 use exit::Exit;
 use std::process::ExitCode;
@@ -53,6 +59,8 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,
+        Command::Tasks(arguments) => tasks::run(context, &arguments).await,
+        Command::Runs(command) => runs::run(context, &command).await,
         Command::Episodes(command) => episodes::run(context, &command).await,
         Command::Playbook(command) => playbook::run(context, &command).await,
         Command::Model(command) => model::run(context, &command).await,
@@ -75,8 +83,12 @@ fn begun(arguments: args::Arguments) -> anyhow::Result<Exit> {
     exit
 }
 
-fn main() -> ExitCode {
-    let arguments = args::Arguments::parse();
+/// Runs the program, called by this name in its help.
+pub fn main(name: &'static str) -> ExitCode {
+    let arguments = match args::Arguments::from_arg_matches(&args::Arguments::command().name(name).get_matches()) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("CLAWHOST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();

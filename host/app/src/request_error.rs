@@ -1,0 +1,410 @@
+//! Requests that make no sense here, each with what may mend it.
+
+use clawhost_core::{FEEDBACK_KEY_BYTES, Hint, InvalidFeedback, NotAdmitted, RUN_TAGS, RunId, UnknownOption, escaped};
+use clawhost_model::LocalModelError;
+use clawhost_run_config::Difference;
+
+/// A request that makes no sense here.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// An option that a plugin does not read.
+    #[error("{unknown}{}", did_you_mean(nearest.as_deref()))]
+    UnknownOption {
+        /// What was asked for.
+        unknown: UnknownOption,
+        /// The nearest one that it reads.
+        nearest: Option<String>,
+    },
+    /// A text that names no model.
+    #[error(
+        "`{spec}` is no model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, or script:FILE{}",
+        did_you_mean(nearest.as_deref())
+    )]
+    UnknownModel {
+        /// The text.
+        spec: String,
+        /// The nearest kind of model.
+        nearest: Option<String>,
+    },
+    /// An endpoint without a model's name.
+    #[error("`{spec}` names no model; write {kind}:MODEL@{address}")]
+    NoModelName {
+        /// The text.
+        spec: String,
+        /// The kind of endpoint.
+        kind: String,
+        /// Its address.
+        address: String,
+    },
+    /// A folder without a model.
+    #[error("{folder}: there is no config.json, so it is no model's folder")]
+    NoModelFolder {
+        /// The folder.
+        folder: String,
+    },
+    /// A model that cannot be used here.
+    #[error("{folder}: {error}")]
+    ModelFolder {
+        /// The folder.
+        folder: String,
+        /// Why not.
+        error: LocalModelError,
+    },
+    /// One key file for two kinds of endpoints.
+    #[error("one key file for two kinds of endpoints; write {one}=FILE and {other}=FILE")]
+    OneKeyFile {
+        /// A kind.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A key file without a key.
+    #[error("{path}: the key file is empty; a key file is a text file that holds the key alone")]
+    EmptyKeyFile {
+        /// The file.
+        path: String,
+    },
+    /// Something would never reach the model.
+    #[error(
+        "{what} would never reach this model: its chat template leaves out what the system says, as those of `clawhost model init` do unless they are made for one"
+    )]
+    SystemPromptUnsupported {
+        /// What would be lost.
+        what: String,
+    },
+    /// A reward that would count twice.
+    #[error("{reward} is given twice with equal options")]
+    RewardTwice {
+        /// The reward.
+        reward: String,
+    },
+    /// A file that cannot be read.
+    #[error("{path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// The system's words.
+        why: String,
+    },
+    /// A system prompt that cannot be read.
+    #[error("{path}: the system prompt cannot be read: {why}")]
+    SystemPromptFile {
+        /// The file.
+        path: String,
+        /// The system's words.
+        why: String,
+    },
+    /// A run that is not here.
+    #[error("there is no run `{name}` here")]
+    NoRun {
+        /// Its name.
+        name: String,
+    },
+    /// A beginning of an id that several runs have.
+    #[error("`{name}` is the beginning of several runs: {}; write more of it, or the name of one", listed(runs))]
+    AmbiguousRun {
+        /// The beginning.
+        name: String,
+        /// Some of the runs, newest first.
+        runs: Vec<RunId>,
+    },
+    /// A run that would have too many tags.
+    #[error("{run} would have more than {RUN_TAGS} tags; take some away first")]
+    TooManyTags {
+        /// The run.
+        run: String,
+    },
+    /// No runs at all.
+    #[error("no runs here yet; play some episodes with `clawhost run`")]
+    NoRuns,
+    /// An episode that is not here.
+    #[error("no episode `{name}` here; `clawhost episodes list` shows the latest; a whole run is named with its run")]
+    NoEpisode {
+        /// Its name.
+        name: String,
+    },
+    /// An episode that has not ended.
+    #[error("episode {name} has not ended: feedback is taken once it has")]
+    EpisodeOpen {
+        /// Its name.
+        name: String,
+    },
+    /// An id that several episodes have.
+    #[error("several runs have an episode {name}: {}; write RUN/{name}", listed(runs))]
+    AmbiguousEpisode {
+        /// The id.
+        name: String,
+        /// The runs, newest first.
+        runs: Vec<RunId>,
+    },
+    /// Feedback that cannot be.
+    #[error(transparent)]
+    Feedback(#[from] InvalidFeedback),
+    /// A key that cannot be.
+    #[error("the key has {bytes} bytes; a key has 1 to {FEEDBACK_KEY_BYTES}")]
+    FeedbackKey {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Feedback that an episode cannot take.
+    #[error("{episode}: {why}")]
+    NotAdmitted {
+        /// The episode.
+        episode: String,
+        /// Why not.
+        why: NotAdmitted,
+    },
+    /// A run without episodes.
+    #[error("{run} holds no episodes: nothing was recorded before it ended")]
+    NoEpisodes {
+        /// The run.
+        run: String,
+    },
+    /// A run that has no episodes of its own.
+    #[error("{run} learned or evaluated; name a run that only played, or one of live episodes")]
+    NotPlayed {
+        /// The run.
+        run: String,
+    },
+    /// A run of which episodes were removed.
+    #[error("episodes of {run} were removed on request: what is left would teach a selection; name another run")]
+    Pruned {
+        /// The run.
+        run: String,
+    },
+    /// A run of which nothing teaches.
+    #[error(
+        "{run} holds no decided episode with a reward: {pending} wait for a verdict, {unscored} have none; a run's rewards are those that it was played with"
+    )]
+    NothingDecided {
+        /// The run.
+        run: String,
+        /// Episodes that wait for a verdict.
+        pending: u64,
+        /// Decided episodes without a reward.
+        unscored: u64,
+    },
+    /// A run of another environment.
+    #[error("{run} played {recorded}, and not {wanted}: what it teaches is of no use there")]
+    OtherEnvironment {
+        /// The run.
+        run: String,
+        /// What it played.
+        recorded: String,
+        /// What is learned.
+        wanted: String,
+    },
+    /// A run that another process plays.
+    #[error("{run} is being played by another process; wait for it, or stop it")]
+    RunBusy {
+        /// The run.
+        run: String,
+    },
+    /// A playbook that another process learns or edits.
+    #[error("playbook {playbook} is being learned by another process; wait for it")]
+    PlaybookBusy {
+        /// The playbook.
+        playbook: String,
+    },
+    /// A data folder from which another process removes records, or which others use while records are removed.
+    #[error("{folder}: another process {what}; wait for it")]
+    FolderBusy {
+        /// The folder.
+        folder: String,
+        /// What it does.
+        what: &'static str,
+    },
+    /// An interrupted run that differs from what is asked for now.
+    #[error("{run} was interrupted, and is not continued: {}", differences(all))]
+    ResumeDiffers {
+        /// The run.
+        run: String,
+        /// What differs; what decides comes first.
+        all: Vec<Difference>,
+    },
+    /// A run to resume that is not there, is over, or was begun with something else.
+    #[error("{run} cannot be resumed: {why}")]
+    CannotResume {
+        /// The run.
+        run: String,
+        /// Why not.
+        why: String,
+    },
+    /// A name that no playbook may have.
+    #[error("`{name}` is no name for a playbook: letters, digits, `-`, `_` and `.`, at most 128")]
+    PlaybookName {
+        /// The name.
+        name: String,
+    },
+    /// A playbook that is not here.
+    #[error("there is no playbook `{name}`; there is {known}{}", did_you_mean(nearest.as_deref()))]
+    NoPlaybook {
+        /// Its name.
+        name: String,
+        /// What there is.
+        known: String,
+        /// The nearest name.
+        nearest: Option<String>,
+    },
+    /// No playbook at all.
+    #[error("there is no playbook yet; learn one with `clawhost learn PLUGIN.wasm`, or import one")]
+    NoPlaybooks,
+    /// More than one playbook, and none named.
+    #[error("which playbook? There are {known}")]
+    WhichPlaybook {
+        /// What there is.
+        known: String,
+    },
+    /// A version that is not there.
+    #[error("{why}")]
+    NoVersion {
+        /// Which, and what there is.
+        why: String,
+    },
+    /// Two versions with the same content.
+    #[error("version {one} says the same as version {other}; name another version, or compare with no playbook")]
+    SameVersion {
+        /// A version.
+        one: u64,
+        /// The other.
+        other: u64,
+    },
+    /// A file or folder that a result cannot be written to, or read from.
+    #[error("{0}")]
+    Target(String),
+    /// A run folder that was named before and is gone.
+    #[error(
+        "{out}: nothing of this run is here; name the folder that it was begun with. If that is gone, make an empty folder there: its best weights and what was written on the way are lost, what it learned is not"
+    )]
+    OutGone {
+        /// The folder.
+        out: String,
+    },
+    /// Removing what another record refers to.
+    #[error("{0}")]
+    Retention(String),
+    /// Anything else that the operator can mend.
+    #[error("{0}")]
+    Other(String),
+    /// A folder in which something lies, where a model is to be written.
+    #[error("{folder} is not empty; name a new folder")]
+    NotEmpty {
+        /// The folder.
+        folder: String,
+        /// Whether its files may be overwritten on request.
+        can_overwrite: bool,
+    },
+    /// A model without an adapter, where one is to be merged.
+    #[error("{folder} has no adapter to merge")]
+    NoAdapter {
+        /// The model's folder.
+        folder: String,
+    },
+    /// A folder without the plugins of a demonstration.
+    #[error("{folder}: no {file} there; build the plugins with `cargo xtask guests`")]
+    NoPlugin {
+        /// The folder.
+        folder: String,
+        /// The first plugin that is missing.
+        file: String,
+    },
+}
+
+impl RequestError {
+    /// A stable name of the error, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownOption { .. } => "unknown_option",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::NoModelName { .. } => "no_model_name",
+            Self::NoModelFolder { .. } => "no_model_folder",
+            Self::ModelFolder { .. } => "model_folder",
+            Self::OneKeyFile { .. } => "one_key_file",
+            Self::EmptyKeyFile { .. } => "empty_key_file",
+            Self::SystemPromptUnsupported { .. } => "system_prompt_unsupported",
+            Self::RewardTwice { .. } => "reward_twice",
+            Self::File { .. } => "file",
+            Self::SystemPromptFile { .. } => "system_prompt_file",
+            Self::NoRun { .. } => "no_run",
+            Self::AmbiguousRun { .. } => "ambiguous_run",
+            Self::TooManyTags { .. } => "too_many_tags",
+            Self::NoRuns => "no_runs",
+            Self::NoEpisode { .. } => "no_episode",
+            Self::EpisodeOpen { .. } => "episode_open",
+            Self::AmbiguousEpisode { .. } => "ambiguous_episode",
+            Self::Feedback(_) => "feedback",
+            Self::FeedbackKey { .. } => "feedback_key",
+            Self::NotAdmitted { .. } => "not_admitted",
+            Self::NoEpisodes { .. } => "no_episodes",
+            Self::NotPlayed { .. } => "not_played",
+            Self::Pruned { .. } => "pruned",
+            Self::NothingDecided { .. } => "nothing_decided",
+            Self::OtherEnvironment { .. } => "other_environment",
+            Self::RunBusy { .. } => "run_busy",
+            Self::PlaybookBusy { .. } => "playbook_busy",
+            Self::FolderBusy { .. } => "folder_busy",
+            Self::ResumeDiffers { .. } => "resume_differs",
+            Self::CannotResume { .. } => "cannot_resume",
+            Self::PlaybookName { .. } => "playbook_name",
+            Self::NoPlaybook { .. } => "no_playbook",
+            Self::NoPlaybooks => "no_playbooks",
+            Self::WhichPlaybook { .. } => "which_playbook",
+            Self::NoVersion { .. } => "no_version",
+            Self::SameVersion { .. } => "same_version",
+            Self::Target(_) => "target",
+            Self::OutGone { .. } => "out_gone",
+            Self::Retention(_) => "retention",
+            Self::Other(_) => "request",
+            Self::NotEmpty { .. } => "not_empty",
+            Self::NoAdapter { .. } => "no_adapter",
+            Self::NoPlugin { .. } => "no_plugin",
+        }
+    }
+
+    /// What may mend it.
+    pub fn hints(&self) -> Vec<Hint> {
+        match self {
+            Self::ResumeDiffers { .. } => vec![Hint::SameSpecification, Hint::NewRun],
+            Self::UnknownModel { .. } | Self::NoModelName { .. } => vec![Hint::ChangeThis],
+            Self::NoRun { .. } => vec![Hint::command("runs list", "shows the latest")],
+            Self::CannotResume { .. } => vec![Hint::NewRun],
+            Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "says what one is worth")],
+            Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
+            Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
+            Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
+            Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
+            Self::ModelFolder { error, .. } => error.hints(),
+            Self::SystemPromptUnsupported { .. } => {
+                let does = "makes one that reads it, where it is told to include the system prompt";
+                vec![Hint::command("model init DIR", does)]
+            }
+            Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
+            Self::NoAdapter { .. } => vec![Hint::change("adapter")],
+            Self::NoPlugin { .. } => vec![Hint::change("plugins")],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Runs that are shown.
+fn listed(runs: &[RunId]) -> String {
+    let shown: Vec<String> = runs.iter().take(SHOWN).map(|run| escaped(&run.0, 100)).collect();
+    let more = if runs.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// Differences that are shown; others follow from the same mistake, mostly.
+const SHOWN: usize = 3;
+
+fn differences(all: &[Difference]) -> String {
+    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = match all.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more differ"),
+    };
+    format!("{}{more}", shown.join(", "))
+}

@@ -1,0 +1,83 @@
+//! One run in full.
+
+use super::{ListedRun, RunChoice, choose_runs};
+use crate::data::{HeldRun, held_run};
+use crate::{AppError, Workspace};
+use clawhost_core::{EpisodeTally, PhaseRow, RunRow};
+use clawhost_run_config::RunSpec;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// A number with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// The interval; none: it is not known.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// A run in full.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunDetails {
+    /// As a list has it.
+    #[serde(flatten)]
+    pub run: ListedRun,
+    /// How its episodes ended, those of its phases included.
+    pub episodes: EpisodeTally,
+    /// The mean reward of its episodes as they are now. The interval is the one that the run recorded, and is there as long as
+    /// the mean is the one that it recorded.
+    pub reward: Option<Estimate>,
+    /// What it learned is worth on the test split; of an evaluation, what the playbook is worth.
+    pub lift: Option<Estimate>,
+    /// Its phases, in order.
+    pub phases: Vec<PhaseRow>,
+    /// What it holds in the data folder.
+    pub held: HeldRun,
+    /// What it was begun with, with the paths of this machine; none: it cannot be read here.
+    #[serde(skip)]
+    pub spec: Option<RunSpec>,
+}
+
+/// A run in full: the newest, or the one that is named. Which of its episodes are pending is a matter of the time (milliseconds
+/// since 1970).
+///
+/// # Errors
+/// There is no such run, the store cannot be read, or another process removes records from the folder.
+pub async fn show_run(folder: &Path, run: Option<&str>, now_ms: u64) -> Result<RunDetails, AppError> {
+    let choice = run.map_or(RunChoice::Newest, |run| RunChoice::One(run.to_owned()));
+    let (row, labels, episodes, phases) = {
+        let reader = Workspace::read(folder)?;
+        let mut runs = choose_runs(&*reader, &choice)?;
+        let row = runs.swap_remove(0);
+        let (labels, episodes) = (reader.labels(&row.id)?, reader.tally(&row.id, now_ms)?);
+        let phases = reader.phases(&row.id)?;
+        (row, labels, episodes, phases)
+    };
+    let held = held_run(folder, &row.id).await?;
+    let spec = RunSpec::from_document(row.config.0.clone()).ok();
+    let (reward, lift) = (reward(&row), lift(&row));
+    Ok(RunDetails { run: ListedRun::of(row, labels), episodes, reward, lift, phases, held, spec })
+}
+
+/// Means of the same rewards differ by their order of addition, which is less than this.
+const TOLERANCE: f64 = 1e-9;
+
+fn reward(row: &RunRow) -> Option<Estimate> {
+    let mean = row.reward_mean?;
+    let summary = row.summary.as_ref();
+    let recorded = summary.and_then(|summary| summary.get("reward_mean")?.as_f64());
+    let is_same = recorded.is_some_and(|recorded| (recorded - mean).abs() < TOLERANCE);
+    let interval = summary.filter(|_| is_same).and_then(|summary| interval(summary.get("reward_interval")?));
+    Some(Estimate { mean, interval })
+}
+
+fn lift(row: &RunRow) -> Option<Estimate> {
+    let lift = row.summary.as_ref()?.get("evaluation")?.get("lift")?;
+    Some(Estimate { mean: lift.get("mean")?.as_f64()?, interval: interval(lift) })
+}
+
+fn interval(value: &Value) -> Option<(f64, f64)> {
+    Some((value.get("low")?.as_f64()?, value.get("high")?.as_f64()?))
+}

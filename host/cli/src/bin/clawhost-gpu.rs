@@ -1,0 +1,5 @@
+//! The program with code for GPUs: built with the feature `gpu`, `cuda` or both.
+
+fn main() -> std::process::ExitCode {
+    clawhost_cli::main("clawhost-gpu")
+}
