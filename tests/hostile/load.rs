@@ -214,7 +214,7 @@ async fn a_damaged_or_wrong_plugin_is_identified() {
     }
     let reward = guests::bytes(&folder, "reward_exact");
     let error = check(&host, "wrong", &reward, &["is a reward, but an environment is needed"]).await;
-    assert_eq!((error.code(), error.hints()), ("plugin-wrong-world", vec![Hint::change("rewards")]));
+    assert_eq!((error.code(), error.hints()), ("plugin-wrong-world", vec![Hint::ChangeThis]));
     let endless = guests::bytes(&folder, "hostile_describe");
     check(&host, "endless", &endless, &["`describe` gave no usable answer", "limit(fuel)"]).await;
     let trap = guests::bytes(&folder, "hostile_describe_trap");
