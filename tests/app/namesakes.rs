@@ -1,20 +1,30 @@
 //! Components that share a name and a version, and rewards that find nothing to read.
 
 use crate::bench::Bench;
-use clawhost_app::{Event, ScoreRequest, Start, Warning, Workspace, plugin_spec, run, score};
+use clawhost_app::{Event, ScoreRequest, Start, Warning, Workspace, learn, plugin_spec, run, score};
 use clawhost_play::Cancel;
 use clawhost_run_config::Verb;
 use std::sync::Mutex;
 
 /// Plays a run, and gives back what was warned of.
 async fn warnings(bench: &Bench, workspace: &Workspace, text: &str) -> Vec<Warning> {
+    warnings_of(Verb::Play, bench, workspace, text).await
+}
+
+/// Plays a run or learns, and gives back what was warned of.
+async fn warnings_of(verb: Verb, bench: &Bench, workspace: &Workspace, text: &str) -> Vec<Warning> {
     let warnings = Mutex::new(Vec::new());
     let watch = |event: Event| {
         if let Event::Warning(warning) = event {
             warnings.lock().unwrap().push(warning);
         }
     };
-    run(workspace, bench.spec(Verb::Play, text), Start::New, &Cancel::default(), &watch).await.unwrap();
+    let (spec, cancel) = (bench.spec(verb, text), Cancel::default());
+    if verb == Verb::Learn {
+        learn(workspace, spec, Start::New, &cancel, &watch).await.unwrap();
+    } else {
+        run(workspace, spec, Start::New, &cancel, &watch).await.unwrap();
+    }
     warnings.into_inner().unwrap()
 }
 
@@ -43,8 +53,8 @@ async fn another_component_of_the_same_name_and_version_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reward_for_another_environment_is_told_by_run_and_score() {
-    let Some(bench) = Bench::new("a_reward_for_another_environment") else { return };
+async fn run_score_and_learn_warn_of_a_reward_for_another_environment() {
+    let Some(bench) = Bench::new("run_score_and_learn_warn") else { return };
     let workspace = bench.open();
     let text = "plugin = \"env_guess.wasm\"\nrewards = [\"reward_state.wasm\"]\nepisodes = 4\n";
     let expect = |warnings: &[Warning]| {
@@ -62,6 +72,10 @@ async fn a_reward_for_another_environment_is_told_by_run_and_score() {
     let reward = plugin_spec(&bench.guests.join("reward_state.wasm").display().to_string()).unwrap();
     score(&workspace, ScoreRequest::new(vec![reward]), &Cancel::default(), &watch).await.unwrap();
     expect(&told.into_inner().unwrap());
+    // Once, after the first of two iterations.
+    let learned = "group = 2\niterations = 2\ntest_pairs = 0\n[[learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]\n";
+    let warned = warnings_of(Verb::Learn, &bench, &workspace, &format!("{text}{learned}")).await;
+    expect(&warned);
     let text = "plugin = \"env_shop.wasm\"\nrewards = [\"reward_state.wasm\"]\nepisodes = 4\n";
     assert_eq!(warnings(&bench, &workspace, text).await, []);
 }

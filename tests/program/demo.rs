@@ -199,3 +199,42 @@ fn a_demo_asks_where_its_drawing_goes_before_it_plays() {
         assert!(words.contains(part), "{part}: {help}");
     }
 }
+
+/// What a terminal shows of a demo in the end, with all that has scrolled away.
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_view_stays_in_place_and_ends_in_the_summary() {
+    let Some(bench) = Bench::new("on_a_terminal_the_view") else { return };
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: on_a_terminal_the_view_stays_in_place: there is no `script`");
+        return;
+    }
+    let (program, guests) = (env!("CARGO_BIN_EXE_clawhost"), bench.guests.display().to_string());
+    let demo = format!("stty cols 120 rows 60; '{program}' demo harness --plugins '{guests}' --iterations 6");
+    let mut script = Command::new("script");
+    script.args(["-qec", &demo, "/dev/null"]).stdin(Stdio::null());
+    script.env("CLAWHOST_HOME", bench.data.path()).env("TERM", "xterm-256color");
+    let output = script.output().unwrap();
+    let mut terminal = vt100::Parser::new(60, 120, 10_000);
+    terminal.process(&output.stdout);
+    let drawn = String::from_utf8_lossy(&output.stdout);
+    for part in ["arm 2 of 4: a silent reflector", "iteration 3 of 6", " %  ", " so far", "reward 0."] {
+        assert!(drawn.contains(part), "the view says {part}: {drawn}");
+    }
+    let left = terminal.screen().contents();
+    assert!(left.trim_start().starts_with("POLICY"), "what is left begins with the summary: {left}");
+    assert!(!left.contains("iteration 6 of 6") && !left.contains("so far"), "the view is gone: {left}");
+    assert!(left.contains("the proof failed"), "six iterations prove nothing: {left}");
+}
+
+#[test]
+fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
+    let Some(bench) = Bench::new("in_a_log_a_demo") else { return };
+    let began = std::time::Instant::now();
+    let output = bench.demo(&["--iterations", "6"]).output().unwrap();
+    let took = began.elapsed().as_secs();
+    let told = stderr(&output);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains(" %  ")).collect();
+    assert_eq!(lines.first(), Some(&"  0 %  400 episodes without a playbook, to make a harmful lesson from"), "{told}");
+    assert!(lines.len() as u64 <= 2 + took / 5, "{} lines in {took} s: {told}", lines.len());
+}

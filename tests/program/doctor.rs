@@ -14,9 +14,18 @@ fn the_doctor_says_what_is_missing_what_it_costs_and_how_to_get_it() {
         .unwrap();
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let findings = seen["findings"].as_array().unwrap();
-    for topic in
-        ["rust", "wasm target", "linker", "data folder", "memory maps", "python", "c", "openai key", "anthropic key"]
-    {
+    for topic in [
+        "rust",
+        "wasm target",
+        "linker",
+        "c compiler",
+        "data folder",
+        "memory maps",
+        "python",
+        "c",
+        "openai key",
+        "anthropic key",
+    ] {
         let finding = findings.iter().find(|finding| finding["topic"] == topic).unwrap_or_else(|| panic!("{topic}"));
         let well = finding["state"] == "good";
         assert_eq!(finding["costs"].is_null(), well, "{finding}");
@@ -52,6 +61,68 @@ fn the_doctor_names_what_is_broken() {
     let fine = bench.run(&["doctor", "--policy", "follower", "--data", &folder]);
     assert!(fine.status.success() && stdout(&fine).contains("follower answers: `ready`"), "{}", stdout(&fine));
     assert!(!not_there.exists());
+}
+
+/// Programs that the doctor may find: each says its version. Those that are not named here are not on the path.
+#[cfg(unix)]
+fn machine_with(folder: &Path, programs: &[(&str, &str)]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for (name, script) in programs {
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_doctor_helps_on_machines_that_lack_something() {
+    let Some(bench) = Bench::new("the_doctor_helps") else { return };
+    let sysroot = bench.data.path().join("rust");
+    let beside = sysroot.join("lib/rustlib/host/bin");
+    std::fs::create_dir_all(&beside).unwrap();
+    std::fs::write(beside.join("wasm-component-ld"), "").unwrap();
+    let rustc = format!("case $1 in --version) echo rustc 1.95.0;; *) echo '{}';; esac", sysroot.display());
+    let check = |programs: &[(&str, &str)], topic: &str, state: &str, remedy: Option<&str>| {
+        let path = tempfile::tempdir().unwrap();
+        machine_with(path.path(), programs);
+        let output = bench.command(&["doctor", "--json"]).env("PATH", path.path()).output().unwrap();
+        assert!(output.status.success(), "nothing that is needed is broken: {}", stdout(&output));
+        let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found = seen["findings"].as_array().unwrap().iter().find(|finding| finding["topic"] == topic).unwrap();
+        assert_eq!((found["state"].as_str(), found["remedy"].as_str()), (Some(state), remedy), "{found}");
+    };
+    let (rustc, cc, rustup) = (("rustc", rustc.as_str()), ("cc", "echo cc 12"), ("rustup", "echo rustup 1"));
+    let add = "rustup target add wasm32-unknown-unknown";
+    check(&[rustc, cc, rustup], "wasm target", "missing", Some(add));
+    let from_a_distribution = format!("install Rust from https://rustup.rs, then `{add}`");
+    check(&[rustc, cc], "wasm target", "missing", Some(&from_a_distribution));
+    check(&[rustc, cc, rustup], "c compiler", "good", None);
+    let install = match std::env::consts::OS {
+        "macos" => "xcode-select --install",
+        _ => "install gcc or clang with your system's package manager (Debian: apt-get install gcc libc6-dev)",
+    };
+    check(&[rustc, rustup], "c compiler", "missing", Some(install));
+    let target = sysroot.join("lib/rustlib/wasm32-unknown-unknown/lib");
+    std::fs::create_dir_all(&target).unwrap();
+    std::fs::write(target.join("libstd-0.rlib"), "").unwrap();
+    check(&[rustc, cc, rustup], "wasm target", "good", None);
+}
+
+/// The kernel's own folder lets nobody write, whoever runs the test.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_doctor_says_that_a_folder_cannot_be_written_and_what_to_do() {
+    let Some(bench) = Bench::new("the_doctor_says_that_a_folder") else { return };
+    let output = bench.run(&["doctor", "--data", "/proc/clawhost"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains("/proc cannot be written: ") && text.contains("nothing can be recorded"), "{text}");
+    assert!(text.contains("to mend it: mend its permissions, or name another data folder, or --data"), "{text}");
+    // A run fails at once with the same advice, before anything is played.
+    let output = bench.run(&["run", &bench.guest("env_guess"), "--episodes", "1", "--data", "/proc/clawhost"]);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", stdout(&output));
+    assert!(stderr(&output).contains("/proc/clawhost") && stderr(&output).contains("--data"), "{}", stderr(&output));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Measuring a playbook on the test split, pair by pair, against none or against another version.
 
-use crate::events::{Event, EventSink, Watch};
+use crate::events::{Event, EventSink, Warning, Watch};
 use crate::resume;
 use crate::run::Clocked;
 use crate::session::Session;
@@ -59,6 +59,7 @@ pub async fn evaluate(
     let watch = Watch(events);
     let (evaluation, report) =
         evaluate_playbooks(run.clone(), &plan, pairs, ports, views, document, (cancel, &watch)).await?;
+    report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
     if report.stopped.is_none() {
         lease.complete();
     }

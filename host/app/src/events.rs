@@ -154,7 +154,7 @@ pub enum Event {
         /// Episodes of the phase or the run.
         total: u64,
     },
-    /// Episodes were handled, for operations that play none.
+    /// Episodes were handled, or steps taken, by an operation that plays no episodes.
     Progress {
         /// How many so far.
         done: u64,

@@ -23,8 +23,41 @@ pub(crate) fn text(points: &[(f64, f64)], low: f64, high: f64) -> Option<String>
     Some(chart.to_string())
 }
 
+/// Heights of a small curve.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A small curve of at most so many characters, between its own extremes; neighbours are averaged where there are more values.
+/// Nothing for fewer than two values.
+pub(crate) fn sparkline(values: &[f64], width: usize) -> Option<String> {
+    if values.len() < 2 || width == 0 {
+        return None;
+    }
+    let means: Vec<f64> = values
+        .chunks(values.len().div_ceil(width))
+        .map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64)
+        .collect();
+    let low = means.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let top = (HEIGHTS.len() - 1) as f64;
+    let height = |value: f64| if high > low { ((value - low) / (high - low) * top).round() } else { 0.0 };
+    // A float that is no number becomes 0.
+    Some(means.iter().filter_map(|mean| HEIGHTS.get(height(*mean) as usize)).collect())
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_small_curve_lies_between_its_extremes_and_averages_neighbours() {
+        let check = |values: &[f64], width, expect: Option<&str>| {
+            assert_eq!(super::sparkline(values, width).as_deref(), expect);
+        };
+        check(&[0.5], 9, None);
+        check(&[0.0, 1.0], 0, None);
+        check(&[0.3, 0.3], 9, Some("▁▁"));
+        check(&[0.0, 0.5, 1.0], 9, Some("▁▅█"));
+        check(&[0.0, 0.2, 0.4, 0.6, 1.0], 3, Some("▁▄█"));
+    }
+
     #[test]
     fn a_curve_can_be_read_in_a_terminal() {
         let points = [(1.0, 0.0), (2.0, 0.5), (6.0, 1.0)];

@@ -29,7 +29,41 @@ fn component_linker(sysroot: &Path) -> bool {
     hosts.map(|host| host.path().join("bin/wasm-component-ld")).any(|path| path.exists())
 }
 
+/// How to get the standard library of a target. A distribution's Rust has no `rustup`.
+fn target_remedy(target: &str) -> String {
+    let add = format!("rustup target add {target}");
+    match says("rustup", &["--version"]) {
+        Some(_) => add,
+        None => format!("install Rust from https://rustup.rs, then `{add}`"),
+    }
+}
+
+/// The C compiler that Rust links with. Procedural macros and build scripts run on this machine, so plugins need it as well.
+fn c_compiler() -> Finding {
+    const TOPIC: &str = "c compiler";
+    let install = match std::env::consts::OS {
+        "macos" => "xcode-select --install",
+        "windows" => "install the C++ build tools of Visual Studio",
+        _ => "install gcc or clang with your system's package manager (Debian: apt-get install gcc libc6-dev)",
+    };
+    // Windows has its linker elsewhere than on the path: Rust looks for it.
+    if cfg!(windows) {
+        return Finding::good(TOPIC, "Rust looks for the one of Visual Studio");
+    }
+    match says("cc", &["--version"]) {
+        Some(version) => Finding::good(TOPIC, version),
+        None => {
+            let costs = "neither plugins in Rust nor clawhost itself can be built (running them needs none)";
+            Finding::missing(TOPIC, "no cc on the path", costs, install)
+        }
+    }
+}
+
 pub(crate) fn rust() -> Vec<Finding> {
+    [from_rustc(), vec![c_compiler()]].concat()
+}
+
+fn from_rustc() -> Vec<Finding> {
     let Some(version) = says("rustc", &["--version"]) else {
         let costs = "no plugins can be built in Rust (running them needs none)";
         return vec![Finding::missing("rust", "no rustc on the path", costs, "install it from https://rustup.rs")];
@@ -40,7 +74,7 @@ pub(crate) fn rust() -> Vec<Finding> {
         Finding::good("wasm target", format!("{TARGET} is installed"))
     } else {
         let (says, costs) = (format!("{TARGET} is not installed"), "no plugins can be built in Rust");
-        Finding::missing("wasm target", says, costs, format!("rustup target add {TARGET}"))
+        Finding::missing("wasm target", says, costs, target_remedy(TARGET))
     });
     findings.push(if component_linker(&sysroot) {
         Finding::good("linker", "wasm-component-ld ships with this Rust")
@@ -53,12 +87,8 @@ pub(crate) fn rust() -> Vec<Finding> {
         Finding::good("std target", format!("{STD_TARGET} is installed"))
     } else {
         let costs = "plugins cannot use println! or Instant (most need neither)";
-        Finding::missing(
-            "std target",
-            format!("{STD_TARGET} is not installed"),
-            costs,
-            format!("rustup target add {STD_TARGET}"),
-        )
+        let says = format!("{STD_TARGET} is not installed");
+        Finding::missing("std target", says, costs, target_remedy(STD_TARGET))
     });
     findings
 }

@@ -45,4 +45,4 @@ pub use run::{
     Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range, run_digest,
 };
 pub use tasks::{fetch_tasks, split_of};
-pub use unread::Unread;
+pub use unread::{Readings, Unread};

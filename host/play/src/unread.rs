@@ -26,11 +26,12 @@ struct Tally {
     is_found: bool,
 }
 
-/// Counts, for every reward that says what it reads.
-pub(crate) struct Readings(Vec<Tally>);
+/// Counts what was there to read, for every reward that says what it reads.
+pub struct Readings(Vec<Tally>);
 
 impl Readings {
-    pub(crate) fn of(rules: &[ScoringRule]) -> Self {
+    /// Nothing is counted yet.
+    pub fn of(rules: &[ScoringRule]) -> Self {
         let tally = |rule: &ScoringRule| {
             let reads = Reads::declared(&rule.reward.description().about, &rule.options)?;
             Some(Tally { reward: rule.reward.identity().clone(), reads, judged: 0, is_found: false })
@@ -39,7 +40,7 @@ impl Readings {
     }
 
     /// Counts an episode. One that failed is judged by nobody.
-    pub(crate) fn add(&mut self, episode: &Episode) {
+    pub fn add(&mut self, episode: &Episode) {
         if !episode.ending.is_complete() {
             return;
         }
@@ -50,7 +51,7 @@ impl Readings {
     }
 
     /// Rewards that judged episodes and found nothing.
-    pub(crate) fn unread(self) -> Vec<Unread> {
+    pub fn unread(self) -> Vec<Unread> {
         let without = self.0.into_iter().filter(|tally| tally.judged > 0 && !tally.is_found);
         let told = |Tally { reward, reads, judged, .. }| Unread { reward, reads: reads.to_string(), episodes: judged };
         without.map(told).collect()

@@ -1,13 +1,18 @@
 //! `cargo xtask demo`: from a fresh clone to scored and recorded episodes in one command.
 
+use crate::spent::Spent;
 use crate::{cargo, guests, run, say, target};
 use anyhow::Result;
 use std::process::Command;
 
 pub(crate) fn main() -> Result<()> {
+    let build = Spent::begin();
     let guests = guests::build()?;
     say("building clawhost in release (the first time takes minutes)");
     run(cargo().args(["build", "--release", "--package", "clawhost-cli"]))?;
+    let build = build.shown();
+    say(&format!("built in {build}"));
+    let demos = Spent::begin();
     let target = target()?;
     let program = target.join("release/clawhost");
     let data = target.join("demo");
@@ -53,6 +58,7 @@ pub(crate) fn main() -> Result<()> {
         "Weights that learn, proved: a tiny model gets better than its teacher by rewards alone, beside placebos. This takes minutes.",
         &["demo", "weights", "--plugins", &guests.display().to_string(), "--svg", &curve],
     )?;
+    say(&format!("\nThe build took {build}, the demos {}.", demos.shown()));
     say(&format!(
         "\nBut for the last, the policy was the follower: it does what its prompt says and nothing else, so it solves what it is told to
 calculate and no word problem. Give it a model instead:

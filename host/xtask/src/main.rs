@@ -6,6 +6,7 @@ mod fuzz;
 mod guests;
 mod languages;
 mod messages;
+mod spent;
 mod tidy;
 mod toolchain;
 mod transformers;

@@ -183,6 +183,7 @@ impl<'a> GameTrial<'a> {
             let left = 1.0 - step as f64 / steps as f64;
             let (demonstrations, rate) = (demonstrations.to_vec(), self.game.rate * left.max(0.1));
             self.compute(move |weights| weights.supervise(&demonstrations, rate)).await?;
+            self.events.event(Event::Progress { done: step + 1, total: steps });
         }
         self.compute(Weights::publish).await
     }

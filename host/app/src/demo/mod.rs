@@ -10,6 +10,7 @@ mod harness;
 mod harness_arms;
 mod plant;
 mod plugins;
+mod progress;
 mod shuffled;
 mod step;
 mod weights;
@@ -21,6 +22,7 @@ pub use harness::{HarnessDemo, HarnessDoubt, HarnessProof, demonstrate_harness, 
 pub use harness_arms::{EPISODES, TEST_PAIRS};
 pub use plant::{Plant, SCOUTED};
 pub use plugins::{PLUGINS_VARIABLE, plugin_folder};
+pub use progress::{Activity, DemoOutline, DemoProgress, DemoStatus};
 pub use step::{DemoStep, HarnessArm, Measurement, Teacher};
 pub use weights::{Control, GameProof, WeightsDemo, WeightsDoubt, WeightsProof, demonstrate_weights, weights_doubts};
 

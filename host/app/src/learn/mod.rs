@@ -6,6 +6,7 @@ mod curve;
 mod harness;
 mod journal;
 mod pace;
+mod readings;
 mod recorder;
 mod tensorboard;
 mod weights;
@@ -28,6 +29,7 @@ use clawhost_learning::{
 use clawhost_model::CheckpointWriter;
 use clawhost_play::{Cancel, ScoringRule, finished_reward};
 use clawhost_run_config::{Key, LearnSpec, RunSpec, Work};
+use readings::FirstReadings;
 use recorder::{COMPLETIONS, METRICS, Recorder};
 use std::path::{Path, PathBuf};
 use weights::LearningModel;
@@ -178,6 +180,8 @@ pub async fn learn(
     let digest = learn_digest(&plan, &ports)?;
     // Two runs that learn one playbook would overwrite each other's evidence.
     let _playbook_lease = playbook.as_ref().map(|name| workspace.hold_playbook(name)).transpose()?;
+    let readings = FirstReadings::new(events, &ports.play.rewards);
+    let events: &dyn EventSink = &readings;
     let Begun { run, lease, is_resumed } =
         resume::begin(workspace, &session.spec, &digest, &start, &session.models, events)?;
     let beginning = match &playbook {

@@ -2,13 +2,12 @@
 //! placebos in place of what it claims to be made of.
 
 use super::args::{HARNESS_SVG, HarnessArgs};
-use super::steps::Steps;
+use super::view::View;
 use super::{drawing, harness_summary, machine, proof, stopped};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
-use crate::terminal::Progress;
-use clawhost_app::demo::{DemoOutcome, HarnessDemo, demonstrate_harness};
+use clawhost_app::demo::{DemoOutcome, DemoOutline, HarnessDemo, demonstrate_harness};
 
 pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::Result<Exit> {
     let machine = machine(context)?;
@@ -20,14 +19,14 @@ pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::R
         concurrency: arguments.concurrency.unwrap_or(usual.concurrency),
         plugins: arguments.plugins.clone(),
     };
-    let progress = Progress::new(context, arguments.quiet, "played");
+    let view = View::new(DemoOutline::harness(&demo), arguments.quiet);
     let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_harness(&demo, &machine, work.cancel(), &Steps(&progress)).await;
+    let found = demonstrate_harness(&demo, &machine, work.cancel(), &view).await;
     drop(work);
-    progress.finish();
+    view.finish();
     let found = match found? {
         DemoOutcome::Finished(found) => found,
-        DemoOutcome::Stopped(reason) => return Ok(stopped(&progress, &reason)),
+        DemoOutcome::Stopped(reason) => return Ok(stopped(&view, &reason)),
     };
     if context.json() {
         harness_summary::json(&demo, &found, &drawing)?;

@@ -5,19 +5,20 @@ mod commands;
 mod harness;
 mod harness_summary;
 mod proof;
-mod steps;
+mod view;
 mod weights;
 mod weights_summary;
+mod words;
 
 pub(crate) use args::DemoCommand;
 
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
-use crate::terminal::Progress;
 use clawhost_app::demo::DemoMachine;
 use clawhost_play::StopReason;
 use std::path::{Path, PathBuf};
+use view::View;
 
 pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Result<Exit> {
     match command {
@@ -44,8 +45,8 @@ fn drawing(machine: &DemoMachine, named: Option<&Path>, usual: &str) -> anyhow::
 }
 
 /// Says that a part of a demo did not come to its end, so that nothing is said about any.
-fn stopped(progress: &Progress, reason: &StopReason) -> Exit {
-    progress.say(match reason {
+fn stopped(view: &View, reason: &StopReason) -> Exit {
+    view.say(match reason {
         StopReason::Cancelled => "interrupted: start it again",
         StopReason::ModelBudget => "the token or cost budget is spent",
         StopReason::FailureBudget { .. } | StopReason::Unscored { .. } | StopReason::Reflectors { .. } => {

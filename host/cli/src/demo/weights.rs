@@ -2,14 +2,13 @@
 //! alone.
 
 use super::args::{WEIGHTS_SVG, WeightsArgs};
-use super::steps::Steps;
+use super::view::View;
 use super::{drawing, machine, proof, stopped, weights_summary};
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
-use crate::terminal::Progress;
-use clawhost_app::demo::{DemoOutcome, SEED, WeightsDemo, demonstrate_weights};
+use clawhost_app::demo::{DemoOutcome, DemoOutline, SEED, WeightsDemo, demonstrate_weights};
 
 pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::Result<Exit> {
     let machine = machine(context)?;
@@ -20,14 +19,14 @@ pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::R
         plugins: arguments.plugins.clone(),
     };
     let models = context.model_settings(&MachineArgs { device: arguments.device, ..MachineArgs::default() })?;
-    let progress = Progress::new(context, arguments.quiet, "played");
+    let view = View::new(DemoOutline::weights(&demo), arguments.quiet);
     let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_weights(&demo, &machine, &models, work.cancel(), &Steps(&progress)).await;
+    let found = demonstrate_weights(&demo, &machine, &models, work.cancel(), &view).await;
     drop(work);
-    progress.finish();
+    view.finish();
     let found = match found? {
         DemoOutcome::Finished(found) => found,
-        DemoOutcome::Stopped(reason) => return Ok(stopped(&progress, &reason)),
+        DemoOutcome::Stopped(reason) => return Ok(stopped(&view, &reason)),
     };
     if context.json() {
         weights_summary::json(&demo, &found, &drawing)?;

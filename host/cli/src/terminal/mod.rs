@@ -4,4 +4,5 @@ mod iteration;
 mod progress;
 mod warning;
 
-pub(crate) use progress::{LEARNED, Progress};
+pub(crate) use progress::{LEARNED, Progress, line};
+pub(crate) use warning::lines as warning_lines;

@@ -44,8 +44,6 @@ struct State {
     pace: Pace,
     /// It was said that rewards carry no signal.
     is_signal_shown: bool,
-    /// The larger work that this is a part of, with a comma behind it; empty: it is all there is.
-    whole: String,
 }
 
 /// Shows events to the person in front of the terminal.
@@ -57,7 +55,8 @@ pub(crate) struct Progress {
     state: Mutex<State>,
 }
 
-fn line(text: &str) {
+/// A line on standard error.
+pub(crate) fn line(text: &str) {
     // Where standard error is gone there is nobody to tell.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
@@ -97,13 +96,6 @@ impl Progress {
         if !self.quiet {
             self.say(text);
         }
-    }
-
-    /// What comes from now on is a part of something larger, which is named in front.
-    pub(crate) fn within(&self, whole: &str) {
-        let mut state = self.state();
-        state.whole = format!("{whole}, ");
-        state.pace = Pace::default();
     }
 
     /// Takes the bar away.
@@ -209,10 +201,9 @@ impl Progress {
         if is_training_phase(name) {
             state.pace.begin(Instant::now());
         }
-        let message = format!("{}{name}", state.whole);
         self.with_bar(&mut state, PHASES, episodes, |bar| {
             bar.set_position(0);
-            bar.set_message(message);
+            bar.set_message(name.to_owned());
         });
     }
 
@@ -227,7 +218,7 @@ impl Progress {
         let signal = report.weights().and_then(|(_, weights)| weights.signal.as_ref());
         // Once, and again when rewards had something to say meanwhile.
         if let (false, Some(why)) = (state.is_signal_shown, signal) {
-            state.say(&format!("{}iteration {}: {why}", state.whole, report.iteration));
+            state.say(&format!("iteration {}: {why}", report.iteration));
         }
         state.is_signal_shown = signal.is_some();
         let has_news = iteration::has_news(report) || report.iteration == of;
@@ -235,10 +226,7 @@ impl Progress {
             return;
         }
         state.last_line = Some(Instant::now());
-        for (position, text) in iteration::lines(report, of, pace).into_iter().enumerate() {
-            let whole = if position == 0 { state.whole.as_str() } else { "" };
-            state.say(&format!("{whole}{text}"));
-        }
+        iteration::lines(report, of, pace).iter().for_each(|line| state.say(line));
     }
 }
 
@@ -272,8 +260,7 @@ impl EventSink for Progress {
             }
             Event::WarmedUp { report, plan } => {
                 if let Some(text) = iteration::demonstrations(&report, &plan) {
-                    let whole = self.state().whole.clone();
-                    self.mention(&format!("{whole}{text}"));
+                    self.mention(&text);
                 }
             }
             Event::Iteration { report, of } => self.iteration(&report, of),

@@ -8,7 +8,7 @@ use clawhost_play::Unread;
 const SHOWN_DIGESTS: usize = 3;
 
 /// The lines of a warning.
-pub(super) fn lines(warning: &Warning) -> Vec<String> {
+pub(crate) fn lines(warning: &Warning) -> Vec<String> {
     if let Warning::Device { chosen, passed_over } = warning {
         let passed_over = passed_over.iter().map(|one| format!("            passed over: {one}"));
         return std::iter::once(format!("device      {chosen}")).chain(passed_over).collect();

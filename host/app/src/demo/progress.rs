@@ -1,0 +1,270 @@
+//! How far a demonstration has come: what a terminal, a log or a page shows while it runs.
+
+use super::harness::HarnessDemo;
+use super::step::{DemoStep, HarnessArm};
+use super::weights::WeightsDemo;
+use crate::Event;
+use std::time::{Duration, Instant};
+
+/// The share of an arm that its iterations take; the rest is the final report on the test split.
+const ARM_ITERATIONS: f64 = 0.9;
+/// Below this part nothing is said about the time that is left: the estimate would jump.
+const EARLIEST_ESTIMATE: f64 = 0.02;
+
+/// The steps of a demonstration in order, each with the share of the time that it takes.
+///
+/// Shares were measured on two cores. Nothing but the time left depends on them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemoOutline {
+    shares: Vec<f64>,
+}
+
+impl DemoOutline {
+    /// Scouting, every arm, and the ceiling.
+    pub fn harness(_: &HarnessDemo) -> Self {
+        let mut shares = vec![1.0];
+        shares.extend(HarnessArm::ALL.map(|_| 20.0));
+        shares.push(1.0);
+        Self { shares }
+    }
+
+    /// Per game: demonstrations, two measurements, rewards, two measurements; then the same for each of both controls.
+    pub fn weights(demo: &WeightsDemo) -> Self {
+        let measured = [1.0, 1.0];
+        let rewards = if demo.quick { 13.0 } else { 40.0 };
+        let mut game = [vec![8.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat();
+        if !demo.quick {
+            game.extend([vec![40.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat());
+        }
+        Self { shares: game.repeat(2) }
+    }
+
+    /// How many steps there are.
+    pub fn steps(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// The part that is done: all steps before this one (from 0), and a part of it.
+    fn part(&self, step: usize, within: f64) -> f64 {
+        let before: f64 = self.shares.iter().take(step).sum();
+        let now = self.shares.get(step).copied().unwrap_or(0.0);
+        let all: f64 = self.shares.iter().sum();
+        if all > 0.0 { ((before + now * within) / all).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// Follows a demonstration by its events.
+#[derive(Debug)]
+pub struct DemoProgress {
+    outline: DemoOutline,
+    began: Instant,
+    /// Steps that have begun.
+    begun: usize,
+    step: Option<DemoStep>,
+    /// The part of the step that is done, 0 to 1.
+    within: f64,
+    activity: Activity,
+    /// Mean rewards since learning began last.
+    curve: Vec<f64>,
+}
+
+/// What happens inside a step.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Activity {
+    /// Nothing is known yet.
+    #[default]
+    Preparing,
+    /// Iterations of learning.
+    Iterations {
+        /// The last that is over, from 1.
+        done: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// Steps of demonstrations until the sampled reward reaches a target.
+    Demonstrations {
+        /// Steps so far.
+        steps: u64,
+        /// The target.
+        target: f64,
+    },
+    /// Episodes without learning, or steps that play none.
+    Work {
+        /// So many so far.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
+}
+
+/// What is known at a moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DemoStatus<'a> {
+    /// The step; none: it has not begun.
+    pub step: Option<DemoStep>,
+    /// Which it is, from 1, of how many.
+    pub number: (usize, usize),
+    /// What happens in it.
+    pub activity: Activity,
+    /// Mean rewards since learning began last, in order.
+    pub curve: &'a [f64],
+    /// The part of the whole that is done, 0 to 1.
+    pub part: f64,
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Until it ends, as an estimate; none: too early to say.
+    pub left: Option<Duration>,
+}
+
+impl DemoProgress {
+    /// A demonstration with these steps begins now.
+    pub fn new(outline: DemoOutline, now: Instant) -> Self {
+        let (activity, curve) = (Activity::Preparing, Vec::new());
+        Self { outline, began: now, begun: 0, step: None, within: 0.0, activity, curve }
+    }
+
+    /// Something happened. Returns whether a new step begins.
+    pub fn event(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Demo(step) => {
+                self.begin(*step);
+                return true;
+            }
+            Event::Iteration { report, of } => {
+                self.curve.extend(report.reward);
+                let done = report.iteration as f64 / (*of).max(1) as f64;
+                let share = if matches!(self.step, Some(DemoStep::Arm { .. })) { ARM_ITERATIONS } else { 1.0 };
+                self.advance(Activity::Iterations { done: report.iteration, of: *of }, done * share);
+            }
+            Event::WarmedUp { report, plan } => {
+                let reward = report.looks.last().and_then(|(_, reward)| *reward);
+                self.curve.extend(reward);
+                let activity = Activity::Demonstrations { steps: report.steps, target: plan.target };
+                self.advance(activity, reward.unwrap_or(0.0) / plan.target.max(f64::MIN_POSITIVE));
+            }
+            Event::Recorded { done, total, .. } if !self.is_learning() => self.work(*done, *total),
+            Event::Progress { done, total } => self.work(*done, *total),
+            _ => {}
+        }
+        false
+    }
+
+    fn begin(&mut self, step: DemoStep) {
+        self.begun += 1;
+        (self.step, self.within, self.activity) = (Some(step), 0.0, Activity::Preparing);
+        if self.is_learning() {
+            self.curve.clear();
+        }
+    }
+
+    /// Whether episodes of this step belong to iterations.
+    fn is_learning(&self) -> bool {
+        matches!(self.step, Some(DemoStep::Arm { .. } | DemoStep::Learning { .. }))
+    }
+
+    fn work(&mut self, done: u64, of: u64) {
+        self.advance(Activity::Work { done, of }, done as f64 / of.max(1) as f64);
+    }
+
+    fn advance(&mut self, activity: Activity, within: f64) {
+        self.activity = activity;
+        if within.is_finite() {
+            self.within = within.clamp(self.within, 1.0);
+        }
+    }
+
+    /// What is known now.
+    pub fn status(&self, now: Instant) -> DemoStatus<'_> {
+        let elapsed = now.saturating_duration_since(self.began);
+        let part = match self.begun.checked_sub(1) {
+            Some(step) => self.outline.part(step, self.within),
+            None => 0.0,
+        };
+        let left = (part >= EARLIEST_ESTIMATE).then(|| elapsed.mul_f64((1.0 - part) / part));
+        let number = (self.begun, self.outline.steps());
+        DemoStatus { step: self.step, number, activity: self.activity, curve: &self.curve, part, elapsed, left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::game::Game;
+    use super::super::step::{Measurement, Teacher};
+    use super::*;
+    use clawhost_core::{Digest, Usage};
+    use clawhost_learning::{IterationReport, WarmStart, WarmStartReport};
+
+    fn iteration(iteration: u64, reward: Option<f64>, of: u64) -> Event {
+        let report = IterationReport {
+            iteration,
+            reward,
+            episodes: 1,
+            removed: 0,
+            revised: 0,
+            learned: Ok(()),
+            layers: Vec::new(),
+            state: Digest::of(b""),
+            usage: Usage::default(),
+        };
+        Event::Iteration { report: Box::new(report), of }
+    }
+
+    fn outline(shares: &[f64]) -> DemoOutline {
+        DemoOutline { shares: shares.to_vec() }
+    }
+
+    const LEARNING: DemoStep = DemoStep::Learning { game: "guess", teacher: Teacher::Rewards };
+    const MEASURING: DemoStep = DemoStep::Measuring { game: "guess", measurement: Measurement::After, sampled: true };
+
+    #[test]
+    fn the_time_left_follows_from_the_shares_of_the_steps() {
+        let began = Instant::now();
+        let mut progress = DemoProgress::new(outline(&[3.0, 1.0]), began);
+        let at = |progress: &DemoProgress, seconds| {
+            let status = progress.status(began + Duration::from_secs(seconds));
+            (status.part, status.left.map(|left| left.as_secs()))
+        };
+        assert_eq!(at(&progress, 5), (0.0, None), "nothing has begun");
+        assert!(progress.event(&Event::Demo(LEARNING)));
+        assert_eq!(at(&progress, 5), (0.0, None));
+        assert!(!progress.event(&iteration(1, Some(0.5), 2)));
+        assert_eq!(at(&progress, 30), (0.375, Some(50)));
+        progress.event(&iteration(2, Some(0.5), 2));
+        progress.event(&Event::Demo(MEASURING));
+        assert_eq!(at(&progress, 60), (0.75, Some(20)));
+        progress.event(&Event::Progress { done: 5, total: 10 });
+        assert_eq!(at(&progress, 70), (0.875, Some(10)));
+        progress.event(&Event::Progress { done: 10, total: 10 });
+        assert_eq!(at(&progress, 80), (1.0, Some(0)));
+        progress.event(&Event::Demo(MEASURING));
+        assert_eq!(at(&progress, 80), (1.0, Some(0)), "a step that the outline lacks adds nothing");
+    }
+
+    #[test]
+    fn the_curve_is_that_of_the_last_learning_and_stays_while_it_is_measured() {
+        let now = Instant::now();
+        let mut progress = DemoProgress::new(outline(&[1.0; 4]), now);
+        progress.event(&Event::Demo(LEARNING));
+        for (number, reward) in [(1, Some(0.1)), (2, None), (3, Some(0.3))] {
+            progress.event(&iteration(number, reward, 3));
+        }
+        progress.event(&Event::Demo(MEASURING));
+        assert_eq!(progress.status(now).curve, [0.1, 0.3]);
+        progress.event(&Event::Demo(LEARNING));
+        assert!(progress.status(now).curve.is_empty());
+    }
+
+    #[test]
+    fn demonstrations_are_measured_by_the_reward_they_aim_at_and_never_go_back() {
+        let now = Instant::now();
+        let mut progress = DemoProgress::new(outline(&[1.0]), now);
+        progress.event(&Event::Demo(LEARNING));
+        let plan = WarmStart { target: 0.5, ..Game::guess().warm_start() };
+        for (reward, part) in [(Some(0.25), 0.5), (Some(0.2), 0.5), (None, 0.5), (Some(0.6), 1.0)] {
+            let report = WarmStartReport { looks: vec![(10, reward)], steps: 10, ..WarmStartReport::default() };
+            progress.event(&Event::WarmedUp { report: Box::new(report), plan: Box::new(plan.clone()) });
+            assert_eq!(progress.status(now).part, part);
+            assert_eq!(progress.status(now).activity, Activity::Demonstrations { steps: 10, target: 0.5 });
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The steps of a demo, and how far they are, in words.
+
+use clawhost_app::demo::{Activity, DemoStatus, DemoStep, HarnessArm, Measurement, Teacher};
+use clawhost_core::{counted, thousands};
+use std::time::Duration;
+
+/// An arm, and what it is for.
+fn arm_words(arm: HarnessArm) -> &'static str {
+    match arm {
+        HarnessArm::Full => "reflector, credit and gate, which is to be proved",
+        HarnessArm::SilentReflector => "a silent reflector, so that nothing is learned",
+        HarnessArm::ShuffledProposals => "shuffled proposals, whose lessons say the wrong thing",
+        HarnessArm::EverythingAdmitted => "everything admitted, so that nothing is measured",
+    }
+}
+
+/// A step in words.
+pub(super) fn step_words(step: DemoStep) -> String {
+    match step {
+        DemoStep::Scouting { episodes } => {
+            format!("{} without a playbook, to make a harmful lesson from", counted(episodes, "episode"))
+        }
+        DemoStep::Arm { number, of, arm } => format!("arm {number} of {of}: {}", arm_words(arm)),
+        DemoStep::Ceiling => "the test tasks for a policy that is told every rule, as the ceiling".to_owned(),
+        DemoStep::Learning { game, teacher } => {
+            let teacher = match teacher {
+                Teacher::Demonstrations => "demonstrations",
+                Teacher::Rewards => "rewards",
+                Teacher::ShuffledRewards => "shuffled rewards, as a control",
+            };
+            format!("{game}: learning from {teacher}")
+        }
+        DemoStep::MoreDemonstrations { game, .. } => format!("{game}: more demonstrations instead, as a control"),
+        DemoStep::Measuring { game, measurement, sampled } => {
+            let after = match measurement {
+                Measurement::Before => "demonstrations",
+                Measurement::After => "rewards",
+                Measurement::MoreDemonstrations => "more demonstrations",
+                Measurement::ShuffledRewards => "shuffled rewards",
+            };
+            let kind = if sampled { "sampled" } else { "likeliest" };
+            format!("{game}: test tasks after {after}, {kind} answers")
+        }
+    }
+}
+
+/// What happens in a step, if anything is known.
+pub(super) fn work_words(status: &DemoStatus<'_>) -> Option<String> {
+    match status.activity {
+        Activity::Preparing => None,
+        Activity::Iterations { done, of } => Some(format!("iteration {done} of {of}")),
+        Activity::Demonstrations { steps, target } => {
+            Some(format!("{} of demonstrations, until reward {target:.2}", counted(steps, "step")))
+        }
+        Activity::Work { done, of } => {
+            let noun =
+                if matches!(status.step, Some(DemoStep::MoreDemonstrations { .. })) { "step" } else { "episode" };
+            Some(format!("{} of {}", thousands(done), counted(of, noun)))
+        }
+    }
+}
+
+/// The time that is left, if it can be said.
+pub(super) fn left(status: &DemoStatus<'_>) -> Option<String> {
+    let left = Duration::from_secs(status.left?.as_secs());
+    Some(format!("about {} left", humantime::format_duration(left)))
+}
+
+/// Everything in one line, for a log.
+pub(super) fn status_line(status: &DemoStatus<'_>) -> String {
+    let reward = status.curve.last().map(|reward| format!("reward {reward:.3}"));
+    let parts = [status.step.map(step_words), work_words(status), reward, left(status)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    format!("{:>3.0} %  {}", status.part * 100.0, parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_log_says_how_far_the_demo_is() {
+        let check = |step, activity, curve: &[f64], left: Option<u64>, expect: &str| {
+            let left = left.map(Duration::from_secs);
+            let elapsed = Duration::from_secs(9);
+            let status = DemoStatus { step: Some(step), number: (1, 2), activity, curve, part: 0.254, elapsed, left };
+            assert_eq!(status_line(&status), expect);
+        };
+        check(
+            DemoStep::Learning { game: "guess", teacher: Teacher::Rewards },
+            Activity::Iterations { done: 3, of: 180 },
+            &[0.5, 0.25],
+            Some(125),
+            " 25 %  guess: learning from rewards, iteration 3 of 180, reward 0.250, about 2m 5s left",
+        );
+        check(
+            DemoStep::Learning { game: "guess", teacher: Teacher::Demonstrations },
+            Activity::Demonstrations { steps: 1, target: 0.45 },
+            &[],
+            None,
+            " 25 %  guess: learning from demonstrations, 1 step of demonstrations, until reward 0.45",
+        );
+        check(
+            DemoStep::MoreDemonstrations { game: "guess", steps: 1200 },
+            Activity::Work { done: 1100, of: 1200 },
+            &[],
+            Some(1),
+            " 25 %  guess: more demonstrations instead, as a control, 1,100 of 1,200 steps, about 1s left",
+        );
+        check(
+            DemoStep::Measuring { game: "guess", measurement: Measurement::Before, sampled: false },
+            Activity::Work { done: 7, of: 400 },
+            &[0.4],
+            None,
+            " 25 %  guess: test tasks after demonstrations, likeliest answers, 7 of 400 episodes, reward 0.400",
+        );
+        check(
+            DemoStep::Scouting { episodes: 64 },
+            Activity::Preparing,
+            &[],
+            None,
+            " 25 %  64 episodes without a playbook, to make a harmful lesson from",
+        );
+    }
+}
