@@ -1,6 +1,8 @@
 //! The demo as somebody meets it who has just built the program: what it proves, and what it says where it proves nothing.
 
 use super::*;
+#[cfg(target_os = "linux")]
+use std::num::NonZero;
 
 impl Bench {
     fn demo(&self, more: &[&str]) -> Command {
@@ -210,19 +212,22 @@ fn on_a_terminal_the_view_stays_in_place_and_ends_in_the_summary() {
         return;
     }
     let (program, guests) = (env!("CARGO_BIN_EXE_clawhost"), bench.guests.display().to_string());
-    let demo = format!("stty cols 120 rows 60; '{program}' demo harness --plugins '{guests}' --iterations 6");
+    let demo = format!("stty cols 120 rows 150; '{program}' demo harness --plugins '{guests}' --iterations 6");
     let mut script = Command::new("script");
     script.args(["-qec", &demo, "/dev/null"]).stdin(Stdio::null());
     script.env("CLAWHOST_HOME", bench.data.path()).env("TERM", "xterm-256color");
     let output = script.output().unwrap();
-    let mut terminal = vt100::Parser::new(60, 120, 10_000);
+    let mut terminal = vt100::Parser::new(NonZero::new(150).unwrap(), NonZero::new(120).unwrap(), 10_000);
     terminal.process(&output.stdout);
     let drawn = String::from_utf8_lossy(&output.stdout);
     for part in ["arm 2 of 4: a silent reflector", "iteration 3 of 6", " %  ", " so far", "reward 0."] {
         assert!(drawn.contains(part), "the view says {part}: {drawn}");
     }
     let left = terminal.screen().contents();
-    assert!(left.trim_start().starts_with("POLICY"), "what is left begins with the summary: {left}");
+    assert!(
+        left.trim_start().starts_with("A playbook learned from nothing"),
+        "what is left begins with the summary: {left}"
+    );
     assert!(!left.contains("iteration 6 of 6") && !left.contains("so far"), "the view is gone: {left}");
     assert!(left.contains("the proof failed"), "six iterations prove nothing: {left}");
 }

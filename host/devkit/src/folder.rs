@@ -26,7 +26,7 @@ fn existing(path: &Path) -> PathBuf {
 fn folder(data: &Path) -> Finding {
     let shown = data.display();
     if data.exists() && !data.is_dir() {
-        let (says, remedy) = (format!("{shown} is no folder"), "name another data folder");
+        let (says, remedy) = (format!("{shown} is a file, not a folder"), "move the file away");
         return Finding::broken(FOLDER, says, "nothing can be recorded", remedy).with_hints([Hint::OtherDataFolder]);
     }
     let place = existing(data);
@@ -38,7 +38,7 @@ fn folder(data: &Path) -> Finding {
             FOLDER,
             format!("{} cannot be written: {error}", place.display()),
             "nothing can be recorded",
-            "mend its permissions, or name another data folder",
+            "mend its permissions",
         )
         .with_hints([Hint::OtherDataFolder]),
     }

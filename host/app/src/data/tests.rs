@@ -109,13 +109,14 @@ async fn old_runs_go_but_for_what_can_be_resumed_and_what_playbooks_refer_to() {
     let request = PruneRequest { rule: rule.clone(), is_rehearsal: true };
     let rehearsed = prune(folder.path(), &request, NOW).await.unwrap();
     assert_eq!(episodes(folder.path()), before, "a rehearsal removes nothing");
-    assert!((rehearsed.removed, rehearsed.bytes_after) == (None, None));
+    assert_eq!(rehearsed.bytes_after, None, "nobody knows it before");
 
     let report = pruned(folder.path(), rule.clone()).await;
     assert_eq!((&report.runs, &report.kept), (&rehearsed.runs, &rehearsed.kept), "a rehearsal tells what would go");
     assert_eq!(going(&report), ["run-learned", "run-ended"]);
-    let removed = report.removed.unwrap();
+    let (removed, would) = (report.removed.unwrap(), rehearsed.removed.unwrap());
     assert_eq!((removed.runs, removed.episodes, report.episodes()), (1, 3, 3));
+    assert_eq!((would.runs, would.episodes), (removed.runs, removed.episodes));
     let kept: Vec<(&str, &KeptBecause)> = report.kept.iter().map(|kept| (kept.run.0.as_str(), &kept.because)).collect();
     let expected = [
         ("run-interrupted", KeptBecause::CanBeResumed),

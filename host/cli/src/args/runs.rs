@@ -126,10 +126,8 @@ const UNITS: [(char, u64); 4] = [('d', 86_400_000), ('h', 3_600_000), ('m', 60_0
 
 /// A time before now, in milliseconds: `7` and `7d` are seven days.
 fn age(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match UNITS.into_iter().find(|(unit, _)| text.ends_with(*unit)) {
-        Some((unit, length)) => (text.trim_end_matches(unit), length),
-        None => (text, 86_400_000),
-    };
+    let with_unit = UNITS.into_iter().find_map(|(unit, length)| Some((text.strip_suffix(unit)?, length)));
+    let (digits, unit) = with_unit.unwrap_or((text, 86_400_000));
     let number: Option<u64> = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let expected = || "expected days, or a number with a unit: 30m, 24h, 7d".to_owned();
     number.and_then(|number| number.checked_mul(unit)).ok_or_else(expected)

@@ -298,7 +298,7 @@ mod tests {
             let text = String::from_utf8(out).unwrap();
             assert!(text.contains(expect) && !text.contains("e-value"), "{text}");
         };
-        check(&[row(Status::OnTrial, "rules")], "The playbook is empty: no lesson was admitted yet.\n1 lessons in all");
+        check(&[row(Status::OnTrial, "rules")], "The playbook is empty: no lesson was admitted yet.\n1 lesson in all");
         check(&[row(Status::Admitted, "rules")], "The playbook is empty: no lesson has passed the gate yet.\n");
     }
 }
