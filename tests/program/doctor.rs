@@ -99,7 +99,7 @@ fn the_doctor_helps_on_machines_that_lack_something() {
     check(&[rustc, cc], "wasm target", "missing", Some(&from_a_distribution));
     check(&[rustc, cc, rustup], "c compiler", "good", None);
     let install = match std::env::consts::OS {
-        "macos" => "xcode-select --install",
+        "macos" => "install the command line tools of Xcode",
         _ => "install gcc or clang with your system's package manager (Debian: apt-get install gcc libc6-dev)",
     };
     check(&[rustc, rustup], "c compiler", "missing", Some(install));

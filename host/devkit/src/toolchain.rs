@@ -42,7 +42,7 @@ fn target_remedy(target: &str) -> String {
 fn c_compiler() -> Finding {
     const TOPIC: &str = "c compiler";
     let install = match std::env::consts::OS {
-        "macos" => "xcode-select --install",
+        "macos" => "install the command line tools of Xcode",
         "windows" => "install the C++ build tools of Visual Studio",
         _ => "install gcc or clang with your system's package manager (Debian: apt-get install gcc libc6-dev)",
     };
