@@ -11,8 +11,8 @@ fn a_device_that_was_not_built_for_is_refused_with_what_builds_it() {
         assert_eq!(output.status.code(), Some(2), "{device}");
         assert!(stderr(&output).contains(expect), "{device}: {}", stderr(&output));
     };
-    check("quantum", "`quantum` is no device; write auto, cpu, cuda, vulkan");
-    check("cuda:x", "`cuda:x` is no device");
+    check("quantum", "`quantum` is not a device; write auto, cpu, cuda, vulkan");
+    check("cuda:x", "`cuda:x` is not a device");
     if !cfg!(feature = "cuda") {
         check(
             "cuda",
@@ -36,7 +36,7 @@ fn a_device_is_tried_by_a_process_of_its_own_and_the_doctor_says_which_are_there
         serde_json::from_str(&stdout(&output)).unwrap()
     };
     assert_eq!(said("cpu")["works"]["name"], "cpu");
-    assert!(said("nothing")["failed"].as_str().unwrap().contains("is no device"));
+    assert!(said("nothing")["failed"].as_str().unwrap().contains("is not a device"));
     let help = stdout(&bench.run(&["--help"]));
     assert!(!help.contains("probe-device"), "it is for the program itself");
     if !cfg!(any(feature = "gpu", feature = "cuda", feature = "wgsl-test")) {

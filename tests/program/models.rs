@@ -112,7 +112,7 @@ fn prompts_that_cannot_be_gone_on_with_are_refused() {
     check(&["info", &bench.path("nowhere")], "it is no model's folder; `clawhost model init DIR` makes a tiny one");
     check(&["import", &bench.path("nowhere"), &bench.path("y")], "is no folder; download the model first");
     check(&["export", &tiny, &bench.path("y"), "--merge"], "has no adapter to merge");
-    check(&["generate", &tiny, "1", "--adapter", &reference("adapter")], "it is of another model");
+    check(&["generate", &tiny, "1", "--adapter", &reference("adapter")], "it belongs to another model");
     std::fs::remove_file(Path::new(&tiny).join("chat_template.jinja")).unwrap();
     check(&["chat", &tiny], "put a chat_template.jinja into the model's folder");
 }
@@ -281,6 +281,6 @@ fn folders_that_are_no_model_are_refused_by_what_is_wrong_with_them() {
     check(
         "fewer",
         &edit("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"),
-        &["model.layers.1.", "has no place in the model"],
+        &["model.layers.1.", "does not occur in the model"],
     );
 }

@@ -1,5 +1,5 @@
-//! How fast a model answers and learns on this processor. One part per process, so that its peak of memory is its own; one line of
-//! JSON each. `tests/torch/bench.py` runs it beside PyTorch, in turns.
+//! Measures how fast a model answers and learns on this processor. Each part runs in a process of its own, so that its
+//! peak memory is its own. Each prints one line of JSON. `tests/torch/bench.py` runs it alternately with PyTorch.
 //!
 //! ```text
 //! cargo bench -p clawhost-model --bench training --profile dev -- grpo | train | decode
@@ -57,7 +57,7 @@ fn larger() -> ModelConfig {
     }
 }
 
-/// The most that this process ever had in memory, in MiB.
+/// The peak memory of this process in MiB.
 fn peak() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -70,7 +70,8 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// 512 games of 6 turns: 3 tokens are written, 2 answered. Then one update. Seconds of playing, of learning, of publishing.
+/// 512 games of 6 turns (3 tokens are read, 2 answered), then one update. Returns the seconds of playing, learning and
+/// publishing.
 fn grpo(rounds: usize) {
     const GAMES: u32 = 512;
     let config = Arc::new(tiny());
@@ -175,7 +176,7 @@ fn train(rounds: usize) {
     println!("{{\"tokens\": {:.0}, \"step\": {:.1}, \"peak\": {:.0}}}", 2048.0 / median(times), median(steps), peak());
 }
 
-/// 64 tokens behind a prompt of 32, the most likely each time.
+/// 64 tokens after a prompt of 32, greedily.
 fn decode(rounds: usize) {
     let config = Arc::new(larger());
     let model = CpuModel::new(config.clone(), &initial(&config, 1));

@@ -1,14 +1,14 @@
-//! Where learned weights are written down: folders that open like the one they came from.
+//! Writes learned weights into folders that open like the original model.
 
 use crate::{HostDecoder, LocalModelError, ModelFolder};
 use clawhost_learn::CheckpointKind;
 use std::path::{Path, PathBuf};
 
-/// Writes models beside each other, each in the place of the one that was kept so before.
+/// Writes one folder per kind of checkpoint. A new checkpoint replaces the last one of its kind.
 #[derive(Debug)]
 pub struct CheckpointWriter {
     folder: PathBuf,
-    /// All but the weights.
+    /// Everything except the weights.
     model: ModelFolder,
 }
 
@@ -19,8 +19,9 @@ fn name(kept: CheckpointKind) -> &'static str {
     }
 }
 
-/// Ends what a process began that was killed between the two moves below: what it had written was whole, and nothing else is left.
-fn take_up([place, new, old]: [&Path; 3]) -> std::io::Result<()> {
+/// Completes a replacement that a killed process left between the two moves below. At that point the new folder was
+/// complete.
+fn complete_replacement([place, new, old]: [&Path; 3]) -> std::io::Result<()> {
     match !place.exists() && old.exists() {
         true => std::fs::rename(if new.exists() { new } else { old }, place),
         false => Ok(()),
@@ -28,17 +29,17 @@ fn take_up([place, new, old]: [&Path; 3]) -> std::io::Result<()> {
 }
 
 impl CheckpointWriter {
-    /// Into this folder, models like this one.
+    /// A writer of models like this one, into this folder.
     pub fn new(folder: &Path, model: ModelFolder) -> Self {
         Self { folder: folder.to_owned(), model }
     }
 
-    /// Where they lie.
+    /// The folder of a kind of checkpoint.
     pub fn place(folder: &Path, kept: CheckpointKind) -> PathBuf {
         folder.join(name(kept))
     }
 
-    /// Writes these weights. Whoever is killed meanwhile leaves the ones of before, or both.
+    /// Writes these weights. If the process is killed meanwhile, the previous checkpoint remains, or both remain.
     pub(crate) fn write(&mut self, kept: CheckpointKind, weights: &HostDecoder) -> Result<(), LocalModelError> {
         let failed = |path: &Path, error: std::io::Error| LocalModelError::File {
             path: path.to_owned(),
@@ -46,7 +47,7 @@ impl CheckpointWriter {
         };
         let place = Self::place(&self.folder, kept);
         let [new, old] = ["new", "old"].map(|state| self.folder.join(format!(".{}.{state}", name(kept))));
-        take_up([&place, &new, &old]).map_err(|error| failed(&place, error))?;
+        complete_replacement([&place, &new, &old]).map_err(|error| failed(&place, error))?;
         for left in [&new, &old] {
             if left.exists() {
                 std::fs::remove_dir_all(left).map_err(|error| failed(left, error))?;
@@ -71,7 +72,7 @@ mod tests {
     use crate::{TinyModel, digest};
 
     #[test]
-    fn whoever_was_killed_between_its_moves_leaves_one_that_is_whole() {
+    fn a_replacement_that_was_killed_between_its_moves_is_completed() {
         let check = |there: &[&str], expect: Option<&str>| {
             let folder = tempfile::tempdir().unwrap();
             let [place, new, old] = ["place", "new", "old"].map(|name| folder.path().join(name));
@@ -79,23 +80,23 @@ mod tests {
                 std::fs::create_dir(folder.path().join(name)).unwrap();
                 std::fs::write(folder.path().join(name).join("which"), name).unwrap();
             }
-            take_up([&place, &new, &old]).unwrap();
+            complete_replacement([&place, &new, &old]).unwrap();
             assert_eq!(std::fs::read_to_string(place.join("which")).ok().as_deref(), expect, "{there:?}");
         };
         check(&["new", "old"], Some("new"));
         check(&["old"], Some("old"));
         check(&["place", "new", "old"], Some("place"));
-        // Killed while it wrote the first: that may be anything.
+        // The process was killed while it wrote the first: its contents are undefined.
         check(&["new"], None);
         check(&[], None);
     }
 
     #[test]
-    fn what_was_kept_is_replaced_and_opens_again() {
+    fn a_checkpoint_replaces_the_last_one_and_can_be_opened() {
         let folder = tempfile::tempdir().unwrap();
         let made = |seed| TinyModel { seed, ..TinyModel::default() }.make().unwrap();
         let mut checkpoints = CheckpointWriter::new(folder.path(), made(1));
-        // What a process left that was killed.
+        // The rest of a killed process.
         std::fs::create_dir(folder.path().join(".last.new")).unwrap();
         for seed in [2, 3] {
             checkpoints.write(CheckpointKind::Last, &made(seed).weights).unwrap();

@@ -1,7 +1,8 @@
-//! What a decoder looks like: the part of Hugging Face's `config.json` that decides an output.
+//! The shape of a decoder: the part of Hugging Face's `config.json` that determines outputs.
 //!
-//! Qwen2, Qwen3 and Llama are one architecture with switches: biases on the query, key and value projections (Qwen2, and
-//! Llama where `attention_bias` says so), normalised queries and keys (Qwen3), a head that shares the embedding (`tied`).
+//! Qwen2, Qwen3 and Llama are one architecture with switches: biases on the query, key and value projections (Qwen2,
+//! and Llama if `attention_bias` is true), normalised queries and keys (Qwen3), a head that shares the embedding
+//! (`tied`).
 
 use crate::{LocalModelError, Weight};
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// A family of checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
-    /// Llama 2, 3 and what is shaped like them.
+    /// Llama 2, 3 and models of the same shape.
     Llama,
     /// Qwen 2 and 2.5: biases on q, k, v.
     Qwen2,
@@ -20,7 +21,7 @@ pub enum Architecture {
 impl Architecture {
     const ALL: [Self; 3] = [Self::Llama, Self::Qwen2, Self::Qwen3];
 
-    /// As in `model_type`.
+    /// The value of `model_type`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -29,7 +30,7 @@ impl Architecture {
         }
     }
 
-    /// As in `architectures`.
+    /// The value of `architectures`.
     fn class(self) -> &'static str {
         match self {
             Self::Llama => "LlamaForCausalLM",
@@ -42,13 +43,13 @@ impl Architecture {
 /// How positions become angles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RotaryScaling {
-    /// As they are.
+    /// Unscaled.
     None,
-    /// All positions divided by this.
+    /// All positions are divided by this factor.
     Linear(f64),
-    /// Llama 3.1: long wavelengths divided by `factor`, short ones kept, those between mixed.
+    /// Llama 3.1: long wavelengths are divided by `factor`, short ones are kept, those between are interpolated.
     Llama3 {
-        /// By how much the context grew.
+        /// The factor by which the context was extended.
         factor: f64,
         /// Wavelengths above `original / low` are divided.
         low: f64,
@@ -78,7 +79,7 @@ pub struct ModelConfig {
     pub head_width: usize,
     /// Width inside the MLP (`intermediate_size`).
     pub mlp_width: usize,
-    /// Most tokens of prompt and answer together (`max_position_embeddings`).
+    /// Largest number of tokens of prompt and answer together (`max_position_embeddings`).
     pub context: usize,
     /// Base of the rotary angles (`rope_theta`).
     pub rotary_base: f64,
@@ -90,7 +91,7 @@ pub struct ModelConfig {
     pub tied: bool,
     /// Whether q, k and v have biases.
     pub query_bias: bool,
-    /// Whether the attention's output has one.
+    /// Whether the attention's output projection has a bias.
     pub output_bias: bool,
     /// Whether q and k are normalised per head.
     pub query_norm: bool,
@@ -100,13 +101,13 @@ pub struct ModelConfig {
     pub end_tokens: Vec<u32>,
 }
 
-/// Largest size of any dimension: beyond it products of two overflow, and no model is that large.
+/// Largest size of a dimension. Beyond it products of two sizes overflow; no model is that large.
 const LARGEST: u64 = 1 << 24;
 
-/// Most blocks: ten times those of the deepest models. Each costs memory before a weight is read.
+/// Largest number of blocks: ten times those of the deepest models. Each block costs memory before a weight is read.
 const DEEPEST: u64 = 2048;
 
-/// Reads fields with errors that name them.
+/// Reads fields, with errors that name the field.
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl Fields<'_> {
@@ -157,7 +158,7 @@ impl ModelConfig {
     /// Reads `config.json`.
     ///
     /// # Errors
-    /// It is another architecture, lacks a size, or asks for something that would change an output and is not done here.
+    /// The architecture is unknown, a size is missing, or a setting that changes outputs is not supported.
     pub fn parse(text: &str) -> Result<Self, LocalModelError> {
         let object: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| LocalModelError::Config(format!("no JSON object: {error}")))?;
@@ -170,13 +171,13 @@ impl ModelConfig {
                 clawhost_core::escaped(kind, 80)
             ))
         })?;
-        fields.refuse_flag("use_sliding_window", "sliding windows are not done here")?;
-        fields.refuse_flag("mlp_bias", "biases in the MLP are not done here")?;
+        fields.refuse_flag("use_sliding_window", "sliding windows arenot supported")?;
+        fields.refuse_flag("mlp_bias", "biases in the MLP arenot supported")?;
         match object.get("hidden_act").and_then(Value::as_str) {
             None | Some("silu") => {}
             Some(other) => {
                 let other = clawhost_core::escaped(other, 80);
-                return Err(LocalModelError::Config(format!("hidden_act is `{other}`; this version has silu")));
+                return Err(LocalModelError::Config(format!("hidden_act is `{other}`; this version supports silu")));
             }
         }
         let (width, heads) = (fields.needed("hidden_size")?, fields.needed("num_attention_heads")?);
@@ -186,7 +187,7 @@ impl ModelConfig {
             None if width.is_multiple_of(heads) => width / heads,
             None => {
                 let why = format!(
-                    "hidden_size {width} is no multiple of num_attention_heads {heads}, and head_dim is missing"
+                    "hidden_size {width}is not a multiple of num_attention_heads {heads}, and head_dim is missing"
                 );
                 return Err(LocalModelError::Config(why));
             }
@@ -198,7 +199,7 @@ impl ModelConfig {
             );
             return Err(LocalModelError::Config(why));
         }
-        // transformers 5 keeps both under one name, older ones apart.
+        // transformers 5 stores both under one name, older versions separately.
         let rotary = object.get("rope_parameters").or_else(|| object.get("rope_scaling")).and_then(Value::as_object);
         let empty = Map::new();
         let rotary = Fields(rotary.unwrap_or(&empty));
@@ -229,7 +230,7 @@ impl ModelConfig {
         })
     }
 
-    /// As `config.json` that transformers reads.
+    /// The `config.json` that transformers reads.
     pub fn to_json(&self) -> String {
         let mut rotary = json!({ "rope_theta": self.rotary_base, "rope_type": "default" });
         match self.rotary_scaling {
@@ -269,7 +270,7 @@ impl ModelConfig {
         format!("{document:#}\n")
     }
 
-    /// Angles per position: `head_width / 2` frequencies (Su et al. 2021, with Llama 3.1's scaling where asked for).
+    /// Angles per position: `head_width / 2` frequencies (Su et al. 2021, optionally with Llama 3.1's scaling).
     pub fn rotary_frequencies(&self) -> Vec<f64> {
         (0..self.head_width / 2)
             .map(|pair| {
@@ -287,7 +288,7 @@ impl ModelConfig {
             .collect()
     }
 
-    /// Weights of the whole model, in values.
+    /// The number of weights (scalars) of the whole model.
     pub fn parameters(&self) -> u64 {
         let mut count = 0;
         for (_, weight) in crate::Decoder::blueprint(self).weights() {
@@ -316,7 +317,9 @@ fn scaling(rotary: &Fields<'_>) -> Result<RotaryScaling, LocalModelError> {
         }),
         other => {
             let other = clawhost_core::escaped(other, 80);
-            Err(LocalModelError::Config(format!("rope_type is `{other}`; this version has default, linear and llama3")))
+            Err(LocalModelError::Config(format!(
+                "rope_type is `{other}`; this version supports default, linear and llama3"
+            )))
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The decoder as a tree of named weights, whatever a weight is: a shape, values on the host, a tensor on a device, panels
-//! that a processor reads in order, or a gradient.
+//! The decoder as a tree of named weights. A weight can be a shape, values on the host, a tensor on a device, panels in
+//! the processor's reading order, or a gradient.
 //!
 //! ```text
 //! tokens ─▶ embedding ─▶ [ norm ─▶ q k v ─▶ attention ─▶ o ─┬─▶ norm ─▶ gate·up ─▶ down ─┬─▶ ] x blocks ─▶ norm ─▶ head
 //!                      └──────────────────────────────────▶+┘└───────────────────────────▶+┘
 //! ```
 //!
-//! Names are Hugging Face's. A matrix has the shape `[out, in]`, as in their files.
+//! Names are Hugging Face's. A matrix has the shape `[out, in]`, as in its files.
 
 use crate::ModelConfig;
 
@@ -28,7 +28,7 @@ pub struct Projection<M, V> {
     pub weight: M,
     /// `[out]`.
     pub bias: Option<V>,
-    /// What is trained in its place.
+    /// The adapter that is trained in its place.
     pub adapter: Option<LowRank<M>>,
 }
 
@@ -68,28 +68,28 @@ pub struct Decoder<M, V> {
     pub blocks: Vec<Block<M, V>>,
     /// Before the head, `[width]`.
     pub norm: V,
-    /// `[vocabulary, width]`; none: the embedding.
+    /// `[vocabulary, width]`. `None`: the head is the embedding.
     pub head: Option<M>,
 }
 
-/// Makes a weight of another kind out of each weight, by name.
+/// Converts each weight to another kind, by name.
 pub trait Convert<M, V> {
-    /// What becomes of a matrix.
+    /// The converted matrix.
     type Matrix;
-    /// What becomes of a vector.
+    /// The converted vector.
     type Vector;
-    /// Why it does not.
+    /// The error of a conversion.
     type Error;
 
     /// # Errors
-    /// It cannot be made.
+    /// The matrix cannot be converted.
     fn matrix(&mut self, name: &str, matrix: &M) -> Result<Self::Matrix, Self::Error>;
     /// # Errors
-    /// It cannot be made.
+    /// The vector cannot be converted.
     fn vector(&mut self, name: &str, vector: &V) -> Result<Self::Vector, Self::Error>;
 }
 
-/// A weight of either kind.
+/// A weight: a matrix or a vector.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Weight<M, V> {
     /// Two dimensions.
@@ -168,7 +168,7 @@ impl<M, V> Block<M, V> {
         })
     }
 
-    /// Its projections with their short names, as PEFT's `target_modules` has them.
+    /// Its projections with the short names of PEFT's `target_modules`.
     pub fn projections(&self) -> [(&'static str, &Projection<M, V>); 7] {
         [
             ("q_proj", &self.query),
@@ -181,7 +181,7 @@ impl<M, V> Block<M, V> {
         ]
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn projections_mut(&mut self) -> [(&'static str, &mut Projection<M, V>); 7] {
         [
             ("q_proj", &mut self.query),
@@ -241,7 +241,7 @@ impl<T> Decoder<T, T> {
         all
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn flat_mut(&mut self) -> Vec<&mut T> {
         let mut all = vec![&mut self.embedding];
         self.blocks.iter_mut().for_each(|block| all.extend(block.flat_mut()));
@@ -252,10 +252,10 @@ impl<T> Decoder<T, T> {
 }
 
 impl<M, V> Decoder<M, V> {
-    /// Makes another kind of model out of this one, weight by weight, in a fixed order.
+    /// Converts the model weight by weight, in a fixed order.
     ///
     /// # Errors
-    /// A weight could not be made.
+    /// A weight could not be converted.
     pub fn convert<C: Convert<M, V>>(&self, by: &mut C) -> Result<Decoder<C::Matrix, C::Vector>, C::Error> {
         Ok(Decoder {
             embedding: by.matrix("model.embed_tokens.weight", &self.embedding)?,
@@ -268,7 +268,7 @@ impl<M, V> Decoder<M, V> {
         })
     }
 
-    /// [`Decoder::convert`] for what cannot fail.
+    /// [`Decoder::convert`] for conversions that cannot fail.
     pub fn map<N, W>(
         &self,
         matrix: &mut dyn FnMut(&str, &M) -> N,
@@ -310,7 +310,7 @@ impl<M, V> Decoder<M, V> {
     }
 }
 
-/// Whether a weight belongs to an adapter, by its name.
+/// Whether this is the name of an adapter's weight.
 pub fn is_adapter(name: &str) -> bool {
     name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight")
 }

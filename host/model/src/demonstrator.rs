@@ -1,23 +1,23 @@
-//! Whoever shows how it is done: answers with what the environment says a demonstrator would, in the model's own tokens.
+//! The demonstrator: answers with the environment's demonstrations, in the model's own tokens.
 //!
-//! An environment that demonstrates puts the attribute `demonstration` on what it observes. Played like any policy, its
-//! demonstrations are real episodes: the environment answers them, rewards judge them, and what is imitated is exactly what the
-//! model would have written.
+//! An environment that demonstrates sets the attribute `demonstration` on its observations. The demonstrator is played
+//! like any policy, so demonstrations are real episodes: the environment answers them, rewards judge them, and the
+//! model learns to imitate exactly the tokens that it would have written.
 
 use crate::service::LocalModel;
 use async_trait::async_trait;
 use clawhost_core::{Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse};
 use std::sync::Arc;
 
-/// The attribute of an observation that says what to answer.
+/// The attribute of an observation with the demonstrated answer.
 pub const DEMONSTRATION: &str = "demonstration";
 
-/// Answers in the place of a model.
+/// A policy that answers in place of a model.
 #[derive(Debug)]
 pub struct Demonstrator(Arc<LocalModel>);
 
 impl Demonstrator {
-    /// In the place of this model.
+    /// A demonstrator in place of this model.
     pub fn new(model: Arc<LocalModel>) -> Self {
         Self(model)
     }
@@ -36,9 +36,9 @@ impl Llm for Demonstrator {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let answer = demonstration(&request.messages).ok_or_else(|| {
-            let why = "the observation has no attribute `demonstration`; is the environment told to demonstrate (env-guess: `demonstrate=clumsy`)?";
+            let why = "the observation has no attribute `demonstration`; does the environment demonstrate (env-guess: `demonstrate=clumsy`)?";
             ModelError::Refused(why.to_owned())
         })?;
-        Ok(self.0.said(request, answer)?)
+        Ok(self.0.demonstrated(request, answer)?)
     }
 }

@@ -1,27 +1,27 @@
-//! What can go wrong with a local model.
+//! Errors of local models.
 
 use clawhost_core::Hint;
 use std::path::PathBuf;
 
-/// What went wrong, and where. [`LocalModelError::hints`] says what may mend it.
+/// What failed, and where. [`LocalModelError::hints`] suggests remedies.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalModelError {
     /// A file of the model's folder cannot be read or written.
     #[error("{path}: {why}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// `config.json` describes no model that can be run here.
+    /// `config.json` describes no model that this crate supports.
     #[error("config.json: {0}")]
     Config(String),
-    /// A weight that the architecture needs is in no file.
+    /// No file has a weight that the architecture needs.
     #[error("the weight {0} is in no file of the model; is a shard missing, or the download incomplete?")]
     MissingWeight(String),
-    /// A weight that the architecture does not know: without it the model would answer otherwise.
-    #[error("the weight {0} has no place in the model that config.json describes; do the two belong together?")]
+    /// A weight that the architecture does not know. Ignoring it would change the answers.
+    #[error("the weight {0} does not occur in the model that config.json describes; do the two belong together?")]
     UnknownWeight(String),
     /// A weight has another shape than config.json implies.
     #[error(
@@ -30,12 +30,12 @@ pub enum LocalModelError {
     Shape {
         /// Its name.
         name: String,
-        /// As in the file.
+        /// In the file.
         found: Vec<usize>,
-        /// As implied.
+        /// Implied by config.json.
         expected: Vec<usize>,
     },
-    /// A weight holds something that is no number.
+    /// A weight has a value that is not finite.
     #[error(
         "the weight {0} holds a value that is not finite; the file is damaged, or training diverged before it was saved"
     )]
@@ -45,7 +45,7 @@ pub enum LocalModelError {
     Tokenizer(String),
     /// The alphabet of a tokenizer lacks a character of a text.
     #[error(
-        "tokenizer.json: the alphabet has no {character:?}, which stands in `{text}`; use other characters (games have the option `talk=terse`), or a model with a larger alphabet"
+        "tokenizer.json: the alphabet has no {character:?}, which occurs in `{text}`; use other characters (games have the option `talk=terse`), or a model with a larger alphabet"
     )]
     Alphabet {
         /// The character.
@@ -61,61 +61,61 @@ pub enum LocalModelError {
     TooLong {
         /// Tokens of the prompt.
         tokens: usize,
-        /// What the model holds.
+        /// The model's context.
         context: usize,
     },
     /// A device cannot be used.
     #[error("device {name}: {why}")]
     Device {
-        /// As it was asked for.
+        /// Its name.
         name: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
     /// A device failed after it had been in use.
     #[error(
-        "the device {name} failed in the midst of work ({why}); nothing of that work was kept: start again, or use another device"
+        "the device {name} failed while in use ({why}); nothing of that work was kept: start again, or use another device"
     )]
     DeviceLost {
-        /// As it was asked for.
+        /// Its name.
         name: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// A device has no room for a model, or for one trajectory of those that are learned from.
+    /// A device lacks memory for a model, or for one trajectory of a batch.
     #[error(
-        "the device {name} has no memory for it ({why}); take a smaller model, learn an adapter instead of all weights, let answers and episodes be shorter, or use another device"
+        "the device {name} has too little memory ({why}); use a smaller model, learn an adapter instead of all weights, shorten answers and episodes, or use another device"
     )]
     DeviceMemory {
-        /// As it was asked for.
+        /// Its name.
         name: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// It does not fit into memory.
+    /// The machine lacks memory.
     #[error(
-        "{what} needs {needed} of memory, and {free} are free; take a smaller model, learn an adapter instead of all weights, or close other programs"
+        "{what} needs {needed} of memory, and {free} are free; use a smaller model, learn an adapter instead of all weights, or close other programs"
     )]
     Memory {
         /// What does not fit.
         what: String,
-        /// As `1.5 GiB`.
+        /// For example `1.5 GiB`.
         needed: String,
-        /// The same.
+        /// Free memory, in the same form.
         free: String,
     },
-    /// A training step came to something that is no number; the weights are as they were before it.
+    /// A training step had a result that is not finite. The weights are unchanged.
     #[error(
-        "{what} is not finite; the step was not taken, and the weights are as before: lower the learning rate, or look at the batch"
+        "{what} is not finite; the step was not taken, and the weights are unchanged: lower the learning rate, or inspect the batch"
     )]
     Diverged {
         /// The loss, or the gradient of a weight.
         what: String,
     },
-    /// A checkpoint that this version cannot take up.
+    /// A checkpoint that this version cannot read.
     #[error("checkpoint: {0}")]
     Checkpoint(String),
-    /// An adapter that cannot stand beside this model, or that is none.
+    /// An adapter that is invalid or does not fit this model.
     #[error("adapter: {0}")]
     Adapter(String),
     /// Samples that cannot be trained on.
@@ -124,7 +124,7 @@ pub enum LocalModelError {
 }
 
 impl LocalModelError {
-    /// A stable name, for machines.
+    /// A stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::File { .. } => "model-file",
@@ -148,7 +148,7 @@ impl LocalModelError {
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::Alphabet { .. } => vec![Hint::command("model init", "makes a model with an alphabet of your own")],

@@ -1,5 +1,6 @@
-//! A model as a folder, the way Hugging Face has them: `config.json`, weights in safetensors (in shards or not), `tokenizer.json`,
-//! the chat template in `chat_template.jinja` or `tokenizer_config.json`, and `generation_config.json`.
+//! A model as a folder in Hugging Face's format: `config.json`, weights in safetensors (one file or shards),
+//! `tokenizer.json`, the chat template in `chat_template.jinja` or `tokenizer_config.json`, and
+//! `generation_config.json`.
 
 use crate::generate::Sampling;
 use crate::tokens::{ChatTemplate, Tokenizer};
@@ -10,38 +11,38 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A model as it stands in its folder.
+/// The contents of a model's folder.
 #[derive(Debug, Clone)]
 pub struct ModelFolder {
     /// Its shape.
     pub config: ModelConfig,
-    /// Its weights, with the adapter that lies beside them in the folder `adapter`, if one does.
+    /// Its weights, with the adapter of the folder `adapter`, if there is one.
     pub weights: HostDecoder,
     /// `tokenizer.json`.
     pub tokenizer_json: String,
-    /// The Jinja source of its chat template; none: it goes on with texts, and converses with nobody.
+    /// The Jinja source of its chat template. `None`: the model completes texts and cannot hold a conversation.
     pub template: Option<String>,
-    /// The one for conversations in which tools are on offer, where it is another.
+    /// The template for conversations that offer tools, if it differs.
     pub tool_template: Option<String>,
-    /// Words of its special tokens, by their part: `bos_token`, `eos_token`.
+    /// The texts of its special tokens by name: `bos_token`, `eos_token`.
     pub words: BTreeMap<String, String>,
-    /// How it wants to be sampled.
+    /// Its default sampling.
     pub sampling: Sampling,
-    /// What else it asks for when it is sampled, and does not get: names with their values.
+    /// Requested sampling settings that are not supported: names with their values.
     pub ignored: Vec<String>,
 }
 
 const TEMPLATE: &str = "chat_template.jinja";
-/// As transformers writes it where there are two.
+/// The path that transformers uses if there are two templates.
 pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
 /// Names of templates.
 const DEFAULT: &str = "default";
 /// See [`DEFAULT`].
 const TOOL_USE: &str = "tool_use";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// The folder of a model's adapter, in the model's own; as PEFT has them.
+/// The adapter's folder inside the model's folder, in PEFT's format.
 pub(crate) const ADAPTER: &str = "adapter";
-/// What such an adapter says that it was made for: the folder above, wherever that is moved.
+/// The base model of such an adapter: the folder above, wherever it is moved.
 pub(crate) const BASE: &str = "..";
 
 fn text(path: &Path) -> Result<String, LocalModelError> {
@@ -55,13 +56,13 @@ fn object(path: &Path) -> Result<Value, LocalModelError> {
     serde_json::from_str(&text(path)?).map_err(|error| file(path, format!("no JSON: {error}")))
 }
 
-/// A special token's word: a text, or an object that holds one.
+/// The text of a special token: a string, or an object that holds one.
 fn word(document: &Value, name: &str) -> Option<String> {
     let told = document.get(name)?;
     told.as_str().or_else(|| told.get("content")?.as_str()).map(str::to_owned)
 }
 
-/// The template of this name; one without a name is the default.
+/// The template of this name. A template without a name is the default.
 fn template(document: &Value, name: &str) -> Option<String> {
     match document.get("chat_template")? {
         Value::String(source) => (name == DEFAULT).then(|| source.clone()),
@@ -73,7 +74,7 @@ fn template(document: &Value, name: &str) -> Option<String> {
     }
 }
 
-/// What generation_config.json may ask for and answers here do not follow, with the values that ask for nothing.
+/// Settings of generation_config.json that this crate does not follow, with their neutral values.
 const IGNORED: [(&str, f64); 7] = [
     ("repetition_penalty", 1.0),
     ("encoder_repetition_penalty", 1.0),
@@ -88,7 +89,7 @@ impl ModelFolder {
     /// Reads a folder.
     ///
     /// # Errors
-    /// A file is missing or damaged, a weight is missing or has another shape, or the architecture is none that runs here.
+    /// A file is missing or damaged, a weight is missing or has another shape, or the architecture is not supported.
     pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
         let mut config = ModelConfig::parse(&text(&folder.join("config.json"))?)?;
         let tokens = object(&folder.join(TOKENIZER_CONFIG))?;
@@ -143,13 +144,13 @@ impl ModelFolder {
     /// Writes a folder that transformers reads, in f32 and one file. Files of the same names are overwritten.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The folder cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), LocalModelError> {
         self.write_as(folder, Stored::F32, None)
     }
 
-    /// The same, with weights rounded to `stored`, in files of at most so many bytes. An adapter goes into a folder of its own
-    /// in it, which PEFT reads; for one model out of both see [`HostDecoder::merged`].
+    /// The same, with weights rounded to `stored`, in files of at most `shard` bytes. An adapter is written to a
+    /// subfolder that PEFT reads. To write one merged model see [`HostDecoder::merged`].
     ///
     /// # Errors
     /// As [`ModelFolder::write`], or a weight is too large for f16.
@@ -183,14 +184,14 @@ impl ModelFolder {
         }
     }
 
-    /// How it wants to be sampled, as transformers reads it.
+    /// Its default sampling in transformers' format.
     fn generation(&self) -> Value {
-        // Through text: 0.7 as f32 is not 0.7 as f64.
+        // Via text: 0.7 as f32 is not 0.7 as f64.
         let plain = |number: f32| json!(number.to_string().parse::<f64>().unwrap_or_default());
         let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
         let mut told = json!({ "eos_token_id": self.config.end_tokens, "do_sample": temperature > 0.0 });
         if let (true, Some(told)) = (temperature > 0.0, told.as_object_mut()) {
-            // Without a number for it transformers takes the 50 most likely.
+            // Without a number, transformers takes the 50 most likely.
             told.extend([
                 ("temperature".to_owned(), plain(temperature)),
                 ("top_k".to_owned(), json!(top_k.unwrap_or(0))),
@@ -201,7 +202,8 @@ impl ModelFolder {
         told
     }
 
-    /// All that decides what it answers, beside its weights: its shape, its tokens, its templates, and how it wants to be sampled.
+    /// A digest of everything except the weights that determines answers: shape, tokenizer, templates and default
+    /// sampling.
     pub fn chat_format_digest(&self) -> Digest {
         Digest::of_json(&json!({
             "config": self.config.to_json(), "tokenizer": self.tokenizer_json, "template": self.template,
@@ -209,10 +211,10 @@ impl ModelFolder {
         }))
     }
 
-    /// Text to tokens.
+    /// The tokenizer.
     ///
     /// # Errors
-    /// `tokenizer.json` is none, or gives tokens that have no embedding.
+    /// `tokenizer.json` is invalid, or gives tokens that have no embedding.
     pub fn tokenizer(&self) -> Result<Tokenizer, LocalModelError> {
         let tokenizer = Tokenizer::parse(&self.tokenizer_json)?;
         if tokenizer.size() > self.config.vocabulary {
@@ -224,10 +226,10 @@ impl ModelFolder {
         Ok(tokenizer)
     }
 
-    /// Conversations to text, for this tokenizer of its own.
+    /// The chat template, for the model's own tokenizer.
     ///
     /// # Errors
-    /// There is none, or it is no Jinja.
+    /// There is no template, or it is invalid Jinja.
     pub fn chat_template(&self, tokenizer: &Tokenizer) -> Result<ChatTemplate, LocalModelError> {
         let template = self.template.as_deref().ok_or_else(|| {
             LocalModelError::Template(format!(

@@ -1,4 +1,4 @@
-//! Weights as plain numbers in this process's memory: what is loaded, saved, digested, and made from a seed.
+//! Weights as plain numbers in this process's memory: loading, saving, digests, and initialisation from a seed.
 
 use crate::{Decoder, LocalModelError, ModelConfig};
 use clawhost_core::{Digest, derive_seed};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct HostMatrix {
     /// `[rows, columns]`.
     pub shape: [usize; 2],
-    /// So many values.
+    /// As many values as the shape has.
     pub values: Arc<[f32]>,
 }
 
@@ -22,7 +22,7 @@ impl HostMatrix {
     /// A matrix of these values.
     ///
     /// # Errors
-    /// There are more or fewer of them.
+    /// The number of values does not fit the shape.
     pub fn new(name: &str, shape: [usize; 2], values: Vec<f32>) -> Result<Self, LocalModelError> {
         if values.len() != shape[0] * shape[1] {
             let found = vec![values.len()];
@@ -31,7 +31,7 @@ impl HostMatrix {
         Ok(Self { shape, values: values.into() })
     }
 
-    /// Columns become rows.
+    /// The values column by column.
     pub fn transposed(&self) -> Vec<f32> {
         let [rows, columns] = self.shape;
         let mut out = Vec::with_capacity(self.values.len());
@@ -42,9 +42,10 @@ impl HostMatrix {
     }
 }
 
-/// Random numbers of one weight: a function of the seed and the weight's name, on every machine.
+/// The random numbers of one weight: a function of the seed and the weight's name, on every machine.
 ///
-/// Box and Muller 1958 on 53-bit uniforms. Logarithm, root and cosine are libm's in pure Rust, so that no platform's rounding shows.
+/// Box and Muller 1958 on 53-bit uniforms. Logarithm, root and cosine are libm's in pure Rust, so that results do not
+/// depend on the platform.
 pub(crate) struct Stream(ChaCha8Rng);
 
 impl Stream {
@@ -52,7 +53,7 @@ impl Stream {
         Self(ChaCha8Rng::seed_from_u64(derive_seed(seed, name, 0)))
     }
 
-    /// Between 0 and 1, neither of them.
+    /// Strictly between 0 and 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
@@ -68,7 +69,8 @@ impl Stream {
     }
 }
 
-/// A fresh model: normal matrices of the deviation that the configuration names, norms of 1, biases of 0. Equal seeds, equal bytes.
+/// A fresh model: normal matrices with the configured standard deviation, norms of 1, biases of 0. Equal seeds give
+/// equal bytes.
 pub fn initial(config: &ModelConfig, seed: u64) -> HostDecoder {
     let deviation = config.initial_deviation;
     Decoder::blueprint(config).map(
@@ -80,7 +82,7 @@ pub fn initial(config: &ModelConfig, seed: u64) -> HostDecoder {
     )
 }
 
-/// Names the values of a model: every weight with its name and shape, and how much adapters count.
+/// The digest of a model: every weight with its name and shape, and the scales of adapters.
 pub fn digest(decoder: &HostDecoder) -> Digest {
     use crate::Weight;
     let mut bytes = Vec::new();

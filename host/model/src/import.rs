@@ -1,11 +1,11 @@
-//! A model of somebody else's taken over: read whole, checked, and copied as it is.
+//! Imports a model: reads it whole, checks it, and copies it unchanged.
 
 use crate::folder::{ADAPTER, BASE, TOOL_TEMPLATE};
 use crate::weight_files::{file, shards};
 use crate::{AdapterFolder, LocalModelError, ModelFolder};
 use std::path::Path;
 
-/// What belongs to a model beside its weights. What runs here reads some of it; other programs read the rest.
+/// The files of a model other than its weights. This crate reads some of them; other programs read the rest.
 const BESIDE: [&str; 9] = [
     "config.json",
     "generation_config.json",
@@ -19,11 +19,12 @@ const BESIDE: [&str; 9] = [
 ];
 
 impl ModelFolder {
-    /// Checks a folder, every weight by name and shape, its tokenizer and its template, and copies its files: no weight is
-    /// rounded or renamed. `adapter` is checked against the model and put beside it.
+    /// Checks a folder (every weight by name and shape, the tokenizer and the template) and copies its files: no weight
+    /// is rounded or renamed. `adapter` is checked against the model and put into its folder.
     ///
     /// # Errors
-    /// As [`ModelFolder::read`] and [`AdapterFolder::attach`], or the target cannot be written; nothing is written before all is checked.
+    /// As [`ModelFolder::read`] and [`AdapterFolder::attach`], or the target cannot be written. Nothing is written
+    /// before everything is checked.
     pub fn import(source: &Path, target: &Path, adapter: Option<&Path>) -> Result<Self, LocalModelError> {
         let mut model = Self::read(source)?;
         let tokenizer = model.tokenizer()?;
@@ -58,7 +59,7 @@ mod tests {
     use crate::TinyModel;
 
     #[test]
-    fn the_template_for_tools_goes_where_the_model_goes() {
+    fn an_import_keeps_the_template_for_tools() {
         let folder = tempfile::tempdir().unwrap();
         let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
         let made = TinyModel::default().make().unwrap();
@@ -67,7 +68,7 @@ mod tests {
         for place in [&source, &target] {
             assert_eq!(ModelFolder::read(place).unwrap().tool_template.as_deref(), Some("with tools"));
         }
-        // As models of before have it: both in one list.
+        // As older models have them: both in one list.
         std::fs::remove_dir_all(target.join("additional_chat_templates")).unwrap();
         std::fs::remove_file(target.join("chat_template.jinja")).unwrap();
         let told = r#"{"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]}"#;

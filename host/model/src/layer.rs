@@ -1,5 +1,5 @@
-//! The weights as a layer: what a batch's trajectories say about every token becomes one step of the optimiser, and the new
-//! weights answer whoever asks next.
+//! The weights as a layer: the batch's per-token objective becomes one step of the optimiser, and later requests are
+//! answered with the new weights.
 
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
@@ -22,23 +22,22 @@ pub struct WeightsLayer {
     trainer: Trainer,
     engine: Arc<Engine>,
     objective: PolicyGradient,
-    /// Where the trainer computes, and the engine.
+    /// The device of the trainer and of the engine.
     device: ComputeDevice,
     staleness: Staleness,
-    /// Of the weights, as the engine has them.
+    /// The weights that the engine answers with.
     host: HostDecoder,
-    /// Names them.
+    /// The digest of the weights.
     weights_digest: Digest,
-    /// Whether log-probs of the present version were compared already.
+    /// Whether log-probs of the current version were compared with the trainer's.
     compared: bool,
-    /// Weights that the policy shall stay near, where the objective wants that: those it began with. An adapter
-    /// has them beside it.
+    /// The initial weights, if the objective keeps the policy near them. With an adapter they are the base weights.
     reference: Option<Trainer>,
-    /// Where weights are written down, where that was asked for.
+    /// Where weights are written, if requested.
     checkpoints: Option<CheckpointWriter>,
 }
 
-/// What one trajectory is trained with: its number in the step, and its sequences.
+/// One trajectory of a step: its index, and its sequences.
 struct Unit {
     number: usize,
     sequences: Vec<Sequence>,
@@ -57,7 +56,7 @@ fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
         .collect()
 }
 
-/// The scores of a trajectory's sequences, one behind the other.
+/// The scores of a trajectory's sequences, concatenated.
 fn joined(scores: &[TokenScores]) -> TokenScores {
     let mut all = TokenScores::default();
     for one in scores {
@@ -68,10 +67,10 @@ fn joined(scores: &[TokenScores]) -> TokenScores {
 }
 
 impl WeightsLayer {
-    /// Weights that a trainer moves and an engine answers with, both on this device.
+    /// A layer of a trainer and an engine on this device.
     ///
     /// # Errors
-    /// The device gives the weights not back.
+    /// The device does not return the weights.
     pub fn new(
         config: Arc<ModelConfig>,
         trainer: Trainer,
@@ -95,17 +94,17 @@ impl WeightsLayer {
         })
     }
 
-    /// Holds the policy near these weights, as far as the objective says.
+    /// Sets the reference weights for the objective's divergence.
     pub fn stay_near(&mut self, reference: Trainer) {
         self.reference = Some(reference);
     }
 
-    /// Writes weights down where the loop says so.
+    /// Sets the writer for checkpoints.
     pub fn keep_in(&mut self, checkpoints: CheckpointWriter) {
         self.checkpoints = Some(checkpoints);
     }
 
-    /// The weights now.
+    /// The current weights.
     pub fn host(&self) -> &HostDecoder {
         &self.host
     }
@@ -121,7 +120,7 @@ impl WeightsLayer {
         Ok(())
     }
 
-    /// Trains units of a step, micro-batch by micro-batch.
+    /// Accumulates the gradients of units of a step, micro-batch by micro-batch.
     fn accumulate(&mut self, step: &(dyn StepBatch + Sync), units: &[Unit]) -> Result<(f64, Metrics), LearnError> {
         let parts: Vec<&[Sequence]> = units.iter().map(|unit| unit.sequences.as_slice()).collect();
         let trainer = &mut self.trainer;
@@ -148,7 +147,7 @@ impl WeightsLayer {
         Ok((loss, metrics))
     }
 
-    /// Log-probs that some weights give to what was written in some trajectories, by their names.
+    /// Log-probs of trajectories under some weights, by the trajectories' indices.
     fn scored(
         &self,
         score: impl Fn(&[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError>,
@@ -170,7 +169,7 @@ impl WeightsLayer {
         Ok(found)
     }
 
-    /// Compares rollout and trainer on what the present version wrote.
+    /// Compares the log-probs of rollout and trainer for what the current version generated.
     fn compare(&mut self, step: &Experience, units: &[Unit]) -> Result<f64, LearnError> {
         let all: Vec<&Sequence> = units.iter().flat_map(|unit| &unit.sequences).collect();
         let scores = self.device.guarded(|| self.trainer.scores(&all)).flatten();
@@ -185,7 +184,7 @@ impl WeightsLayer {
     }
 }
 
-/// Either side of a step may fail.
+/// Errors of both sides of a step.
 enum StepError {
     Learn(LearnError),
     Model(LocalModelError),
@@ -225,7 +224,7 @@ impl Layer for WeightsLayer {
             written.extend(member.generated.as_ref().map(|generated| (member.episode.to_string(), generated.clone())));
         }
         let lag = |generated: &Generated| current.saturating_sub(generated.version);
-        // What older weights wrote is weighed by how likely the weights of now find it.
+        // Truncated importance weights for what older weights generated, from the current weights' log-probs.
         let late = |generated: &Generated| (1..=self.staleness.max_version_lag).contains(&lag(generated));
         let mut old = self.scored(|all| self.trainer.scores(all), &written, late)?;
         let mut reference = match &self.reference {
@@ -268,7 +267,7 @@ impl Layer for WeightsLayer {
                 units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
             }
         }
-        // Weights that sampled all of it have log-probs of their own on the way; others differ rightly.
+        // Weights that generated the whole batch compute their own log-probs in the pass. Others differ legitimately.
         let fresh = experience.trained().iter().all(|one| one.trajectory().recorded().version_lag == 0);
         if !self.compared && !fresh {
             self.compare(&experience, &units)?;
@@ -278,7 +277,7 @@ impl Layer for WeightsLayer {
         if let (false, true, Some(largest)) = (self.compared, fresh, found.logprob_mismatch_max)
             && largest > mismatch::EXACT_LIMIT
         {
-            // Which token it is, is found by looking again; the step is refused.
+            // A second look finds the token. The step is refused.
             self.compare(&experience, &units)?;
         }
         self.compared = true;
@@ -315,7 +314,7 @@ impl Layer for WeightsLayer {
     }
 
     fn digest(&self) -> Digest {
-        // As with a state that cannot be read: the step that follows fails and says why.
+        // As with an unreadable state: the following step fails with the reason.
         let state = self.device.guarded(|| self.trainer.state_digest()).unwrap_or_else(|_| Digest::of(b""));
         self.weights_digest.extended(state.to_string().as_bytes())
     }

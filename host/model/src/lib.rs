@@ -1,4 +1,4 @@
-//! Local language models (floor 2): decoders of the Llama and Qwen shape, generation, training, checkpoints.
+//! Local language models (floor 2): decoders of the Llama and Qwen architectures, generation, training, checkpoints.
 //!
 //! ```text
 //! folder of a model ─▶ HostDecoder ─▶ CpuModel ─▶ answers: tokens, log-probs, version

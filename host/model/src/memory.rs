@@ -1,8 +1,8 @@
-//! How much memory is left: what does not fit is refused in words, where the system would end the process without any.
+//! Free memory: a model that does not fit is refused with an error, before the system would kill the process.
 
 use crate::LocalModelError;
 
-/// Bytes of a weight, as it lies in memory.
+/// Bytes of a weight in memory.
 const VALUE: u64 = size_of::<f32>() as u64;
 
 /// Bytes of a model's weights.
@@ -10,13 +10,13 @@ pub(crate) fn of_weights(parameters: u64) -> u64 {
     parameters.saturating_mul(VALUE)
 }
 
-/// Bytes that learning takes beside the weights as they were read, so many being learned: weights laid out for answering and for
-/// training, gradients, and two moments. What is kept of a sequence comes on top, and is small beside these where they are large.
+/// Bytes that learning needs beside the loaded weights: the layouts for inference and training, gradients, and two
+/// moments. The values kept per sequence come on top; for large models they are small in comparison.
 pub(crate) fn of_learning(parameters: u64, learned: u64) -> u64 {
     of_weights(parameters).saturating_mul(2).saturating_add(of_weights(learned).saturating_mul(3))
 }
 
-/// Refuses what needs more than is free. Where nobody says how much that is, everything passes.
+/// Refuses a need that exceeds the free memory. If the free memory is unknown, everything passes.
 ///
 /// # Errors
 /// It does not fit.
@@ -33,7 +33,7 @@ fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
-/// What the machine gives without swapping, or less where a limit stands over this process.
+/// The memory that is available without swapping, or less if a limit applies to this process.
 fn free() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| of_machine(&text));
@@ -51,7 +51,7 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What is left of the limit of a control group (version 2). Pages of files that nobody used of late are given back when they are needed.
+/// The rest of a control group's limit (version 2). Inactive file pages are reclaimed when needed.
 fn of_group(most: &str, current: &str, stat: &str) -> Option<u64> {
     let idle =
         stat.lines().find_map(|line| line.strip_prefix("inactive_file ")).and_then(|bytes| bytes.trim().parse().ok());
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_free_is_read_from_the_system() {
+    fn free_memory_is_read_from_the_system() {
         let meminfo = "MemTotal:       24000000 kB\nMemFree:   1 kB\nMemAvailable:    2048 kB\n";
         assert_eq!(of_machine(meminfo), Some(2 << 20));
         assert_eq!(of_machine("MemTotal: 1 kB\n"), None);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_both_numbers() {
+    fn a_model_that_does_not_fit_is_refused_with_both_numbers() {
         check("a model", of_weights(1000)).unwrap();
         let error = check("a model", of_learning(1 << 60, 1 << 60)).unwrap_err().to_string();
         #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! From a folder to a model that answers, and to one that learns as well.
+//! Opens a model folder for inference, or for inference and learning.
 
 use crate::device::ComputeDevice;
 use crate::folder::ADAPTER;
@@ -16,24 +16,24 @@ use std::sync::Arc;
 pub struct LearningSettings {
     /// Which weights learn.
     pub learned: Learned,
-    /// What is minimised.
+    /// The loss.
     pub objective: PolicyGradient,
-    /// How a step is taken.
+    /// The optimiser.
     pub optimizer: OptimizerSettings,
-    /// How fast, step by step.
+    /// The learning rate of each step.
     pub schedule: Schedule,
 }
 
 impl ModelFolder {
-    /// The model behind the port of all models, answering on this device.
+    /// Opens the model behind the port `Llm` for inference on this device.
     ///
     /// # Errors
-    /// Its tokenizer or template cannot be used, or the device does not take it.
+    /// Its tokenizer or template cannot be used, or the device does not accept it.
     pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
         Ok(Arc::new(LocalModel::new(self.chat_format(name)?, Arc::new(self.engine(device)?))))
     }
 
-    /// How it speaks.
+    /// The chat format.
     ///
     /// # Errors
     /// Its tokenizer or template cannot be used.
@@ -41,7 +41,7 @@ impl ModelFolder {
         let tokenizer = self.tokenizer()?;
         let own = self.words.get("eos_token").and_then(|word| tokenizer.token(word));
         let mut end = self.config.end_tokens.clone();
-        // What its template ends a turn with comes first: answers that are given in its place end so too.
+        // The template's end of a turn comes first: demonstrated answers end with it.
         end.sort_by_key(|token| Some(*token) != own);
         Ok(ChatFormat {
             name: name.to_owned(),
@@ -54,20 +54,20 @@ impl ModelFolder {
         })
     }
 
-    /// What answers in tokens.
+    /// The generation engine.
     ///
     /// # Errors
-    /// No thread could be started, or the device does not take the weights.
+    /// The thread could not be started, or the device does not accept the weights.
     pub fn engine(&self, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
         let model = device.model(Arc::new(self.config.clone()), &self.weights)?;
         Engine::new(Version { number: 0, digest: digest(&self.weights), model })
     }
 
-    /// The same, and the layer that moves its weights: all of them, an adapter that lies there being added first, or an adapter
-    /// alone, which is the one that lies there, or else a fresh one.
+    /// The same, with the layer that trains the weights: either all of them (an adapter in the folder is merged first),
+    /// or only an adapter: the one in the folder, else a fresh one.
     ///
     /// # Errors
-    /// As [`ModelFolder::open`], or settings of an adapter make no sense.
+    /// As [`ModelFolder::open`], or the adapter's settings are invalid.
     pub fn open_learning(
         &self,
         name: &str,
@@ -84,7 +84,7 @@ impl ModelFolder {
                         format!("one of rank {} and alpha {} beside {}", one.rank, one.alpha, targets.join(","))
                     };
                     return Err(LocalModelError::Adapter(format!(
-                        "the model's folder has {} already, which would go on learning, not {}; ask for its own, or take the folder `{ADAPTER}` away",
+                        "the model's folder has {} already, which learning would continue, not {}; use its settings, or remove the folder `{ADAPTER}`",
                         told(&found),
                         told(&wanted)
                     )));
@@ -111,7 +111,7 @@ impl ModelFolder {
         let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
         let (engine, objective) = (model.engine().clone(), settings.objective);
         let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
-        // An adapter is held near the model without it, which is there already.
+        // The reference of an adapter is the model without it, which is in memory already.
         if settings.objective.kl > 0.0 && trained == Trained::Full {
             layer.stay_near(trainer(Schedule::constant(0.0))?);
         }

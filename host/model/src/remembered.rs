@@ -1,35 +1,35 @@
-//! Conversations that were answered, in their exact tokens.
+//! Answered conversations in their exact tokens.
 
 use clawhost_core::Digest;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Answers whose tokens are remembered: many times those that the largest run plays at once.
+/// Answers whose tokens are remembered: many times the number of episodes that the largest run plays at once.
 const REMEMBERED: usize = 16_384;
 
-/// A conversation that was answered.
+/// An answered conversation.
 #[derive(Debug)]
-pub(crate) struct Said {
-    /// As the template rendered it, with the answer.
+pub(crate) struct AnsweredConversation {
+    /// The text that the template rendered, with the answer.
     pub(crate) text: String,
-    /// From the beginning of the conversation.
+    /// The tokens, from the beginning of the conversation.
     pub(crate) tokens: Arc<[u32]>,
 }
 
-/// Tokens by conversation; those that were said longest ago are forgotten.
+/// Tokens by conversation. The least recently used are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// With the number of the last time that it was said.
-    said: HashMap<Digest, (u64, Said)>,
-    /// All times, the oldest first.
+    /// With the number of the last use.
+    said: HashMap<Digest, (u64, AnsweredConversation)>,
+    /// All uses, the oldest first.
     order: VecDeque<(u64, Digest)>,
     times: u64,
 }
 
 impl Memory {
-    /// Whoever said it goes on within the next [`REMEMBERED`] answers. What many say has to stay as long after the last of them as after
-    /// the first: else it would be chance whether it is still known.
-    pub(crate) fn keep(&mut self, conversation: Digest, said: Said) {
+    /// A conversation continues within the next [`REMEMBERED`] answers. A repeated answer renews its entry: several
+    /// episodes may have the same conversation, and each must find it, whatever their order.
+    pub(crate) fn keep(&mut self, conversation: Digest, said: AnsweredConversation) {
         self.times += 1;
         self.said.insert(conversation, (self.times, said));
         self.order.push_back((self.times, conversation));
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
 
-    pub(crate) fn get(&self, conversation: &Digest) -> Option<&Said> {
+    pub(crate) fn get(&self, conversation: &Digest) -> Option<&AnsweredConversation> {
         self.said.get(conversation).map(|(_, said)| said)
     }
 }
@@ -52,10 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_again_is_remembered_from_then_on() {
+    fn a_repeated_answer_renews_its_entry() {
         let mut memory = Memory::default();
         let name = |number: usize| Digest::of(&number.to_le_bytes());
-        let mut keep = |number| memory.keep(name(number), Said { text: String::new(), tokens: [].into() });
+        let mut keep =
+            |number| memory.keep(name(number), AnsweredConversation { text: String::new(), tokens: [].into() });
         keep(0);
         (1..REMEMBERED).for_each(&mut keep);
         keep(0);

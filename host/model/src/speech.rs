@@ -4,24 +4,24 @@ use crate::tokens::CALL;
 use clawhost_core::{DeltaSink, ModelDelta, ModelResponse};
 use std::ops::ControlFlow;
 
-/// The text of an answer that is passed on.
+/// The streamed text of an answer.
 #[derive(Debug)]
 pub(crate) struct Speech {
     /// Whether tools may be called: then a part of the text may become a call.
     calls: bool,
-    /// What was drawn.
+    /// The text so far.
     drawn: String,
     /// Bytes of it that were passed on.
     passed: usize,
 }
 
 impl Speech {
-    /// Of an answer that begins.
+    /// For a new answer.
     pub(crate) fn new(calls: bool) -> Self {
         Self { calls, drawn: String::new(), passed: 0 }
     }
 
-    /// Takes more text, and passes on what cannot become a part of a call.
+    /// Adds text, and passes on the part that cannot belong to a call.
     pub(crate) fn push(&mut self, more: &str, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
         self.drawn.push_str(more);
         let waiting = self.drawn.get(self.passed..).unwrap_or_default();
@@ -31,7 +31,7 @@ impl Speech {
         pass(text, sink)
     }
 
-    /// The end of the answer: the rest of its text, its calls, what it cost.
+    /// Ends the answer: passes on the rest of its text, its calls and its usage.
     pub(crate) fn end(&self, response: &ModelResponse, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
         let text = response.message.plain_text();
         let passed = self.drawn.get(..self.passed).unwrap_or_default();
@@ -48,8 +48,8 @@ fn pass(text: String, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
     if text.is_empty() { ControlFlow::Continue(()) } else { sink.delta(ModelDelta::Text(text)) }
 }
 
-/// Bytes of a text before a call, before what could be the beginning of one, and before white space, which is dropped if a call
-/// follows it.
+/// Bytes of a text before a call, before the possible beginning of one, and before white space, which is dropped if a
+/// call follows it.
 fn safe(text: &str) -> usize {
     let begins = |(at, _): &(usize, char)| {
         let tail = text.get(*at..).unwrap_or_default();
@@ -65,7 +65,7 @@ mod tests {
     use clawhost_core::{Message, Origin, Role, ToolCall, Usage};
 
     #[test]
-    fn text_is_passed_on_up_to_what_may_become_a_call() {
+    fn text_that_may_become_a_call_is_held_back() {
         let check = |calls: bool, drawn: &[&str], message: &str, expected: &[&str]| {
             let mut heard = Vec::new();
             let mut sink = |delta| {

@@ -1,4 +1,4 @@
-//! Tiny models that are made here: a character is a token, weights come from a seed.
+//! Creates tiny models: each character is a token, and weights are initialised from a seed.
 
 use crate::folder::ModelFolder;
 use crate::generate::Sampling;
@@ -6,29 +6,29 @@ use crate::tokens::alphabet_json;
 use crate::{Architecture, LocalModelError, ModelConfig, RotaryScaling, initial};
 use std::collections::BTreeMap;
 
-/// What a tiny model is made of.
+/// The settings of a tiny model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TinyModel {
-    /// Its characters, each once; the last ends an answer.
+    /// Its characters, each once. The last one ends an answer.
     pub alphabet: String,
     /// Width of the residual stream.
     pub width: usize,
     /// Blocks.
     pub layers: usize,
-    /// Width inside the MLP; none: 8/3 of the width.
+    /// Width inside the MLP. `None`: 8/3 of the width.
     pub mlp_width: Option<usize>,
-    /// Heads; they divide the width.
+    /// Number of heads. It divides the width.
     pub heads: usize,
-    /// Most characters of a conversation.
+    /// Largest number of characters of a conversation.
     pub context: usize,
-    /// Whether its chat template includes the system prompt. The weights are the same either way.
+    /// Whether its chat template includes system messages. The weights are the same either way.
     pub includes_system_prompt: bool,
-    /// Where the weights come from.
+    /// The seed of the weights.
     pub seed: u64,
 }
 
 impl Default for TinyModel {
-    /// 99 456 weights: enough for games of numbers, and small enough to learn in a minute.
+    /// 99,456 weights: enough for number games, and small enough to learn in a minute.
     fn default() -> Self {
         Self {
             alphabet: "0123456789+=<>?#".into(),
@@ -43,11 +43,12 @@ impl Default for TinyModel {
     }
 }
 
-/// What ends an answer of a model for any text: a picture of "end of transmission", which no text has.
+/// The end of an answer in models for text: the symbol for "end of transmission", which texts do not contain.
 const END: char = '␄';
 
 impl TinyModel {
-    /// A model that can read and write any plain text: lines of printable ASCII. 104 640 weights, and room for games in words.
+    /// A model that can read and write any plain text: lines of printable ASCII. 104,640 weights, with a context for
+    /// text games.
     #[must_use]
     pub fn for_text() -> Self {
         let alphabet = ['\n'].into_iter().chain(' '..='~').chain([END]).collect();
@@ -55,18 +56,19 @@ impl TinyModel {
     }
 }
 
-/// Messages one behind the other, without roles; what the model says ends with its last character. System prompts are left out.
+/// Messages without roles, one after the other. The model's messages end with the last character. System messages are
+/// omitted.
 const TEMPLATE: &str = "{% for message in messages %}{% if message.role != 'system' %}{{ message.content }}\
 {% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{% endif %}{% endfor %}";
-/// The same with system prompts: the last character ends them too, so that they are told apart from what follows.
+/// The same with system messages, which also end with the last character.
 const TEMPLATE_WITH_SYSTEM: &str = "{% for message in messages %}{{ message.content }}\
 {% if message.role in ['system', 'assistant'] %}{{ eos_token }}{% endif %}{% endfor %}";
 
 impl TinyModel {
-    /// Makes it. Equal settings, equal bytes.
+    /// Creates the model. Equal settings give equal bytes.
     ///
     /// # Errors
-    /// A character stands twice, there are fewer than two, or the heads do not divide the width.
+    /// A character occurs twice, there are fewer than two, or the heads do not divide the width.
     pub fn make(&self) -> Result<ModelFolder, LocalModelError> {
         let characters: Vec<char> = self.alphabet.chars().collect();
         let twice = characters
@@ -96,7 +98,7 @@ impl TinyModel {
             heads: self.heads,
             key_value_heads: self.heads,
             head_width: self.width / self.heads,
-            // SwiGLU has three matrices where plain MLPs have two: 8/3 of the width costs as much (Shazeer 2020).
+            // SwiGLU has three matrices, plain MLPs two: with 8/3 of the width both cost the same (Shazeer 2020).
             mlp_width: self.mlp_width.unwrap_or(self.width * 8 / 3),
             context: self.context,
             rotary_base: 10_000.0,
@@ -106,8 +108,9 @@ impl TinyModel {
             query_bias: false,
             output_bias: false,
             query_norm: true,
-            // Half of the "small init" of Nguyen and Salazar (2019), sqrt(2 / (5 width)): Muon's steps do not grow with the weights,
-            // so smaller ones turn sooner. Sums below 100, 450 steps of rewards: .91 right instead of .86.
+            // Half of the "small init" of Nguyen and Salazar (2019), sqrt(2 / (5 width)). Muon's steps do not scale
+            // with the weights, so smaller weights change direction sooner. Sums below 100, 450 steps of rewards: 0.91
+            // correct instead of 0.86.
             initial_deviation: (0.1 / self.width as f64).sqrt(),
             end_tokens: vec![characters.len() as u32 - 1],
         };
@@ -132,7 +135,7 @@ mod tests {
     use clawhost_core::{Message, Origin, Role};
 
     #[test]
-    fn a_model_is_made_from_its_seed_written_and_read_back() {
+    fn a_model_from_a_seed_is_written_and_read_back() {
         let made = TinyModel { seed: 7, ..TinyModel::default() }.make().unwrap();
         assert_eq!(made.config.parameters(), 99_456);
         let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_larger_than_memory_is_refused_before_its_weights_are_looked_for() {
+    fn a_model_larger_than_memory_is_refused_before_its_weights_are_read() {
         let folder = tempfile::tempdir().unwrap();
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         let path = folder.path().join("config.json");
@@ -183,13 +186,13 @@ mod tests {
         #[cfg(target_os = "linux")]
         assert!(
             error.starts_with("the model needs 1200.0 GiB of memory, and ")
-                && error.contains(" GiB are free; take a smaller model"),
+                && error.contains(" GiB are free; use a smaller model"),
             "{error}"
         );
     }
 
     #[test]
-    fn what_is_asked_for_and_not_followed_is_named() {
+    fn unsupported_sampling_settings_are_listed() {
         let folder = tempfile::tempdir().unwrap();
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         let told = r#"{"repetition_penalty": 1.05, "num_beams": 1, "no_repeat_ngram_size": 3, "temperature": 0.5}"#;
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_model_is_refused() {
+    fn invalid_settings_of_a_model_are_refused() {
         let check = |tiny: TinyModel, expect: &str| {
             let error = tiny.make().unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_template_a_model_converses_with_nobody() {
+    fn a_model_without_a_template_cannot_hold_a_conversation() {
         let folder = tempfile::tempdir().unwrap();
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("chat_template.jinja")).unwrap();
@@ -266,7 +269,7 @@ mod tests {
             let text = made.config.to_json().replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
             std::fs::write(folder.join("config.json"), text).unwrap();
         };
-        check(&untied, "the weight model.layers.1.input_layernorm.weight has no place in the model");
+        check(&untied, "the weight model.layers.1.input_layernorm.weight does not occur in the model");
         let index: &[u8] = br#"{"weight_map": {"a": "../../secret.safetensors"}}"#;
         check(
             &|folder| std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap(),

@@ -1,4 +1,4 @@
-//! Weights in safetensors: one file, or shards with an index, as Hugging Face has them.
+//! Weights in safetensors: one file, or shards with an index, in Hugging Face's layout.
 
 use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -14,10 +14,10 @@ pub(crate) fn file(path: &Path, why: impl ToString) -> LocalModelError {
     LocalModelError::File { path: path.to_owned(), why: why.to_string() }
 }
 
-/// As which numbers weights are written.
+/// The number format of stored weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Stored {
-    /// As they are.
+    /// Unchanged: f32.
     #[default]
     F32,
     /// Rounded to half precision.
@@ -27,7 +27,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// As transformers calls it.
+    /// The name that transformers uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "float32",
@@ -44,7 +44,7 @@ impl Stored {
         }
     }
 
-    /// Bytes of the values.
+    /// The values as bytes.
     ///
     /// # Errors
     /// A value is too large for half precision.
@@ -68,7 +68,7 @@ impl Stored {
     }
 }
 
-/// The files that hold weights, and the index where there is one.
+/// The files that hold weights, and their index, if there is one.
 pub(crate) fn shards(folder: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>), LocalModelError> {
     let index = folder.join(INDEX);
     if !index.exists() {
@@ -88,7 +88,7 @@ pub(crate) fn shards(folder: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>), L
     Ok((paths.collect::<Result<_, _>>()?, Some(index)))
 }
 
-/// Values of a weight, whatever they are stored as.
+/// The values of a weight as f32, from any supported number format.
 pub(crate) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, LocalModelError> {
     let bytes = view.data();
     let values: Vec<f32> = match view.dtype() {
@@ -124,7 +124,7 @@ pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModel
     Ok(())
 }
 
-/// Takes weights out of what the shards held.
+/// Takes weights from the contents of the shards.
 struct Take(Found);
 
 impl Take {
@@ -151,13 +151,13 @@ impl Convert<[usize; 2], usize> for Take {
     }
 }
 
-/// Whether a weight may stand in a file without being needed: angles that follow from the configuration, and the head of a
-/// model whose head is its embedding.
+/// Whether a file may contain this weight although it is not needed: angles that follow from the configuration, and the
+/// head of a model whose head is its embedding.
 fn is_derived(name: &str, config: &ModelConfig) -> bool {
     name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight")
 }
 
-/// Reads all weights of a folder: each that is needed, with its shape, and none that this architecture does not know.
+/// Reads all weights of a folder. Every weight of the architecture must be there with its shape, and no unknown one.
 pub(crate) fn read(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, LocalModelError> {
     let mut found = Found::new();
     for path in shards(folder)?.0 {
@@ -171,7 +171,7 @@ pub(crate) fn read(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, L
     }
 }
 
-/// One file of safetensors. Equal weights, equal bytes.
+/// One safetensors file. Equal weights give equal bytes.
 pub(crate) fn serialised(
     weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
     stored: Stored,
@@ -195,8 +195,8 @@ pub(crate) fn serialised(
     safetensors::serialize(views, Some(metadata)).map_err(wrong)
 }
 
-/// Writes the weights of a model, its adapters left out: into one file, or into shards of at most so many bytes of weights (a
-/// weight that is larger has a shard of its own).
+/// Writes the weights of a model without its adapters: into one file, or into shards of at most the given number of
+/// bytes (a larger weight has a shard of its own).
 pub(crate) fn write(
     folder: &Path,
     model: &HostDecoder,
@@ -225,7 +225,7 @@ pub(crate) fn write(
     };
     if let [only] = shards.as_slice() {
         put(WEIGHTS, &serialised(only, stored)?)?;
-        // An index of shards that were there before would be believed.
+        // An old index of shards would take precedence.
         return match std::fs::remove_file(folder.join(INDEX)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file(&folder.join(INDEX), error)),
             _ => Ok(()),

@@ -79,7 +79,7 @@ fn where_memory_is_short_a_step_is_taken_in_smaller_pieces_and_one_that_fits_now
     let ([first, _], _, mut nothing) = cramped(0);
     let error = first.unwrap_err().to_string();
     assert!(
-        error.starts_with("the device vulkan:0 has no memory for it (out of device memory allocating 4096 bytes"),
+        error.starts_with("the device vulkan:0 has too little memory (out of device memory allocating 4096 bytes"),
         "{error}"
     );
     assert!(nothing.step().unwrap().is_none(), "and nothing is left of it");

@@ -1,4 +1,4 @@
-//! An adapter as PEFT has it: `adapter_config.json` and `adapter_model.safetensors`.
+//! An adapter in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
 
 use super::{AdapterSettings, Targets};
 use crate::weight_files::{Found, Stored, file, read_file, serialised};
@@ -9,10 +9,11 @@ use std::path::Path;
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
-/// What PEFT puts before the name of a weight.
+/// PEFT's prefix of weight names.
 const PREFIX: &str = "base_model.model.";
 
-/// Settings of PEFT that change what an adapter computes in ways that are not done here: they must be off, empty or absent.
+/// PEFT settings that change what an adapter computes in ways that this crate does not implement. They must be off,
+/// empty or absent.
 const MUST_BE_OFF: [&str; 18] = [
     "use_dora",
     "lora_bias",
@@ -33,19 +34,19 @@ const MUST_BE_OFF: [&str; 18] = [
     "monteclora_config",
     "velora_config",
 ];
-/// Projections of the attention; the others are the MLP's.
+/// Projections of the attention. The others belong to the MLP.
 const ATTENTION: [&str; 4] = ["q_proj", "k_proj", "v_proj", "o_proj"];
-/// Ways of beginning that leave the weights beside the adapter as they were; others subtract from them.
+/// Initialisations that leave the base weights unchanged. Others subtract from them.
 const PLAIN_BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "true"];
 
-/// An adapter that lies in a folder.
+/// An adapter that was read from a folder, or is written to one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterFolder {
-    /// What it is made of.
+    /// Its settings.
     pub settings: AdapterSettings,
-    /// The model that it was made for, by name or path, as it was told.
+    /// The name or path of its base model.
     pub base: String,
-    /// By the names of the model they stand beside: `model.layers.0.self_attn.q_proj.lora_A.weight`.
+    /// By the names of the adapted model: `model.layers.0.self_attn.q_proj.lora_A.weight`.
     weights: BTreeMap<String, HostMatrix>,
 }
 
@@ -71,15 +72,15 @@ fn settings(config: &Map<String, Value>) -> Result<(usize, f64), LocalModelError
             _ => false,
         };
         if !off {
-            return refuse(name, value, "adapters with it are not done here");
+            return refuse(name, value, "adapters with it arenot supported");
         }
     }
     if let Some(bias) = config.get("bias").filter(|bias| *bias != "none") {
-        return refuse("bias", bias, "adapters that change biases are not done here");
+        return refuse("bias", bias, "adapters that change biases arenot supported");
     }
     match config.get("init_lora_weights") {
         Some(how @ Value::String(name)) if !PLAIN_BEGINNINGS.contains(&name.as_str()) => {
-            return refuse("init_lora_weights", how, "it changes the weights beside the adapter; have PEFT convert it");
+            return refuse("init_lora_weights", how, "it changes the base weights; have PEFT convert it");
         }
         _ => {}
     }
@@ -87,7 +88,8 @@ fn settings(config: &Map<String, Value>) -> Result<(usize, f64), LocalModelError
     let rank = rank.filter(|rank| *rank > 0).ok_or_else(|| wrong(format!("{CONFIG} has no r, the rank")))?;
     let alpha = config.get("lora_alpha").and_then(Value::as_f64).filter(|alpha| alpha.is_finite() && *alpha > 0.0);
     let alpha = alpha.ok_or_else(|| wrong(format!("{CONFIG} has no lora_alpha above 0")))?;
-    // Rank-stabilised (Kalajdzievski 2023): alpha over the root of the rank. As a plain adapter its alpha is so much larger.
+    // Rank-stabilised (Kalajdzievski 2023): alpha is divided by the square root of the rank. The equivalent plain alpha
+    // is larger.
     let stabilised = config.get("use_rslora").and_then(Value::as_bool).unwrap_or(false);
     Ok((rank, if stabilised { alpha * (rank as f64).sqrt() } else { alpha }))
 }
@@ -96,7 +98,7 @@ impl AdapterFolder {
     /// Reads a folder.
     ///
     /// # Errors
-    /// A file is missing or damaged, or the adapter is of a kind that is not done here.
+    /// A file is missing or damaged, or the kind of adapter is not supported.
     pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
         let path = folder.join(CONFIG);
         let text = std::fs::read_to_string(&path).map_err(|error| file(&path, error))?;
@@ -131,10 +133,10 @@ impl AdapterFolder {
         Ok(Self { settings: AdapterSettings { rank, alpha, targets, seed: 0 }, base, weights })
     }
 
-    /// The adapter of a model that has one; `base` says what it stands beside.
+    /// The adapter of a model. `base` is the name or path of its base model.
     ///
     /// # Errors
-    /// It has none.
+    /// The model has no adapter.
     pub fn of(model: &HostDecoder, base: &str) -> Result<Self, LocalModelError> {
         let mut projections = model.blocks.iter().flat_map(|block| block.projections());
         let (rank, scale) = projections
@@ -151,10 +153,10 @@ impl AdapterFolder {
         Ok(Self { settings, base: base.to_owned(), weights })
     }
 
-    /// Puts it beside the weights of a model, in the place of an adapter that is there.
+    /// Attaches it to a model. An adapter that the model already has is replaced.
     ///
     /// # Errors
-    /// It is of another model: a weight is missing, has another shape, or stands beside nothing.
+    /// The adapter belongs to another model: a weight is missing, has another shape, or has no projection here.
     pub fn attach(&self, model: &HostDecoder) -> Result<HostDecoder, LocalModelError> {
         let mut model = model.without_adapters();
         let mut used = 0;
@@ -176,7 +178,7 @@ impl AdapterFolder {
                 {
                     if found != needed {
                         return Err(wrong(format!(
-                            "the weight {} has the shape {found:?} where this model needs {needed:?}; it is of another model",
+                            "the weight {} has the shape {found:?} where this model needs {needed:?}; it belongs to another model",
                             name(letter)
                         )));
                     }
@@ -190,7 +192,7 @@ impl AdapterFolder {
             let known: Vec<String> = model.weights().into_iter().map(|(name, _)| name).collect();
             let foreign = self.weights.keys().find(|name| !known.contains(name)).cloned().unwrap_or_default();
             let foreign = clawhost_core::escaped(&foreign, 200);
-            return Err(wrong(format!("the weight {foreign} stands beside nothing here; it is of another model")));
+            return Err(wrong(format!("the weight {foreign} has no projection here; it belongs to another model")));
         }
         Ok(model)
     }
@@ -198,7 +200,7 @@ impl AdapterFolder {
     /// Writes a folder that PEFT reads. Files of the same names are overwritten.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The folder cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), LocalModelError> {
         std::fs::create_dir_all(folder).map_err(|error| file(folder, error))?;
         let put = |name: &str, bytes: &[u8]| {
@@ -206,7 +208,7 @@ impl AdapterFolder {
             std::fs::write(&path, bytes).map_err(|error| file(&path, error))
         };
         let AdapterSettings { rank, alpha, targets, .. } = self.settings;
-        // Whole numbers as such: people write and read them so.
+        // Whole numbers without a decimal point, as people write them.
         let alpha = if alpha.fract() == 0.0 { json!(alpha as u64) } else { json!(alpha) };
         let config = json!({
             "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": self.base, "r": rank, "lora_alpha": alpha,

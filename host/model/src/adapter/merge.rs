@@ -1,4 +1,4 @@
-//! Adapters taken off, or added to what they stand beside.
+//! Removes adapters from a model, or merges them into the weights.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the shapes of the two matrices")]
 
@@ -7,7 +7,7 @@ use crate::{Decoder, HostDecoder, HostMatrix, LowRank};
 use std::sync::Arc;
 
 impl<M: Clone, V: Clone> Decoder<M, V> {
-    /// The same model with its adapters taken off.
+    /// The same model without its adapters.
     pub fn without_adapters(&self) -> Self {
         let mut plain = self.clone();
         for block in &mut plain.blocks {
@@ -16,7 +16,7 @@ impl<M: Clone, V: Clone> Decoder<M, V> {
         plain
     }
 
-    /// How much each adapter counts, in the order of blocks and projections.
+    /// The scale of each adapter, in the order of blocks and projections.
     pub(crate) fn scales(&self) -> Vec<f64> {
         let of = |projection: &Projection<M, V>| projection.adapter.as_ref().map(|adapter| adapter.scale);
         let block =
@@ -26,7 +26,7 @@ impl<M: Clone, V: Clone> Decoder<M, V> {
 }
 
 impl HostDecoder {
-    /// One model out of weights and adapters: what it learned is added to what it stands beside.
+    /// Merges adapters into the weights: a model without adapters that gives the same answers.
     pub fn merged(&self) -> Self {
         let mut whole = self.clone();
         for block in &mut whole.blocks {
@@ -37,13 +37,13 @@ impl HostDecoder {
         whole
     }
 
-    /// Whether adapters stand beside its weights.
+    /// Whether the model has adapters.
     pub fn has_adapter(&self) -> bool {
         !self.scales().is_empty()
     }
 }
 
-/// `W + scale · B A`, row by row in one order.
+/// `W + scale · B A`, row by row in a fixed order.
 fn merged(projection: &Projection<HostMatrix, Arc<[f32]>>) -> Projection<HostMatrix, Arc<[f32]>> {
     let Some(LowRank { a, b, scale }) = &projection.adapter else { return projection.clone() };
     let [out, input] = projection.weight.shape;

@@ -1,7 +1,8 @@
-//! Adapters (LoRA, Hu et al. 2021): two thin matrices beside a projection, trained while the weights that they stand beside stay.
+//! Adapters (LoRA, Hu et al. 2021): two thin matrices beside a projection. The matrices are trained; the base weights
+//! are not.
 //!
-//! A begins uniform in ±1/√in, which is what PEFT's Kaiming initialisation comes to, and B at 0: a fresh adapter changes nothing.
-//! Folders are PEFT's, both ways: [`AdapterFolder`].
+//! A is initialised uniformly in ±1/√in, as PEFT's Kaiming initialisation does, and B with 0, so a fresh adapter
+//! changes nothing. Folders have PEFT's format, for reading and writing: [`AdapterFolder`].
 
 mod folder;
 mod merge;
@@ -14,9 +15,9 @@ use crate::host_weights::Stream;
 use crate::{HostDecoder, HostMatrix, LocalModelError, LowRank};
 use serde::{Serialize, Serializer};
 
-/// The projections of a block, by the short names that PEFT's `target_modules` has.
+/// The projections of a block, by the short names of PEFT's `target_modules`.
 pub const PROJECTIONS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
-/// Largest rank: beyond it an adapter is no smaller than what it stands beside.
+/// Largest rank. Beyond it an adapter is no smaller than its projection.
 const LARGEST_RANK: usize = 1024;
 
 /// Which projections of every block have adapters; at least one.
@@ -30,7 +31,7 @@ impl Targets {
     /// By their short names.
     ///
     /// # Errors
-    /// One is unknown, or there is none.
+    /// A name is unknown, or there is none.
     pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, LocalModelError> {
         let mut chosen = [false; 7];
         for name in names {
@@ -41,9 +42,7 @@ impl Targets {
             chosen.get_mut(place).into_iter().for_each(|chosen| *chosen = true);
         }
         if chosen == [false; 7] {
-            return Err(LocalModelError::Adapter(
-                "no projection is named; an adapter stands beside one at least".into(),
-            ));
+            return Err(LocalModelError::Adapter("no projection is named; an adapter needs at least one".into()));
         }
         Ok(Self(chosen))
     }
@@ -64,28 +63,30 @@ impl Serialize for Targets {
     }
 }
 
-/// What an adapter is made of.
+/// The settings of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct AdapterSettings {
     /// Rows of A, columns of B; 1 to 1024.
     pub rank: usize,
-    /// What it learned counts alpha / rank times; over 0.
+    /// The adapter's output is multiplied by alpha / rank. Above 0.
     pub alpha: f64,
-    /// What it stands beside.
+    /// The projections that have an adapter.
     pub targets: Targets,
-    /// Where a fresh one comes from.
+    /// The seed of a fresh adapter.
     pub seed: u64,
 }
 
 impl Default for AdapterSettings {
-    /// Rank 16, alpha 32, beside every projection: with all of them adapted, low ranks learn by reward what whole weights do.
+    /// Rank 16, alpha 32, all projections: if all are adapted, a low rank learns from rewards as well as full
+    /// fine-tuning does.
     fn default() -> Self {
         Self { rank: 16, alpha: 32.0, targets: Targets::ALL, seed: 0 }
     }
 }
 
 impl AdapterSettings {
-    /// Puts a fresh adapter beside the weights of a model, in the place of one that is there. Equal seeds, equal bytes.
+    /// Attaches a fresh adapter to a model. An adapter that the model already has is replaced. Equal seeds give equal
+    /// bytes.
     ///
     /// # Errors
     /// The rank or alpha is out of range.
@@ -121,6 +122,6 @@ pub enum Learned {
     /// All of them.
     #[default]
     Full,
-    /// An adapter: one that stands there already, or else a fresh one of these settings.
+    /// An adapter: the one that the model has, or a fresh one with these settings.
     Adapter(AdapterSettings),
 }

@@ -1,4 +1,4 @@
-//! What an adapter changes, and what it leaves alone.
+//! What an adapter changes, and what it leaves unchanged.
 
 use super::{AdapterFolder, AdapterSettings, Learned, Targets};
 use crate::device::ComputeDevice;
@@ -33,7 +33,7 @@ fn sequence() -> Sequence {
     Sequence::new(tokens, &mask, 1.0).unwrap()
 }
 
-/// Makes what stands there more likely.
+/// Makes the trained tokens more likely.
 fn learn(trainer: &mut Trainer) -> f64 {
     let sequence = sequence();
     let loss = |_: usize, scores: &[Vec<TokenScores>]| {
@@ -47,7 +47,7 @@ fn learn(trainer: &mut Trainer) -> f64 {
 }
 
 #[test]
-fn a_fresh_adapter_comes_from_its_seed_and_changes_nothing() {
+fn a_fresh_adapter_follows_from_its_seed_and_changes_no_answer() {
     let (_, host) = small();
     let fresh = settings().attach(&host).unwrap();
     assert_eq!(digest(&fresh.merged()), digest(&host));
@@ -66,7 +66,7 @@ fn a_fresh_adapter_comes_from_its_seed_and_changes_nothing() {
 }
 
 #[test]
-fn settings_that_make_no_adapter_are_refused() {
+fn invalid_adapter_settings_are_refused() {
     let (_, host) = small();
     let check = |settings: AdapterSettings, expect: &str| {
         let error = settings.attach(&host).unwrap_err().to_string();
@@ -80,7 +80,7 @@ fn settings_that_make_no_adapter_are_refused() {
 }
 
 #[test]
-fn an_adapter_learns_and_what_it_stands_beside_stays() {
+fn an_adapter_learns_and_the_base_weights_do_not_change() {
     let (config, host) = small();
     let mut one = trainer(&config, &settings().attach(&host).unwrap());
     let losses: Vec<f64> = (0..20).map(|_| learn(&mut one)).collect();
@@ -89,7 +89,7 @@ fn an_adapter_learns_and_what_it_stands_beside_stays() {
     assert_eq!(digest(&learned.without_adapters()), digest(&host), "not one bit of it moved");
     assert_ne!(digest(&learned.merged()), digest(&host));
 
-    // What it is held near to is the model without it.
+    // The reference is the model without the adapter.
     let sequence = sequence();
     let reference = one.reference_scores(&[&sequence]).unwrap();
     assert!(one.has_reference());
@@ -97,7 +97,7 @@ fn an_adapter_learns_and_what_it_stands_beside_stays() {
     assert_eq!(reference, plain.scores(&[&sequence]).unwrap());
     assert_ne!(reference, one.scores(&[&sequence]).unwrap());
 
-    // A snapshot holds what learns, and goes on where it was taken.
+    // A snapshot holds the trained weights. Training continues from it.
     let bytes = one.to_bytes().unwrap();
     let whole: usize = host.weights().len();
     assert!(bytes.len() < 4 * config.parameters() as usize, "{} bytes, {whole} weights", bytes.len());
@@ -108,7 +108,7 @@ fn an_adapter_learns_and_what_it_stands_beside_stays() {
 }
 
 #[test]
-fn a_snapshot_of_an_adapter_fits_its_model_alone() {
+fn a_snapshot_of_an_adapter_fits_only_its_model() {
     let (config, host) = small();
     let bytes = trainer(&config, &settings().attach(&host).unwrap()).to_bytes().unwrap();
     let elsewhere = settings().attach(&initial(&config, 4)).unwrap();
@@ -116,15 +116,15 @@ fn a_snapshot_of_an_adapter_fits_its_model_alone() {
     let wider = AdapterSettings { rank: 5, alpha: 10.0, ..settings() }.attach(&host).unwrap();
     for other in [elsewhere, louder, wider] {
         let error = trainer(&config, &other).restore(&bytes).unwrap_err().to_string();
-        assert!(error.contains("it is of another model"), "{error}");
+        assert!(error.contains("it belongs to another model"), "{error}");
     }
     let (optimizer, schedule) = (OptimizerSettings::default(), Schedule::constant(1e-2));
     let mut full = Trainer::on_processor(config, &host, Trained::Full, optimizer, schedule);
-    assert!(full.restore(&bytes).unwrap_err().to_string().contains("it is of another model"));
+    assert!(full.restore(&bytes).unwrap_err().to_string().contains("it belongs to another model"));
 }
 
 #[test]
-fn adapters_are_written_and_read_back_and_lie_in_their_models_folder() {
+fn adapters_are_stored_in_the_folder_of_their_model_and_read_back() {
     let (config, host) = small();
     let mut trainer = trainer(&config, &settings().attach(&host).unwrap());
     learn(&mut trainer);
@@ -143,18 +143,18 @@ fn adapters_are_written_and_read_back_and_lie_in_their_models_folder() {
 }
 
 #[test]
-fn adapters_of_other_models_and_of_other_kinds_are_refused_by_name() {
+fn adapters_of_other_models_and_of_other_kinds_are_refused() {
     let (config, host) = small();
     let folder = tempfile::tempdir().unwrap();
     let adapter = AdapterFolder::of(&settings().attach(&host).unwrap(), "base").unwrap();
     let check = |config: ModelConfig, expect: &str| {
         let error = adapter.attach(&initial(&config, 3)).unwrap_err().to_string();
-        assert!(error.contains(expect) && error.contains("it is of another model"), "{error}");
+        assert!(error.contains(expect) && error.contains("it belongs to another model"), "{error}");
     };
     let down =
         "the weight model.layers.0.mlp.gate_proj.lora_B.weight has the shape [70, 4] where this model needs [71, 4]";
     check(ModelConfig { mlp_width: 71, ..(*config).clone() }, down);
-    let deeper = "the weight model.layers.1.mlp.down_proj.lora_A.weight stands beside nothing here";
+    let deeper = "the weight model.layers.1.mlp.down_proj.lora_A.weight has no projection here";
     check(ModelConfig { layers: 1, ..(*config).clone() }, deeper);
 
     let path = folder.path().join("adapter_config.json");
@@ -166,15 +166,11 @@ fn adapters_of_other_models_and_of_other_kinds_are_refused_by_name() {
         let error = AdapterFolder::read(folder.path()).unwrap_err().to_string();
         assert!(error.contains(expect), "{error}");
     };
-    check("\"use_dora\": false", "\"use_dora\": true", "says use_dora is true; adapters with it are not done here");
+    check("\"use_dora\": false", "\"use_dora\": true", "says use_dora is true; adapters with it arenot supported");
     check("\"bias\": \"none\"", "\"bias\": \"all\"", "says bias is \"all\"");
     check("\"modules_to_save\": null", "\"modules_to_save\": [\"lm_head\"]", "modules_to_save is [\"lm_head\"]");
-    check("\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\"", "peft_type is \"IA3\"; this version has LORA");
-    check(
-        "\"init_lora_weights\": true",
-        "\"init_lora_weights\": \"pissa\"",
-        "it changes the weights beside the adapter",
-    );
+    check("\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\"", "peft_type is \"IA3\"; this version supports LORA");
+    check("\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa\"", "it changes the base weights");
     check("\"r\": 4", "\"r\": 5", "but adapter_config.json says r is 5");
     check("\"lora_alpha\": 8", "\"lora_alpha\": 0", "no lora_alpha above 0");
     check("{", "", "no JSON object");
@@ -195,7 +191,7 @@ fn rewards(kl: f64) -> PolicyGradient {
 }
 
 #[test]
-fn an_adapter_that_lies_there_goes_on_as_it_is_or_not_at_all() {
+fn an_existing_adapter_continues_with_its_own_settings_only() {
     let tiny = TinyModel::default().make().unwrap();
     let found = AdapterSettings { rank: 4, alpha: 8.0, ..AdapterSettings::default() };
     let with = ModelFolder { weights: found.attach(&tiny.weights).unwrap(), ..tiny };
@@ -218,26 +214,26 @@ fn an_adapter_that_lies_there_goes_on_as_it_is_or_not_at_all() {
         Targets::named(["q_proj", "v_proj"]).unwrap(),
         4,
         8.0,
-        Some("not one of rank 4 and alpha 8 beside q_proj,v_proj; ask for its own"),
+        Some("not one of rank 4 and alpha 8 beside q_proj,v_proj; use its settings"),
     );
     check(
         8,
         16.0,
         Some(
-            "has one of rank 4 and alpha 8 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj already, which would go on learning, not one of rank 8 and alpha 16",
+            "has one of rank 4 and alpha 8 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj already, which learning would continue, not one of rank 8 and alpha 16",
         ),
     );
     check(
         4,
         99.0,
         Some(
-            "not one of rank 4 and alpha 99 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj; ask for its own, or take the folder `adapter` away",
+            "not one of rank 4 and alpha 99 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj; use its settings, or remove the folder `adapter`",
         ),
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_adapter_learns_by_reward_what_to_answer() {
+async fn an_adapter_learns_from_rewards() {
     let adapter = AdapterSettings { rank: 4, alpha: 8.0, ..AdapterSettings::default() };
     let settings = LearningSettings {
         learned: Learned::Adapter(adapter),

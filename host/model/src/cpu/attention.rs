@@ -1,4 +1,4 @@
-//! Attention of one new token over what its sequence remembers.
+//! Attention of one new token over the cached positions of its sequence.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
@@ -14,7 +14,7 @@ pub(super) struct Heads {
     pub(super) width: usize,
 }
 
-/// What scores were made shares with.
+/// The normalisation of one row of scores.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Softmax {
     /// The largest score.
@@ -23,7 +23,8 @@ pub(super) struct Softmax {
     pub(super) whole: f32,
 }
 
-/// Makes scores what they are in proportion to their shares; a share is that times the whole.
+/// Replaces scores by their exponentials, which are proportional to the attention weights. An attention weight is that
+/// times `whole`.
 #[inline(always)]
 pub(super) fn shares(scores: &mut [f32]) -> Softmax {
     let most = largest(scores);
@@ -40,7 +41,8 @@ struct Attend<'a> {
     out: &'a mut [f32],
 }
 
-/// Mixes the values of the first `length` positions by how well their keys answer the query, `[queries, width]`.
+/// Sums the values of the first `length` positions, weighted by the attention of their keys to the query, `[queries,
+/// width]`.
 pub(super) fn attend(
     heads: Heads,
     query: &[f32],
@@ -62,7 +64,7 @@ impl pulp::NullaryFnOnce for Attend<'_> {
         let Self { heads: Heads { queries, shared, width }, query, cache, length, scores, out } = self;
         let capacity = cache.values.len() / (shared * width);
         let scale = 1.0 / (width as f32).sqrt();
-        // Whole vectors of scores: what is past the last position was never remembered, or is to be forgotten, and is left out.
+        // Full vectors of scores: entries after the last position are stale and are left out.
         let mut scaled = vec![0.0; width];
         for head in 0..queries {
             let group = head / (queries / shared);

@@ -1,6 +1,6 @@
-//! What attention remembers of one sequence.
+//! The key-value cache of one sequence.
 
-/// Keys and values of one sequence, layer by layer, in one piece of memory that grows by doubling.
+/// Keys and values of one sequence, by layer, in one allocation that doubles when it grows.
 #[derive(Debug, Clone)]
 pub struct Cache {
     /// The tokens that were computed.
@@ -8,20 +8,21 @@ pub struct Cache {
     pub(super) layers: Vec<LayerCache>,
 }
 
-/// Of one layer: for every key and value head a block of each.
+/// One layer: a block for every key-value head.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LayerCache {
-    /// `[heads, head_width, capacity]`: positions lie side by side, so that scores of many run in vectors.
+    /// `[heads, head_width, capacity]`: positions are contiguous, so that scores of many positions are computed in
+    /// vectors.
     pub(super) keys: Vec<f32>,
     /// `[heads, capacity, head_width]`.
     pub(super) values: Vec<f32>,
 }
 
-/// Positions a cache begins with.
+/// Initial capacity in positions.
 const FIRST: usize = 64;
 
 impl Cache {
-    /// An empty one, for a model of so many layers.
+    /// An empty cache for a model with this number of layers.
     pub fn new(layers: usize) -> Self {
         Self { tokens: Vec::new(), layers: vec![LayerCache::default(); layers] }
     }
@@ -31,17 +32,17 @@ impl Cache {
         &self.tokens
     }
 
-    /// Forgets all but the first tokens. What lies behind them is written over.
+    /// Drops all but the first tokens. Later writes overwrite the dropped positions.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
     }
 
-    /// How many of these tokens it knows, from the first on.
+    /// The length of the common prefix with these tokens.
     pub fn shared_with(&self, tokens: &[u32]) -> usize {
         self.tokens.iter().zip(tokens).take_while(|(mine, theirs)| mine == theirs).count()
     }
 
-    /// Positions that fit into a cache that holds so many.
+    /// The capacity for a number of positions.
     pub(super) fn capacity(length: usize) -> usize {
         length.next_power_of_two().max(FIRST)
     }
@@ -68,7 +69,7 @@ impl LayerCache {
 }
 
 impl Cache {
-    /// Memory that it takes.
+    /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         let floats: usize = self.layers.iter().map(|layer| layer.keys.len() + layer.values.len()).sum();
         floats * size_of::<f32>() + self.tokens.len() * size_of::<u32>()

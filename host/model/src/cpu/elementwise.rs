@@ -1,15 +1,15 @@
-//! What happens to numbers one by one, and sums along one row in a fixed order.
+//! Element-wise operations, and sums along a row in a fixed order.
 
 #![allow(clippy::indexing_slicing, reason = "lengths are those of the arrays")]
 
-/// Sums run in so many interleaved chains, which are added up in order.
+/// A sum runs in this number of interleaved chains, which are then added in order.
 const CHAINS: usize = 16;
 
-/// Numbers near it, 1.5 · 2^23, are whole, and their last places count from 0.
+/// Floats near this number, 1.5 · 2^23, are integers, and their lowest bits count from 0.
 const WHOLE: f32 = 12_582_912.0;
 
-/// `e^x` within 2 units in the last place: `2^n · p(r)` with a polynomial of degree 6 (the coefficients of Cephes' `expf`).
-/// No table and no branch, so that it runs in vectors; the same bits on every machine.
+/// `e^x` within 2 units in the last place: `2^n · p(r)` with a polynomial of degree 6 (the coefficients of Cephes'
+/// `expf`). No table and no branch, so that it vectorises. The same bits on every machine.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.3, 88.7);
@@ -23,16 +23,15 @@ pub(super) fn exp(x: f32) -> f32 {
     let p = p.mul_add(r, 1.666_666_5e-1);
     let p = p.mul_add(r, 0.5);
     let p = p.mul_add(r * r, r + 1.0);
-    // n lies between -126 and 128; at 128 one half of the power is taken twice.
+    // n is between -126 and 128. At 128, half of the power is applied twice.
     let half = n * 0.5;
     let low = half.floor();
-    // In the last places of so large a number stands a whole one; a cast, which must look for what is too large, is not done in
-    // vectors.
+    // The lowest bits of such a large float are an integer. A cast has to check for overflow, and is not vectorised.
     let power = |n: f32| f32::from_bits((n + (WHOLE + 127.0)).to_bits() << 23);
     p * power(low) * power(n - low)
 }
 
-/// One number of some, in so many chains that vectors are filled; what is past the last full one follows in its own places.
+/// Reduces a row in interleaved chains, so that vectors are filled. The remainder is reduced into the first chains.
 #[inline(always)]
 fn chained(row: &[f32], start: f32, join: impl Fn(f32, f32) -> f32) -> [f32; CHAINS] {
     let mut chains = [start; CHAINS];
@@ -48,7 +47,7 @@ fn chained(row: &[f32], start: f32, join: impl Fn(f32, f32) -> f32) -> [f32; CHA
     chains
 }
 
-/// Chains joined: halves onto each other until one is left.
+/// Joins chains: adds the upper half to the lower half until one is left.
 #[inline(always)]
 fn joined(mut chains: [f32; CHAINS], join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut half = CHAINS / 2;
@@ -74,7 +73,7 @@ pub(super) fn sum(row: &[f32]) -> f32 {
     joined(chained(row, 0.0, add), add)
 }
 
-/// The largest.
+/// The largest element.
 #[inline(always)]
 pub(super) fn largest(row: &[f32]) -> f32 {
     let larger = |one: f32, other: f32| if other > one { other } else { one };
@@ -97,7 +96,8 @@ pub(super) fn dot(one: &[f32], other: &[f32]) -> f32 {
     joined(chains, |one, other| one + other)
 }
 
-/// Rows with weights, added in order: `out = sum of weight · row`; a row begins `stride` behind the one before.
+/// The weighted sum of rows, added in order: `out = sum of weight · row`. `stride` is the distance between the
+/// beginnings of two rows.
 #[inline(always)]
 pub(super) fn weighted_sum(weights: &[f32], rows: &[f32], stride: usize, out: &mut [f32]) {
     let mut first = 0;
@@ -119,7 +119,7 @@ pub(super) fn weighted_sum(weights: &[f32], rows: &[f32], stride: usize, out: &m
     }
 }
 
-/// So many columns of a weighted sum, from `first` on.
+/// `N` columns of a weighted sum, from `first` on.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "only counted loops were unrolled, and sums kept in registers")]
 fn sum_of_rows<const N: usize>(weights: &[f32], rows: &[f32], stride: usize, first: usize) -> [f32; N] {
@@ -134,7 +134,7 @@ fn sum_of_rows<const N: usize>(weights: &[f32], rows: &[f32], stride: usize, fir
     sums
 }
 
-/// What stands before the weight of a norm: `rsqrt(mean(x²) + ε)`.
+/// The scale of a norm before its weight: `rsqrt(mean(x²) + ε)`.
 #[inline(always)]
 pub(super) fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
     1.0 / (square_sum(row) / row.len() as f32 + epsilon).sqrt()
@@ -189,12 +189,12 @@ pub(super) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
-/// `silu(gate) · up`, into `gate`.
+/// `silu(gate) · up`, written to `gate`.
 pub(super) fn gated(gate: &mut [f32], up: &[f32]) {
     pulp::Arch::new().dispatch(Gated { gate, up });
 }
 
-/// Turns the heads of every row by its position's angles, or back.
+/// Rotates the heads of every row by the angles of its position, or back.
 pub(super) fn turn(rows: &mut [f32], row_width: usize, head_width: usize, turns: &[(f32, f32)], back: bool) {
     pulp::Arch::new().dispatch(Turn { rows, row_width, head_width, turns, sign: if back { -1.0 } else { 1.0 } });
 }
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exponential_is_right_to_two_units_in_the_last_place() {
+    fn the_exponential_is_accurate_to_two_units_in_the_last_place() {
         let mut x = -87.0f32;
         while x < 88.5 {
             let (found, right) = (f64::from(exp(x)), f64::from(x).exp());

@@ -13,33 +13,33 @@ use crate::{Decoder, ModelConfig};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Values of a model below which sequences are shared out among threads: each core's own cache holds all of the weights.
-/// Above, threads share one product after the other, so that weights are read from memory once.
+/// Below this number of weights, sequences are distributed over threads: each core's cache holds all weights. Above it,
+/// threads share each product, so that weights are read from memory once.
 const SMALL: u64 = 400_000;
-/// Tokens that are computed at once; longer texts are computed in pieces, which changes no bit.
+/// Tokens that are computed at once. Longer texts are computed in chunks, which changes no bit.
 const CHUNK: usize = 64;
 
 /// New tokens of one sequence.
 #[derive(Debug)]
 pub struct Work<'a> {
-    /// What was computed of it before; it grows by `tokens`.
+    /// The cache of the tokens so far. It grows by `tokens`.
     pub cache: &'a mut Cache,
     /// At least one.
     pub tokens: &'a [u32],
-    /// The logits behind the last token, `[vocabulary]`; or behind every one.
+    /// The logits after the last token, `[vocabulary]`, or after every token.
     pub logits: Vec<f32>,
-    /// Whether logits are wanted behind every token.
+    /// Whether logits are wanted after every token.
     pub every: bool,
 }
 
 impl<'a> Work<'a> {
-    /// Logits behind the last token.
+    /// Requests the logits after the last token.
     pub fn last(cache: &'a mut Cache, tokens: &'a [u32]) -> Self {
         Self { cache, tokens, logits: Vec::new(), every: false }
     }
 }
 
-/// A model whose weights lie ready for this processor.
+/// A model whose weights are laid out for this processor.
 #[derive(Debug, Clone)]
 pub struct CpuModel {
     /// Its shape.
@@ -53,10 +53,10 @@ pub struct CpuModel {
 }
 
 impl CpuModel {
-    /// Lays the weights of a model out. Adapters are added to what they stand beside.
+    /// Lays out the weights of a model. Adapters are merged.
     pub fn new(config: Arc<ModelConfig>, host: &HostDecoder) -> Self {
         let host = host.merged();
-        // The head is multiplied with; where it is the embedding, that is laid out as panels too.
+        // The head is a matrix product. If it is the embedding, the embedding is laid out as panels too.
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
         let embedding = host.embedding.values.clone();
         let host = Decoder { head: Some(head), embedding: HostMatrix { shape: [0, 1], values: Arc::from([]) }, ..host };
@@ -72,7 +72,7 @@ impl CpuModel {
         Cache::new(self.config.layers)
     }
 
-    /// Computes the new tokens of several sequences. What comes to one does not depend on the others.
+    /// Computes the new tokens of several sequences. The result of one sequence does not depend on the others.
     pub fn forward(&self, work: &mut [Work<'_>]) {
         let threads = rayon::current_num_threads();
         if self.small && work.len() >= 2 * threads && threads > 1 {
@@ -99,7 +99,7 @@ impl CpuModel {
         }
     }
 
-    /// The tokens from `done` on, so many of each sequence.
+    /// Computes the tokens from `done` on, at most one chunk of each sequence.
     fn piece(&self, piece: &mut [(usize, &mut Work<'_>)], done: usize, threads: bool) {
         let config = &self.config;
         let (width, heads) = (config.width, self.heads);
@@ -173,7 +173,7 @@ impl CpuModel {
         self.finish(piece, done, &x, threads);
     }
 
-    /// Logits of the rows that want them.
+    /// Logits of the rows that need them.
     fn finish(&self, piece: &mut [(usize, &mut Work<'_>)], done: usize, x: &[f32], threads: bool) {
         let width = self.config.width;
         let mut wanted = Vec::new();

@@ -1,9 +1,9 @@
-//! Answering on this machine's processor: the decoder on plain numbers, without gradients.
+//! Inference on this machine's processor: the decoder on plain numbers, without gradients.
 //!
-//! Every number is computed in one order that depends on nothing but its own sequence: a sum over `k` runs from the first `k` to
-//! the last with fused multiply-adds, and what runs in parallel, in vector lanes or in threads, are different sums. So a
-//! request that is answered alone, among fifteen others, in chunks, or behind a prefix that was computed for somebody else,
-//! comes to the same bits; with whatever number of threads, and whatever vectors the processor has.
+//! Results are bitwise independent of batch composition. A sum over `k` runs from the first `k` to the last with fused
+//! multiply-adds; vector lanes and threads compute different sums. A request that is answered alone, among fifteen
+//! others, in chunks, or after a prefix that another request computed gives the same bits, with any number of threads
+//! and any vector width.
 
 mod attention;
 mod cache;

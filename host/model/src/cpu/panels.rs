@@ -1,12 +1,12 @@
-//! Matrices in the order in which they are read: panels of [`LANES`] outputs, input by input; and the two products that
-//! everything is made of.
+//! Matrices in the order in which they are read, as panels of [`LANES`] outputs, input by input; and the two matrix
+//! products that all computations use.
 //!
 //! ```text
 //! rows · panels:    out[row, output]  = sum over inputs of x[row, input] · panel[input, output]      answers, and the way back
 //! outer products:   slope[out, in]   += sum over rows of dy[row, out] · x[row, in]                  gradients of matrices
 //! ```
 //!
-//! Either keeps [`ROWS`] x [`LANES`] sums in registers while it goes along the inner dimension, from the first to the last.
+//! Both keep [`ROWS`] x [`LANES`] sums in registers along the inner dimension, from the first to the last.
 
 #![allow(clippy::indexing_slicing, reason = "sizes are fixed by the types or checked at the entry of each function")]
 
@@ -15,30 +15,31 @@ use rayon::prelude::*;
 
 /// Outputs of a panel: one AVX-512 register, two of AVX2.
 pub(crate) const LANES: usize = 16;
-/// Rows that are multiplied at once: with [`LANES`] their sums fill twelve of AVX2's sixteen registers, and one weight that is
-/// read serves six of them.
+/// Rows that are multiplied at once: with [`LANES`] their sums fill twelve of AVX2's sixteen registers, and each weight
+/// that is read is used for six of them.
 pub(super) const ROWS: usize = 6;
-/// Rows that pass by one panel before the next is read: with a thousand inputs they still fit a core's second cache.
+/// Rows that are multiplied with one panel before the next panel is read. With a thousand inputs they still fit a
+/// core's second-level cache.
 const ROWS_AT_ONCE: usize = 96;
-/// Multiply-adds below which threads cost more than they bring.
+/// Below this number of multiply-adds, threads cost more than they save.
 const WORTH_THREADS: usize = 1 << 20;
 
-/// A matrix, ready to be multiplied with rows.
+/// A matrix in panels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Panels {
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
-    /// Panel by panel, input by input, [`LANES`] outputs; what is past the last output is 0.
+    /// Panel by panel, input by input, [`LANES`] outputs. Padding after the last output is 0.
     values: Vec<f32>,
 }
 
-/// Numbers that `outputs` panels of so many inputs take.
+/// The length of panels with these outputs and inputs.
 pub(super) fn panel_values(outputs: usize, inputs: usize) -> usize {
     outputs.div_ceil(LANES) * LANES * inputs
 }
 
-/// Lays columns side by side: the values of a row, `[inputs, outputs]` with `stride` from row to row, become inputs of panels.
-/// `to` has room for more inputs than there are: those stay as they are.
+/// Lays out columns: the values of a row, `[inputs, outputs]` with `stride` from row to row, become inputs of panels.
+/// If `to` has room for more inputs, those are unchanged.
 pub(super) fn lay_columns(rows: &[f32], stride: usize, outputs: usize, inputs: usize, to: &mut [f32]) {
     for (panel, to) in to.chunks_exact_mut((inputs * LANES).max(1)).enumerate() {
         let first = panel * LANES;
@@ -55,7 +56,7 @@ pub(super) fn lay_columns(rows: &[f32], stride: usize, outputs: usize, inputs: u
     }
 }
 
-/// Lays rows side by side: each, `[outputs, inputs]` with `stride` from row to row, becomes an output of panels.
+/// Lays out rows: each row, `[outputs, inputs]` with `stride` from row to row, becomes an output of panels.
 pub(super) fn lay_rows(rows: &[f32], stride: usize, inputs: usize, to: &mut [f32]) {
     for (rows, to) in rows.chunks(stride * LANES).zip(to.chunks_exact_mut((inputs * LANES).max(1))) {
         for (lane, row) in rows.chunks(stride).enumerate() {
@@ -75,7 +76,7 @@ impl Panels {
         Self::of_rows(&matrix.values, matrix.shape)
     }
 
-    /// The same, of plain values.
+    /// The same for plain values.
     pub(crate) fn of_rows(rows: &[f32], [outputs, inputs]: [usize; 2]) -> Self {
         let mut values = vec![0.0; panel_values(outputs, inputs)];
         let panel = (inputs * LANES).max(1);
@@ -86,7 +87,7 @@ impl Panels {
         Self { outputs, inputs, values }
     }
 
-    /// Multiplies rows with the matrix as it stands: `[.., out]` to `[.., in]`.
+    /// Multiplies rows with the matrix, not transposed: `[.., out]` to `[.., in]`.
     pub(crate) fn of_columns(rows: &[f32], [inputs, outputs]: [usize; 2]) -> Self {
         let mut values = vec![0.0; panel_values(outputs, inputs)];
         values.par_chunks_mut((inputs * LANES).max(1)).enumerate().for_each(|(panel, to)| {
@@ -107,7 +108,7 @@ impl Panels {
             self.product::<false>(x, out);
             return;
         }
-        // Panels are shared out, so that each thread reads its own part of the matrix once.
+        // Panels are distributed over threads, so that each thread reads its own part of the matrix once.
         let width = self.inputs * LANES;
         let part = self.panels_of_a_part();
         let parts: Vec<Vec<f32>> = self
@@ -131,7 +132,7 @@ impl Panels {
         }
     }
 
-    /// The same on this thread alone; or added to what is there.
+    /// The same on the current thread. With `ADD`, the result is added to `out`.
     pub(super) fn product<const ADD: bool>(&self, x: &[f32], out: &mut [f32]) {
         if self.inputs > 0 && self.outputs > 0 {
             let (inputs, outputs) = (self.inputs, self.outputs);
@@ -144,7 +145,7 @@ impl Panels {
     }
 }
 
-/// Rows times some panels, with the vectors that this processor has.
+/// Rows times panels, with the vector instructions of this processor.
 struct Product<'a, const ADD: bool> {
     x: &'a [f32],
     inputs: usize,
@@ -162,7 +163,7 @@ impl<const ADD: bool> pulp::WithSimd for Product<'_, ADD> {
     }
 }
 
-/// `x` is `[rows, inputs]`; a row of `out` begins `stride` behind the one before.
+/// `x` is `[rows, inputs]`. `stride` is the distance between the rows of `out`.
 #[inline(always)]
 pub(super) fn rows_times_panels<S: pulp::Simd, const ADD: bool>(
     simd: S,
@@ -212,7 +213,7 @@ fn product_of<S: pulp::Simd, const N: usize, const ADD: bool>(
     }
 }
 
-/// Sums of `R` rows over one panel, of which `width` outputs count.
+/// Sums of `R` rows over one panel, of which the first `width` outputs are used.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
 fn tile<S: pulp::Simd, const R: usize, const N: usize, const ADD: bool>(
@@ -257,8 +258,8 @@ fn put<S: pulp::Simd, const N: usize, const ADD: bool>(simd: S, sums: [S::f32s; 
 
 /// Adds the outer products of rows: `slope[out, in] += dy[row, out] · x[row, in]`, row after row.
 ///
-/// `dy` begins at the first output that is wanted, `stride` from row to row; `x` lies as `inputs` columns of panels over `rows`;
-/// `slope` is `[outputs, inputs]`.
+/// `dy` begins at the first wanted output, with `stride` from row to row; `x` is `inputs` columns of panels over
+/// `rows`; `slope` is `[outputs, inputs]`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two matrices, with their shapes")]
 pub(super) fn add_outer_products<S: pulp::Simd>(
@@ -300,7 +301,7 @@ fn outer_of<S: pulp::Simd, const N: usize>(
         strip.resize(rows, [0.0f32; ROWS]);
         for (to, row) in strip.iter_mut().zip(dy.chunks(stride)) {
             match row[first..].first_chunk::<ROWS>() {
-                // What is past the last output is multiplied too, and not written.
+                // Padding after the last output is multiplied too, and not written.
                 Some(six) => *to = *six,
                 None => to.iter_mut().zip(&row[first..first + count]).for_each(|(to, value)| *to = *value),
             }
@@ -317,7 +318,7 @@ fn outer_of<S: pulp::Simd, const N: usize>(
     }
 }
 
-/// Sums over rows of each of a strip's values times each of a panel's.
+/// Sums over rows of the products of each value of a strip with each value of a panel.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
 fn sums_of_products<S: pulp::Simd, const N: usize>(

@@ -3,13 +3,13 @@
 use crate::rotary::angles;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Cosine and sine of every channel pair of a position, position by position.
+/// Cosine and sine of every channel pair, position by position.
 pub(crate) type Table = Arc<[(f32, f32)]>;
 
-/// Positions that are computed at least.
+/// Smallest number of positions that are computed.
 const FIRST: usize = 64;
 
-/// Angles of as many positions as were asked for.
+/// Angles of the positions that were requested so far.
 #[derive(Debug)]
 pub(crate) struct RotaryTable {
     frequencies: Vec<f64>,
@@ -21,7 +21,7 @@ impl RotaryTable {
         Self { frequencies, known: RwLock::new(Arc::from([])) }
     }
 
-    /// Of the first `length` positions, and perhaps more.
+    /// Angles of the first `length` positions, or more.
     pub(super) fn of(&self, length: usize) -> Table {
         let enough = |table: &Table| table.len() >= length * self.frequencies.len();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();

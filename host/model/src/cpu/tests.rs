@@ -1,4 +1,4 @@
-//! One request, whatever stands beside it.
+//! The result of a request does not depend on the rest of its batch.
 
 use super::{Cache, CpuModel, Work};
 use crate::{Architecture, ModelConfig, RotaryScaling, initial};
@@ -37,7 +37,7 @@ fn text(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|position| (position * 17 + salt * 31 + 5) % 61).collect()
 }
 
-/// Logits behind every token of a text that is computed alone and at once.
+/// Logits after every token of a text that is computed alone and at once.
 fn alone(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
     let mut cache = model.cache();
     let mut work = [Work { cache: &mut cache, tokens, logits: Vec::new(), every: true }];
@@ -51,7 +51,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 #[test]
-fn a_request_comes_to_the_same_bits_alone_among_others_in_pieces_and_behind_a_prefix() {
+fn a_request_gives_equal_bits_alone_in_a_batch_in_chunks_and_after_a_prefix() {
     for architecture in [Architecture::Llama, Architecture::Qwen3] {
         let model = model(architecture);
         let tokens = text(100, 1);
@@ -82,7 +82,7 @@ fn a_request_comes_to_the_same_bits_alone_among_others_in_pieces_and_behind_a_pr
             assert_eq!(bits(&found), bits(&right), "in pieces of {size}");
         }
 
-        // Behind a prefix that was computed for a longer text.
+        // After a prefix that was computed for a longer text.
         let mut cache = model.cache();
         let longer = [&tokens[..60], &text(40, 9)].concat();
         model.forward(&mut [Work::last(&mut cache, &longer)]);
@@ -95,7 +95,7 @@ fn a_request_comes_to_the_same_bits_alone_among_others_in_pieces_and_behind_a_pr
 
 #[test]
 fn threads_change_no_bit() {
-    // Large enough that products are shared out.
+    // Large enough that threads share products.
     let config = Arc::new(ModelConfig {
         width: 256,
         heads: 8,

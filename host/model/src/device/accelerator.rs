@@ -1,4 +1,4 @@
-//! The interface of an accelerator: a device that code outside of this crate computes on.
+//! The interface of an accelerator: a device whose code is in another crate.
 
 use super::{Backend, ComputeDevice, DeviceName, FoundDevice, Slot};
 use crate::train::{AcceleratedTrainer, Trained};
@@ -8,23 +8,24 @@ use std::sync::Arc;
 
 /// The accelerators that a program was built with.
 pub trait Drivers: Sync {
-    /// Their backends, and the processor, in the order of [`Backend::ALL`].
+    /// Their backends and the processor, in the order of [`Backend::ALL`].
     fn built(&self) -> Vec<Backend>;
 
-    /// The devices of a backend that was built, in its order. Loads the driver, which may end the process.
+    /// Lists the devices of a backend that was built, in the backend's order. Loads the driver, which may end the
+    /// process.
     ///
     /// # Errors
-    /// The driver is missing or broken; the text says which.
+    /// The driver is missing or broken. The text says which.
     fn list(&self, backend: Backend) -> Result<Vec<FoundDevice>, String>;
 
     /// Opens a device. Loads the driver, which may end the process.
     ///
     /// # Errors
-    /// It is not there, or this program was built without it; the text says which.
+    /// The device is missing, or this program was built without its backend. The text says which.
     fn open(&self, name: DeviceName) -> Result<Arc<dyn Accelerator>, String>;
 }
 
-/// A program without accelerators: everything is computed on the processor.
+/// A program without accelerators: everything runs on the processor.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessorOnly;
 
@@ -42,15 +43,15 @@ impl Drivers for ProcessorOnly {
     }
 }
 
-/// A device that is open. Its methods may panic where a device is lost: [`ComputeDevice`] turns that into an error.
+/// An open device. Its methods may panic if the device is lost: [`ComputeDevice`] turns the panic into an error.
 pub trait Accelerator: fmt::Debug + Send + Sync {
     /// Its name.
     fn name(&self) -> DeviceName;
 
-    /// Copies weights to the device, to answer with them.
+    /// Copies weights to the device for inference.
     fn model(&self, config: Arc<ModelConfig>, host: &HostDecoder) -> Box<dyn AcceleratedModel>;
 
-    /// Copies weights to the device, to train them.
+    /// Copies weights to the device for training.
     fn trainer(&self, config: Arc<ModelConfig>, host: &HostDecoder, trained: Trained) -> Box<dyn AcceleratedTrainer>;
 
     /// The product of two square matrices of `size` rows, row by row: shows that the device works.
@@ -60,12 +61,12 @@ pub trait Accelerator: fmt::Debug + Send + Sync {
     fn product(&self, one: &[f32], other: &[f32], size: usize) -> Result<Vec<f32>, LocalModelError>;
 }
 
-/// A model whose weights, keys and values lie on a device. Its methods do not panic where the device is lost.
+/// A model whose weights, keys and values are on a device. Its methods do not panic if the device is lost.
 pub trait AcceleratedModel: fmt::Debug + Send + Sync {
     /// Its shape.
     fn config(&self) -> &Arc<ModelConfig>;
 
-    /// Sequences that fit into the device's memory at once, each as long as the context.
+    /// Number of sequences that fit into the device's memory at once, each as long as the context.
     fn most_at_once(&self) -> usize;
 
     /// An empty slot for a sequence.
@@ -80,7 +81,7 @@ pub trait AcceleratedModel: fmt::Debug + Send + Sync {
     /// The device failed; all slots are lost.
     fn copy(&self, from: &Slot, length: usize) -> Result<Slot, LocalModelError>;
 
-    /// Computes new tokens of several sequences, at least one of each; returns the logits behind the last token of each.
+    /// Computes new tokens of several sequences, at least one of each. Returns the logits after the last token of each.
     ///
     /// # Errors
     /// The device failed; all slots are lost, the weights are not.
@@ -88,10 +89,10 @@ pub trait AcceleratedModel: fmt::Debug + Send + Sync {
 }
 
 impl ComputeDevice {
-    /// Opens a device that was chosen ([`super::choose`]).
+    /// Opens the device that was chosen ([`super::choose`]).
     ///
     /// # Errors
-    /// It is not there, or this program was built without it.
+    /// The device is missing, or this program was built without its backend.
     pub fn open(name: DeviceName, drivers: &dyn Drivers) -> Result<Self, LocalModelError> {
         if name == DeviceName::CPU {
             return Ok(Self::processor());

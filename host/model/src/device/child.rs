@@ -4,15 +4,15 @@ use super::{Backend, ComputeDevice, DeviceChoice, DeviceKind, DeviceName, Driver
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What the child says, as one line of JSON.
+/// The child's answer, as one line of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// All of a backend.
+    /// All devices of a backend.
     Devices(Vec<FoundDevice>),
-    /// One was tried, and is fine.
+    /// One device was tried and works.
     Works(Worked),
-    /// In words.
+    /// The failure.
     Failed(String),
 }
 
@@ -20,8 +20,8 @@ pub(super) enum Report {
 /// whole numbers are exact.
 const SIZE: usize = 48;
 
-/// Answers a [`super::ChildProber`]: about a backend (`vulkan`) with its devices, about a device (`vulkan:0`) with whether it works. Returns one
-/// line of JSON. Call it in a process that may end: drivers are loaded here.
+/// Answers a [`super::ChildProber`]: for a backend (`vulkan`) with its devices, for a device (`vulkan:0`) with whether
+/// it works. Returns one line of JSON. Call it in a separate process: it loads drivers, which may end the process.
 pub fn answer_probe(about: &str, drivers: &dyn Drivers) -> String {
     let report = match about.parse::<DeviceChoice>() {
         Ok(DeviceChoice::Any(backend)) => list(backend, drivers).map_or_else(Report::Failed, Report::Devices),

@@ -1,76 +1,76 @@
-//! Which device it will be.
+//! Chooses the device of a model.
 
 use clawhost_core::Hint;
 
 use super::{Backend, DeviceChoice, DeviceKind, DeviceName, FoundDevice, ProbeFailure, Prober};
 
-/// Weights of a model below which `auto` stays on the processor. An estimate, not a measurement: every operation on a GPU costs some
-/// microseconds to begin, some hundreds of them a token, and the first of each shape is compiled; a model of this size is computed here in
-/// that time.
+/// Below this number of weights, `auto` stays on the processor. An estimate, not a measurement: every operation on a
+/// GPU costs some microseconds to launch, a token has some hundreds of them, and the first of each shape is compiled.
+/// The processor computes a model of this size in that time.
 pub const AUTO_PARAMETERS: u64 = 10_000_000;
 
-/// Why no device can be used. [`DeviceError::hints`] says what may mend it.
+/// Why no device can be used. [`DeviceError::hints`] suggests remedies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// The word is none.
+    /// The name is no device.
     #[error(
-        "`{0}` is no device; write auto, cpu, cuda, vulkan, metal or dx12, the last four with a number too, as in vulkan:0"
+        "`{0}` is not a device; write auto, cpu, cuda, vulkan, metal or dx12, the last four optionally with a number, as in vulkan:0"
     )]
     NoDevice(String),
-    /// The program lacks it.
+    /// The program was built without the backend.
     #[error(
         "this program has no code for {backend}; clawhost-gpu has: cargo install --locked --path host/cli --bin clawhost-gpu --features {feature}"
     )]
     NotBuilt {
-        /// What it lacks.
+        /// The backend.
         backend: Backend,
-        /// What builds it.
+        /// The cargo feature that builds it.
         feature: &'static str,
     },
-    /// Another system has it.
-    #[error("{backend} exists on {system} alone, and this is another system")]
+    /// The backend exists on another system only.
+    #[error("{backend} exists only on {system}")]
     Elsewhere {
-        /// What was asked for.
+        /// The requested backend.
         backend: Backend,
-        /// Where it is.
+        /// The system that has it.
         system: &'static str,
     },
-    /// Nothing of the kind.
-    #[error("no {backend} device is here: is its driver installed?")]
+    /// The backend has no device here.
+    #[error("no {backend} device was found; is its driver installed?")]
     None {
-        /// What was asked for.
+        /// The requested backend.
         backend: Backend,
     },
-    /// Others of the kind.
-    #[error("no device {name} is here; there are {there}")]
+    /// The backend has other devices.
+    #[error("no device {name} was found; available: {there}")]
     NotThere {
-        /// What was asked for.
+        /// The requested device.
         name: DeviceName,
-        /// Those that are.
+        /// The devices that exist.
         there: String,
     },
-    /// Nothing but a program that acts as one.
+    /// The backend has only a software device.
     #[error(
-        "{name} ({title}) is a program that acts as a GPU, slower than the processor; it is used only where it is named with its number"
+        "{name} ({title}) is software that acts as a GPU, slower than the processor; it is used only if it is selected by its number"
     )]
     Software {
         /// The first of them.
         name: DeviceName,
-        /// As its driver calls it.
+        /// Its driver's name for it.
         title: String,
     },
-    /// It was tried.
+    /// The device was tried and does not work.
     #[error("the device {name} cannot be used: {why}")]
     Fails {
-        /// Which.
+        /// The device.
         name: String,
-        /// How it ended.
+        /// The failure.
         why: ProbeFailure,
     },
 }
 
 impl DeviceError {
-    /// A stable name, for machines.
+    /// A stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoDevice(_) => "device-unknown",
@@ -83,7 +83,7 @@ impl DeviceError {
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         let cpu = || Hint::set("device", DeviceName::CPU.to_string());
         let doctor = || Hint::command("doctor", "lists the devices of this machine");
@@ -97,16 +97,16 @@ impl DeviceError {
     }
 }
 
-/// The device that was chosen.
+/// The chosen device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     /// Computes.
     pub name: DeviceName,
-    /// As its driver calls it.
+    /// Its driver's name for it.
     pub title: String,
-    /// Why it is this one: a clause.
+    /// The reason of the choice: a clause.
     pub because: String,
-    /// What was tried before and does not work, each with its reason.
+    /// Devices that were tried before and do not work, each with its reason.
     pub passed_over: Vec<String>,
 }
 
@@ -117,13 +117,13 @@ impl Chosen {
     }
 }
 
-/// Chooses among what `prober` finds, for a model of so many weights.
+/// Chooses among the devices that `prober` finds, for a model with this number of weights.
 ///
-/// `auto`: CUDA where it works, else a GPU that works, discrete ones first, else the processor; small models stay on the processor. A
-/// program that acts as a GPU is taken by its number alone.
+/// `auto` takes CUDA if it works, else a GPU that works, discrete ones first, else the processor. Small models stay on
+/// the processor. A software device is taken only by its number.
 ///
 /// # Errors
-/// What was asked for is not built, not there, or does not work. `auto` always ends well.
+/// The requested device is not built, missing, or does not work. `auto` never fails.
 pub fn choose(
     choice: DeviceChoice,
     parameters: u64,
@@ -132,7 +132,7 @@ pub fn choose(
 ) -> Result<Chosen, DeviceError> {
     match choice {
         DeviceChoice::Named(DeviceName::CPU) | DeviceChoice::Any(Backend::Cpu) => {
-            Ok(Chosen::processor("it was asked for", Vec::new()))
+            Ok(Chosen::processor("it was requested", Vec::new()))
         }
         DeviceChoice::Auto => Ok(automatic(parameters, built, prober)),
         DeviceChoice::Any(backend) => {
@@ -168,7 +168,7 @@ fn listed(backend: Backend, built: &[Backend], prober: &dyn Prober) -> Result<Ve
     prober.list(backend).map_err(|why| DeviceError::Fails { name: backend.to_string(), why })
 }
 
-/// The best that is no program.
+/// The best device that is not software.
 fn best(found: &[FoundDevice]) -> Option<&FoundDevice> {
     found.iter().filter(|one| one.kind != DeviceKind::Software).min_by_key(|one| (one.kind, one.name))
 }
@@ -178,7 +178,7 @@ fn tried(device: &FoundDevice, prober: &dyn Prober) -> Result<Chosen, DeviceErro
         Ok(_) => Ok(Chosen {
             name: device.name,
             title: device.title.clone(),
-            because: "it was asked for".to_owned(),
+            because: "it was requested".to_owned(),
             passed_over: Vec::new(),
         }),
         Err(why) => Err(DeviceError::Fails { name: device.name.to_string(), why }),
@@ -188,11 +188,12 @@ fn tried(device: &FoundDevice, prober: &dyn Prober) -> Result<Chosen, DeviceErro
 fn automatic(parameters: u64, built: &[Backend], prober: &dyn Prober) -> Chosen {
     let graphics: Vec<Backend> = built.iter().copied().filter(|one| *one != Backend::Cpu).collect();
     if graphics.is_empty() {
-        return Chosen::processor("this program was built for nothing else", Vec::new());
+        return Chosen::processor("this program was built without other devices", Vec::new());
     }
     if parameters < AUTO_PARAMETERS {
-        let because =
-            format!("a model of {parameters} weights is faster here than on a GPU (from {AUTO_PARAMETERS} on)");
+        let because = format!(
+            "a model of {parameters} weights is faster on the processor than on a GPU (from {AUTO_PARAMETERS} on)"
+        );
         return Chosen::processor(because, Vec::new());
     }
     let mut passed_over = Vec::new();
@@ -203,7 +204,7 @@ fn automatic(parameters: u64, built: &[Backend], prober: &dyn Prober) -> Chosen 
             Err(why) => passed_over.push(format!("{backend}: {why}")),
         }
     }
-    // A share of a GPU, or something without a kind, is nothing to begin with unasked.
+    // `auto` takes no virtual GPU and no device of unknown kind.
     found.retain(|one| matches!(one.kind, DeviceKind::Discrete | DeviceKind::Integrated));
     found.sort_by_key(|one| (one.name.backend != Backend::Cuda, one.kind, one.name));
     for FoundDevice { name, title, kind, .. } in found {
@@ -214,5 +215,5 @@ fn automatic(parameters: u64, built: &[Backend], prober: &dyn Prober) -> Chosen 
             Err(why) => passed_over.push(format!("{name} ({title}): {why}")),
         }
     }
-    Chosen::processor("no GPU that works is here", passed_over)
+    Chosen::processor("no working GPU was found", passed_over)
 }

@@ -1,4 +1,4 @@
-//! A device that is open.
+//! An open device.
 
 use super::{Accelerator, DeviceName};
 use crate::cpu::CpuModel;
@@ -9,20 +9,20 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A device that is open: the processor, or an accelerator.
+/// An open device: the processor or an accelerator.
 #[derive(Debug, Clone)]
 pub struct ComputeDevice {
-    /// None: the processor.
+    /// `None`: the processor.
     accelerator: Option<Arc<dyn Accelerator>>,
 }
 
 impl ComputeDevice {
-    /// This processor: always there.
+    /// This processor: always available.
     pub fn processor() -> Self {
         Self { accelerator: None }
     }
 
-    /// An accelerator that is open.
+    /// An open accelerator.
     pub fn accelerator(accelerator: Arc<dyn Accelerator>) -> Self {
         Self { accelerator: Some(accelerator) }
     }
@@ -32,15 +32,15 @@ impl ComputeDevice {
         self.accelerator.as_ref().map_or(DeviceName::CPU, |accelerator| accelerator.name())
     }
 
-    /// Whether it is this processor.
+    /// Whether it is the processor.
     pub fn is_processor(&self) -> bool {
         self.accelerator.is_none()
     }
 
-    /// A model that answers there: on the processor by the kernels of this crate.
+    /// Opens a model for inference on this device. On the processor it uses the kernels of this crate.
     ///
     /// # Errors
-    /// The device does not take the weights.
+    /// The device does not accept the weights.
     pub fn model(&self, config: Arc<ModelConfig>, host: &HostDecoder) -> Result<Model, LocalModelError> {
         match &self.accelerator {
             None => Ok(CpuModel::new(config, host).into()),
@@ -48,10 +48,10 @@ impl ComputeDevice {
         }
     }
 
-    /// A trainer of these weights there: on the processor by the kernels of this crate.
+    /// Opens a trainer on this device. On the processor it uses the kernels of this crate.
     ///
     /// # Errors
-    /// The device does not take the weights.
+    /// The device does not accept the weights.
     pub fn trainer(
         &self,
         config: &Arc<ModelConfig>,
@@ -81,9 +81,9 @@ impl ComputeDevice {
         }
     }
 
-    /// Runs something on the device. An accelerator's code may have no other way to report a failure than a panic (the device
-    /// is gone, the driver gave up): that becomes an error with the device's name. A panic of the processor's code is a bug, and
-    /// stays a panic.
+    /// Runs a function on the device. The only failure report of an accelerator's code may be a panic (the device is
+    /// lost, the driver failed): it becomes an error with the device's name. A panic of the processor's code is a bug,
+    /// and stays a panic.
     ///
     /// # Errors
     /// The device failed.
@@ -95,12 +95,12 @@ impl ComputeDevice {
     }
 }
 
-/// Runs something on an accelerator, as [`ComputeDevice::guarded`].
+/// Runs a function on an accelerator, as [`ComputeDevice::guarded`] does.
 ///
 /// # Errors
 /// The device failed.
 pub fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalModelError> {
-    // Unwinding is safe: callers keep the state from before, and what was being computed is dropped.
+    // Unwinding is safe: callers keep the previous state, and the interrupted computation is dropped.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let (name, why) = (name.to_string(), panic_text(panic.as_ref()));
         match lacks_memory(&why) {
@@ -110,19 +110,19 @@ pub fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalM
     })
 }
 
-/// The text of a panic in one line: the line that says that memory was short, if there is one, else the beginning.
+/// The text of a panic in one line: the line that reports a lack of memory, if there is one, else the beginning.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
-    // Behind the first lines stand backtraces; a cause may stand there too, if others followed from it.
+    // Backtraces follow the first lines. They may contain the cause, if other panics followed from it.
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let short = lines.clone().find(|line| lacks_memory(line)).map(str::to_owned);
     let text = short.unwrap_or_else(|| lines.by_ref().take(3).collect::<Vec<_>>().join(" "));
     clawhost_core::escaped(&text, 300)
 }
 
-/// Whether a text says that a device is out of memory, in the words of cubecl (`IoError`, `LaunchError`), of the drivers
-/// below it, or of wgpu.
+/// Whether a text reports that a device is out of memory, in the wording of cubecl (`IoError`, `LaunchError`), of the
+/// drivers below it, or of wgpu.
 pub fn lacks_memory(text: &str) -> bool {
     let text = text.to_lowercase();
     ["out of device memory", "out-of-memory", "out of memory", "out_of_memory", "can't allocate", "not enough memory"]

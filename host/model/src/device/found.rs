@@ -1,13 +1,13 @@
-//! What a backend says about its devices.
+//! The devices that a backend reports.
 
 use super::DeviceName;
 use serde::{Deserialize, Serialize};
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
-    /// A GPU with memory of its own.
+    /// A GPU with its own memory.
     Discrete,
     /// A GPU that shares the processor's memory.
     Integrated,
@@ -15,32 +15,32 @@ pub enum DeviceKind {
     Virtual,
     /// Its driver does not say.
     Other,
-    /// A program that acts as a GPU: exact, and slower than the processor that it runs on.
+    /// Software that acts as a GPU: exact, and slower than the processor that it runs on.
     Software,
 }
 
 impl DeviceKind {
-    /// As people say it.
+    /// The kind in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Discrete => "discrete GPU",
             Self::Integrated => "integrated GPU",
             Self::Virtual => "virtual GPU",
-            Self::Other => "device of a kind that its driver does not say",
+            Self::Other => "device of unknown kind",
             Self::Software => "software, not a GPU",
         }
     }
 }
 
-/// A device that is there.
+/// A device that exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundDevice {
-    /// To ask for it by.
+    /// Its name.
     pub name: DeviceName,
-    /// As its driver calls it.
+    /// Its driver's name for it.
     pub title: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
-    /// Its memory, where the driver says.
+    /// Its memory, if the driver reports it.
     pub memory_bytes: Option<u64>,
 }

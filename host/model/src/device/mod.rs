@@ -1,4 +1,4 @@
-//! Where a model is computed: on this processor, or on an accelerator that the program was built with.
+//! Where a model is computed: on this processor, or on an accelerator that is built into the program.
 //!
 //! ```text
 //! auto | cpu | cuda:0 | vulkan:1 ─▶ choose ─▶ a name ─▶ ComputeDevice ─▶ training, answers
@@ -8,11 +8,11 @@
 //!                                  a child process: driver, first kernels, one small product
 //! ```
 //!
-//! A broken driver ends its process. So a driver is loaded only after a child process has used it without a failure. A device that fails
-//! later is an error with its name: [`ComputeDevice::guarded`].
+//! A broken driver ends its process. So a driver is loaded only after a child process has used it without a failure. A
+//! device that fails later gives an error with its name: [`ComputeDevice::guarded`].
 //!
-//! This crate computes on the processor. Accelerators implement [`Accelerator`] in crates of their own; a program hands them in as
-//! [`Drivers`].
+//! This crate computes on the processor. Accelerators implement [`Accelerator`] in other crates. A program passes them
+//! as [`Drivers`].
 
 mod accelerator;
 mod child;

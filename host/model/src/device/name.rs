@@ -1,18 +1,18 @@
-//! How devices are called.
+//! Names of devices.
 
 use super::DeviceError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Who computes.
+/// What computes a model: the processor, or a kind of GPU interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backend {
     /// This processor.
     Cpu,
-    /// NVIDIA's own.
+    /// NVIDIA CUDA.
     Cuda,
-    /// Apple's own.
+    /// Apple Metal.
     Metal,
     /// Any GPU on Linux and Windows.
     Vulkan,
@@ -21,10 +21,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All, the best first where a machine has several.
+    /// All backends, the best first if a machine has several.
     pub const ALL: [Self; 5] = [Self::Cuda, Self::Metal, Self::Vulkan, Self::Dx12, Self::Cpu];
 
-    /// As users write it.
+    /// The name in options.
     pub fn word(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -35,7 +35,7 @@ impl Backend {
         }
     }
 
-    /// The cargo feature that builds it; none: always there.
+    /// The cargo feature that builds it. `None`: always built.
     pub fn feature(self) -> Option<&'static str> {
         match self {
             Self::Cpu => None,
@@ -44,7 +44,7 @@ impl Backend {
         }
     }
 
-    /// The only system that has it; none: more than one.
+    /// The only system that has it. `None`: several have it.
     pub fn system(self) -> Option<&'static str> {
         match self {
             Self::Metal => Some("macos"),
@@ -69,13 +69,13 @@ impl FromStr for Backend {
     }
 }
 
-/// One device: `cuda:0` is the first that CUDA counts. The processor is `cpu`.
+/// One device: `cuda:0` is CUDA's first. The processor is `cpu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceName {
-    /// Who computes.
+    /// Its backend.
     pub backend: Backend,
-    /// Which of its devices, from 0; the processor's is 0.
+    /// Its number in the backend, from 0. The processor's is 0.
     pub number: usize,
 }
 
@@ -118,14 +118,14 @@ impl From<DeviceName> for String {
     }
 }
 
-/// What somebody wants to compute on.
+/// The requested device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// Whatever fits the model best.
+    /// The device that fits the model best.
     Auto,
-    /// The best of a kind.
+    /// The best device of a backend.
     Any(Backend),
-    /// This one.
+    /// This device.
     Named(DeviceName),
 }
 
@@ -156,7 +156,7 @@ impl FromStr for DeviceChoice {
             (Backend::Cpu, Some(_)) => Err(unknown()),
             (backend, None) => Ok(Self::Any(backend)),
             (backend, Some(digits)) => {
-                // `+1` and `٣` are numbers to some parsers.
+                // Some parsers accept `+1` and `٣` as numbers.
                 let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
                 let number = digits.parse::<u16>().ok().filter(|_| plain).ok_or_else(unknown)?;
                 Ok(Self::Named(DeviceName { backend, number: number.into() }))

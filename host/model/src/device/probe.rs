@@ -1,4 +1,4 @@
-//! Trying devices out in a process of its own: a driver that crashes takes nobody with it.
+//! Tries devices in a separate process, so that a crashing driver does not end this one.
 
 use super::child::Report;
 use super::{Backend, DeviceName, FoundDevice};
@@ -8,35 +8,36 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest time that a backend may take to say which devices it has: drivers that are loaded from a slow disk take seconds.
+/// Longest time in seconds for listing the devices of a backend. Loading drivers from a slow disk takes seconds.
 pub const LIST_SECONDS: u64 = 20;
-/// Longest time that a device may take for its first product: the first kernels of a process are compiled, and timed against each other.
+/// Longest time in seconds for a device's first product. The first kernels of a process are compiled, and timed against
+/// each other.
 pub const PROBE_SECONDS: u64 = 90;
-/// How often it is looked whether the child has ended.
-const GLANCE: Duration = Duration::from_millis(10);
+/// How often the child is polled for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A device that computed what it should.
+/// A device that computed the expected product.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worked {
-    /// Which.
+    /// The device.
     pub name: DeviceName,
-    /// Until the first product was there, its kernels compiled.
+    /// Time until the first product, including the compilation of its kernels.
     pub milliseconds: u64,
 }
 
-/// Why a device, or its whole backend, is of no use.
+/// Why a device, or its whole backend, cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeFailure {
-    /// As a crash ends.
-    #[error("its driver died with signal {}", named(*.0))]
+    /// The driver crashed.
+    #[error("its driver crashed with signal {}", named(*.0))]
     Died(i32),
-    /// As programs end that gave up.
-    #[error("the process that tried it ended with code {0} and no word")]
+    /// The process ended without a report.
+    #[error("the process that tried it ended with code {0} and no report")]
     Ended(i32),
-    /// It was stopped.
+    /// The process was stopped.
     #[error("it gave no answer within {0} seconds")]
     TooSlow(u64),
-    /// In words.
+    /// The reported failure.
     #[error("{0}")]
     Said(String),
     /// Nothing was tried.
@@ -57,36 +58,36 @@ fn named(signal: i32) -> String {
     format!("{signal}{name}")
 }
 
-/// Whoever looks at devices.
+/// Lists and tries devices.
 pub trait Prober {
-    /// The devices of a backend, in its order.
+    /// The devices of a backend, in the backend's order.
     ///
     /// # Errors
     /// Its driver is broken.
     fn list(&self, backend: Backend) -> Result<Vec<FoundDevice>, ProbeFailure>;
 
-    /// Has a device compute something.
+    /// Lets a device compute a product.
     ///
     /// # Errors
-    /// It does not, or comes to something else.
+    /// It fails, or the result is wrong.
     fn probe(&self, name: DeviceName) -> Result<Worked, ProbeFailure>;
 }
 
-/// Looks by starting a program, this one as a rule, that ends by printing what [`super::answer_probe`] gives.
+/// Probes with a child process: usually this program, which ends by printing the result of [`super::answer_probe`].
 #[derive(Debug, Clone)]
 pub struct ChildProber {
     /// The program.
     pub program: PathBuf,
-    /// What stands before the backend or device.
+    /// The arguments before the backend or device.
     pub arguments: Vec<OsString>,
-    /// Longest time for [`Prober::list`], as a rule [`LIST_SECONDS`].
+    /// Longest time in seconds for [`Prober::list`]; the default is [`LIST_SECONDS`].
     pub list_seconds: u64,
-    /// Longest time for [`Prober::probe`], as a rule [`PROBE_SECONDS`].
+    /// Longest time in seconds for [`Prober::probe`]; the default is [`PROBE_SECONDS`].
     pub probe_seconds: u64,
 }
 
 impl ChildProber {
-    /// By this program, with the times that are the rule.
+    /// Probes with this program and the default times.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self { program, arguments, list_seconds: LIST_SECONDS, probe_seconds: PROBE_SECONDS }
     }
@@ -98,12 +99,12 @@ impl ChildProber {
             .arg(about)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // Drivers talk a lot; what matters is said in the report.
+            // Drivers write a lot. The report has everything relevant.
             .stderr(Stdio::null())
             .spawn()
             .map_err(not_started)?;
         let Some(mut out) = child.stdout.take() else { return Err(ProbeFailure::NotStarted("no pipe".into())) };
-        // Read beside waiting: who writes much must not wait for us.
+        // Read concurrently: a child that writes much must not block.
         let reading = std::thread::spawn(move || {
             let mut text = String::new();
             std::io::Read::read_to_string(&mut out, &mut text).map(|_| text)
@@ -114,12 +115,12 @@ impl ChildProber {
                 break status;
             }
             if Instant::now() >= until {
-                // Either it is gone already, or it goes now.
+                // The child has ended already, or is killed now.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(ProbeFailure::TooSlow(seconds));
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         };
         if let Some(signal) = signal(status) {
             return Err(ProbeFailure::Died(signal));

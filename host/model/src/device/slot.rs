@@ -1,25 +1,25 @@
-//! Slots of an accelerator's memory for keys and values: which are in use, and what each holds.
+//! Slots for keys and values in an accelerator's memory: which are in use, and what each holds.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Positions that a slot begins with.
+/// Initial capacity of a slot in positions.
 const FIRST: usize = 64;
 
-/// The positions of a slot that holds `length` tokens: few sizes, because a device compiles kernels for each.
+/// The capacity of a slot that holds `length` tokens. There are few sizes, because a device compiles kernels for each.
 pub fn slot_capacity(length: usize) -> usize {
     length.next_power_of_two().max(FIRST)
 }
 
-/// Slot numbers: the lowest free one is given out first, so that those in use lie together.
+/// Slot numbers. The lowest free number is given out first, so that slots in use are adjacent.
 #[derive(Debug, Default)]
 struct Numbers {
     free: BTreeSet<usize>,
-    /// All below were given out once.
+    /// All numbers below were given out at least once.
     next: usize,
 }
 
-/// Gives out the slots of one model. A clone gives out the same slots.
+/// Gives out the slots of one model. Clones share the slots.
 #[derive(Debug, Clone, Default)]
 pub struct SlotAllocator(Arc<Mutex<Numbers>>);
 
@@ -57,7 +57,7 @@ impl Slot {
         &self.tokens
     }
 
-    /// Notes tokens whose keys and values were written behind the present ones.
+    /// Appends tokens whose keys and values were written.
     pub fn extend<'a>(&mut self, tokens: impl IntoIterator<Item = &'a u32>) {
         self.tokens.extend(tokens);
     }
@@ -67,7 +67,7 @@ impl Slot {
         self.number
     }
 
-    /// The losses of all slots before this one was given out: a slot of an earlier epoch holds nothing any more.
+    /// The number of losses of all slots before this one was given out. A slot of an earlier epoch holds nothing.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

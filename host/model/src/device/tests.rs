@@ -1,4 +1,4 @@
-//! What is asked for, what is there, what works: and which device it becomes.
+//! Which device is chosen, by what was requested, what exists and what works.
 
 use super::child::Report;
 use super::*;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 #[test]
-fn a_choice_is_read_and_written_alike() {
+fn a_device_choice_round_trips() {
     for text in ["auto", "cpu", "cuda", "vulkan", "metal", "dx12", "cuda:0", "vulkan:3", "metal:0", "dx12:65535"] {
         assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
     }
@@ -37,14 +37,14 @@ fn a_choice_is_read_and_written_alike() {
 
 proptest::proptest! {
     #[test]
-    fn no_word_is_too_odd_for_an_answer(text in ".{0,40}") {
+    fn any_text_parses_or_gives_an_error(text in ".{0,40}") {
         if let Ok(choice) = text.parse::<DeviceChoice>() {
             assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
         }
     }
 }
 
-/// A machine with these devices, of which some do not work.
+/// A machine with these devices, some of which do not work.
 #[derive(Default)]
 struct Machine {
     devices: Vec<FoundDevice>,
@@ -90,7 +90,7 @@ const LARGE: u64 = AUTO_PARAMETERS;
 use DeviceKind::{Discrete, Integrated, Other, Software, Virtual};
 
 #[test]
-fn auto_takes_cuda_then_a_gpu_that_works_and_else_the_processor() {
+fn auto_selects_cuda_then_a_working_gpu_then_the_processor() {
     let check = |machine: Machine, expect: &str, passed_over: usize| {
         let chosen = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
         assert_eq!((chosen.name.to_string().as_str(), chosen.passed_over.len()), (expect, passed_over), "{chosen:?}");
@@ -106,7 +106,7 @@ fn auto_takes_cuda_then_a_gpu_that_works_and_else_the_processor() {
 }
 
 #[test]
-fn a_program_that_acts_as_a_gpu_is_taken_by_its_number_alone() {
+fn a_software_device_is_selected_only_by_its_number() {
     let machine = Machine::with(&[("vulkan:0", Software), ("vulkan:1", Virtual), ("vulkan:2", Other)]);
     let auto = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
     assert_eq!(auto.name, DeviceName::CPU, "nor anything that is no GPU of this machine");
@@ -117,22 +117,22 @@ fn a_program_that_acts_as_a_gpu_is_taken_by_its_number_alone() {
     assert_eq!(error.code(), "device-software");
     assert_eq!(error.hints(), [Hint::set("device", "cpu"), Hint::set("device", "vulkan:0")]);
     let error = error.to_string();
-    assert!(error.contains("is a program that acts as a GPU, slower than the processor"), "{error}");
+    assert!(error.contains("is software that acts as a GPU, slower than the processor"), "{error}");
     assert_eq!(choose("vulkan:0".parse().unwrap(), LARGE, &BUILT, &machine).unwrap().name.to_string(), "vulkan:0");
 }
 
 #[test]
-fn small_models_stay_on_the_processor_and_nothing_is_tried_for_them() {
+fn small_models_stay_on_the_processor_without_probing() {
     let machine = Machine::with(&[("cuda:0", Discrete)]);
     let chosen = choose(DeviceChoice::Auto, LARGE - 1, &BUILT, &machine).unwrap();
     assert_eq!((chosen.name, machine.asked.borrow().len()), (DeviceName::CPU, 0));
-    assert!(chosen.because.contains("faster here than on a GPU"), "{}", chosen.because);
-    // Whoever asks for a device gets it.
+    assert!(chosen.because.contains("faster on the processor than on a GPU"), "{}", chosen.because);
+    // An explicit request for a device is followed.
     assert_eq!(choose("cuda".parse().unwrap(), 1, &BUILT, &machine).unwrap().name.to_string(), "cuda:0");
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_with_what_to_do() {
+fn unavailable_devices_are_refused_with_hints() {
     let check = |choice: &str, built: &[Backend], machine: Machine, code: &str, expect: &str| {
         let error = choose(choice.parse().unwrap(), LARGE, built, &machine).unwrap_err();
         assert!(error.to_string().contains(expect), "{choice}: {error}");
@@ -158,17 +158,17 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         "clawhost-gpu has: cargo install --locked --path host/cli --bin clawhost-gpu --features cuda",
     );
     if !cfg!(target_os = "macos") {
-        check("metal", &BUILT, Machine::default(), "device-other-system", "metal exists on macos alone");
+        check("metal", &BUILT, Machine::default(), "device-other-system", "metal exists only on macos");
     }
     if !cfg!(target_os = "windows") {
-        check("dx12:0", &BUILT, Machine::default(), "device-other-system", "dx12 exists on windows alone");
+        check("dx12:0", &BUILT, Machine::default(), "device-other-system", "dx12 exists only on windows");
     }
-    check("vulkan", &BUILT, Machine::default(), "device-none", "no vulkan device is here: is its driver installed?");
-    check("cuda:1", &BUILT, Machine::default(), "device-none", "no cuda device is here");
+    check("vulkan", &BUILT, Machine::default(), "device-none", "no vulkan device was found; is its driver installed?");
+    check("cuda:1", &BUILT, Machine::default(), "device-none", "no cuda device was found");
     let one = || Machine::with(&[("cuda:0", Discrete)]);
-    check("cuda:1", &BUILT, one(), "device-missing", "no device cuda:1 is here; there are cuda:0 (the cuda:0)");
+    check("cuda:1", &BUILT, one(), "device-missing", "no device cuda:1 was found; available: cuda:0 (the cuda:0)");
     let dead = || one().broken("cuda:0", ProbeFailure::Died(11));
-    check("cuda:0", &BUILT, dead(), "device-fails", "its driver died with signal 11 (segmentation fault)");
+    check("cuda:0", &BUILT, dead(), "device-fails", "its driver crashed with signal 11 (segmentation fault)");
     check(
         "cuda",
         &BUILT,
@@ -179,7 +179,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
     assert_eq!(choose("cpu".parse().unwrap(), LARGE, &cpu, &Machine::default()).unwrap().name, DeviceName::CPU);
 }
 
-/// A child that does this instead of looking at a device; what it is asked about stands in `$0`.
+/// A child that runs this script instead of trying a device. `$0` is the backend or device.
 #[cfg(unix)]
 fn child(script: &str) -> ChildProber {
     let arguments = ["-c".into(), script.into()].to_vec();
@@ -188,7 +188,7 @@ fn child(script: &str) -> ChildProber {
 
 #[cfg(unix)]
 #[test]
-fn a_child_that_dies_hangs_or_talks_nonsense_is_told_apart() {
+fn a_probe_that_crashes_hangs_or_answers_nonsense_is_identified() {
     let name: DeviceName = "vulkan:0".parse().unwrap();
     let check = |script: &str, expect: ProbeFailure| assert_eq!(child(script).probe(name), Err(expect), "{script}");
     check("kill -SEGV $$", ProbeFailure::Died(11));
@@ -203,19 +203,19 @@ fn a_child_that_dies_hangs_or_talks_nonsense_is_told_apart() {
     let nowhere = ChildProber { program: "/nowhere/clawhost".into(), ..child("") };
     assert!(matches!(nowhere.list(Backend::Vulkan), Err(ProbeFailure::NotStarted(_))));
 
-    // What drivers print before the report, and however much, is no harm.
+    // Output of drivers before the report is ignored, however long it is.
     let loud = child("seq 100000; echo \"{\\\"works\\\":{\\\"name\\\":\\\"$0\\\",\\\"milliseconds\\\":4}}\"");
     assert_eq!(loud.probe(name), Ok(Worked { name, milliseconds: 4 }));
 }
 
 #[cfg(unix)]
 #[test]
-fn a_driver_that_crashes_ends_no_choice() {
+fn a_crashing_driver_does_not_end_the_choice() {
     let machine = child("kill -SEGV $$");
     let auto = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
     assert_eq!((auto.name, auto.passed_over.len()), (DeviceName::CPU, 2));
     let error = choose("cuda:0".parse().unwrap(), LARGE, &BUILT, &machine).unwrap_err().to_string();
-    assert!(error.contains("the device cuda cannot be used: its driver died with signal 11"), "{error}");
+    assert!(error.contains("the device cuda cannot be used: its driver crashed with signal 11"), "{error}");
 }
 
 #[test]
@@ -229,29 +229,29 @@ fn the_processor_is_probed_like_any_device() {
         other => panic!("{about}: {other:?}"),
     };
     check("auto", "auto is a choice");
-    check("quantum", "is no device");
+    check("quantum", "is not a device");
     check("cuda", "this program was built without cuda");
     check("cuda:0", "this program was built without cuda");
 }
 
 #[test]
-fn a_device_that_fails_is_named_and_a_panic_of_the_processor_passes() {
+fn a_failing_device_is_named_and_a_panic_of_the_processor_propagates() {
     let name: DeviceName = "vulkan:3".parse().unwrap();
     assert_eq!(guarded(name, || 7).unwrap(), 7);
     let lost = guarded(name, || -> u8 { panic!("DeviceLost\n\n  at some/file.rs") }).unwrap_err();
     assert!(matches!(&lost, LocalModelError::DeviceLost { name, .. } if name == "vulkan:3"));
     let text = lost.to_string();
-    assert!(text.contains("the device vulkan:3 failed in the midst of work (DeviceLost at some/file.rs)"), "{text}");
+    assert!(text.contains("the device vulkan:3 failed while in use (DeviceLost at some/file.rs)"), "{text}");
     assert!(text.ends_with("start again, or use another device"), "{text}");
     assert_eq!((lost.code(), lost.hints()), ("device-lost", vec![Hint::set("device", "cpu")]));
-    // As cubecl 0.11 says it, on Mesa's software driver: the cause stands last.
+    // The wording of cubecl 0.11 on Mesa's software driver: the cause is at the end.
     let short = "Error while reading data: use `try_into_data` instead\nCaused by:\n  Several failures at once\nCaused by:\n  skipped \
                  `ReduceKernel`: it needed memory\nCaused by:\n  can't allocate buffer of size: 191760000\nNo backtrace available";
     let full = guarded(name, || -> u8 { panic!("{short}") }).unwrap_err();
     assert_eq!((full.code(), full.hints()), ("device-memory", vec![Hint::set("device", "cpu")]));
     let text = full.to_string();
     assert!(
-        text.starts_with("the device vulkan:3 has no memory for it (can't allocate buffer of size: 191760000);"),
+        text.starts_with("the device vulkan:3 has too little memory (can't allocate buffer of size: 191760000);"),
         "{text}"
     );
     let bug = std::panic::catch_unwind(|| ComputeDevice::processor().guarded(|| -> u8 { panic!("a bug") }));

@@ -1,8 +1,8 @@
-//! Continuous batching: one thread computes the next token of everything that is under way, again and again.
+//! Continuous batching: in each round, one thread computes the next token of every active request.
 //!
-//! A request joins at the next round and leaves when it is over; nobody waits for others to finish. What it is answered does
-//! not depend on who else was there ([`crate::cpu`]; on a device but for rounding). It is computed with the weights that were published when it
-//! joined, to its last token: new weights are for those who come later.
+//! A request joins at the next round and leaves when its answer ends; no request waits until another one has finished.
+//! An answer does not depend on the other requests ([`crate::cpu`]; on a device, except for rounding). All of it is
+//! computed with the weights that were current when the request joined. New weights apply to later requests.
 
 use super::model::{Memory, Model};
 use super::prefixes::Prefixes;
@@ -16,24 +16,24 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::oneshot;
 
-/// Tokens of a prompt that are computed in one round: others wait no longer for their next token.
+/// Prompt tokens that are computed in one round. It bounds how long other requests wait for their next token.
 const PREFILL: usize = 256;
-/// Answers under way at once. Those above wait for a place, first come, first served.
+/// Largest number of active requests. Further requests wait in order of arrival.
 pub const MOST_AT_ONCE: usize = 1024;
 
-/// Weights with their number.
+/// Weights with their version number.
 #[derive(Debug)]
 pub struct Version {
     /// Counts publications.
     pub number: u64,
-    /// Names the weights.
+    /// Identifies the weights.
     pub digest: Digest,
-    /// Ready to answer.
+    /// The model.
     pub model: Model,
 }
 
-/// Sees every token of an answer as it is drawn, on the thread that draws; whoever breaks off ends the answer with that token.
-/// It is called in order and must be quick.
+/// Sees every token of an answer as it is drawn, on the engine's thread. `Break` ends the answer with that token.
+/// Tokens come in order; the function must be fast.
 pub type Watch = Box<dyn FnMut(&Drawn) -> ControlFlow<()> + Send>;
 
 struct Asked {
@@ -42,7 +42,7 @@ struct Asked {
     reply: Reply,
 }
 
-/// One that waits for a place, or until another has computed the prompt that both have.
+/// A request that waits for capacity, or until another request has computed their common prompt.
 struct Waiting {
     version: Arc<Version>,
     asked: Asked,
@@ -59,10 +59,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Begins to answer with these weights.
+    /// Starts an engine with these weights.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// The thread could not be started.
     pub fn new(version: Version) -> Result<Self, LocalModelError> {
         let current = Arc::new(RwLock::new(Arc::new(version)));
         let (asked, requests) = channel();
@@ -77,25 +77,26 @@ impl Engine {
         Ok(Self { asked: Some(asked), current, thread: Some(thread) })
     }
 
-    /// The weights that whoever asks now is answered with.
+    /// The current weights: new requests are answered with them.
     pub fn current(&self) -> Arc<Version> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Answers with these weights from the next request on.
+    /// Replaces the weights from the next request on.
     pub fn publish(&self, version: Version) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(version);
     }
 
-    /// Asks. Dropping the future abandons the request.
+    /// Answers a request. Dropping the future cancels it.
     ///
     /// # Errors
-    /// The prompt is empty, has a token that the model does not know, or leaves no room for an answer; or the device failed.
+    /// The prompt is empty, has a token outside of the vocabulary, or leaves no room for an answer; or the device
+    /// failed.
     pub async fn ask(&self, request: Request) -> Result<Answer, LocalModelError> {
         self.ask_watched(request, None).await
     }
 
-    /// The same, with somebody who sees the tokens as they come.
+    /// The same, with a function that sees the tokens as they are drawn.
     ///
     /// # Errors
     /// As [`Engine::ask`].
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Asks for several answers at once. Where they have one prompt it is computed once.
+    /// Answers several requests at once. A prompt that several of them share is computed once.
     ///
     /// # Errors
     /// As [`Engine::ask`].
@@ -141,7 +142,7 @@ impl Engine {
     }
 }
 
-/// Nobody answers any more.
+/// The engine's thread has ended.
 fn gone() -> LocalModelError {
     LocalModelError::Device { name: "cpu".into(), why: "the thread that answers has ended".into() }
 }
@@ -150,23 +151,24 @@ impl Drop for Engine {
     fn drop(&mut self) {
         drop(self.asked.take());
         if let Some(thread) = self.thread.take() {
-            // It ends at its next look at the channel; a panic of it was answered to those who waited.
+            // The thread ends when it next reads the channel. If it panicked, its waiting requests were answered with
+            // an error.
             let _ = thread.join();
         }
     }
 }
 
-/// An answer under way.
+/// An active request.
 struct Running {
     version: Arc<Version>,
     request: Request,
     watch: Option<Watch>,
-    /// Whoever watches broke off.
+    /// The watcher ended the answer.
     stopped: bool,
     reply: Reply,
     sampler: Sampler,
     cache: Memory,
-    /// What is computed next: the rest of the prompt, or the last token.
+    /// The tokens to compute next: the rest of the prompt, or the last token.
     next: Vec<u32>,
     drawn: Vec<Drawn>,
     reused: usize,
@@ -186,14 +188,14 @@ impl Rounds {
             if !self.admit() {
                 return;
             }
-            // Whoever does not wait any more gives its place up.
+            // Cancelled requests free their capacity.
             self.running.retain(|one| !one.reply.is_closed());
             self.waiting.retain(|one| !one.asked.reply.is_closed());
             self.round();
         }
     }
 
-    /// Takes new requests on; with nothing under way it waits for one. False: nobody will ask any more.
+    /// Accepts new requests. If none is active, waits for one. Returns false when all senders are gone.
     fn admit(&mut self) -> bool {
         self.join_waiting();
         if self.running.is_empty() {
@@ -212,7 +214,7 @@ impl Rounds {
         true
     }
 
-    /// Whoever waited for another joins where that one is done, or gone.
+    /// Requests that waited for another one's prompt join when it is computed, or when that request is gone.
     fn join_waiting(&mut self) {
         for Waiting { version, asked } in std::mem::take(&mut self.waiting) {
             self.join(version, asked);
@@ -248,7 +250,7 @@ impl Rounds {
         self.running.push(Running { version, request, watch, stopped, reply, sampler, cache, next, drawn, reused });
     }
 
-    /// A copy of what an answer under way has computed of the same prompt: members of a group share it.
+    /// A copy of the state of an active request with the same prompt: members of a group share it.
     fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Memory> {
         let shared = |one: &&Running| {
             Arc::ptr_eq(&one.version, version)
@@ -259,7 +261,7 @@ impl Rounds {
         version.model.copy(&one.cache, prompt.len() - 1)
     }
 
-    /// One more token for everybody.
+    /// Computes one more token of every active request.
     fn round(&mut self) {
         let mut versions: Vec<Arc<Version>> = Vec::new();
         for one in &self.running {
@@ -300,13 +302,13 @@ impl Rounds {
                 }
             }
         }
-        // Before the one that they waited for goes, as short answers do at once.
+        // Before the request that they waited for leaves: short answers end at once.
         self.join_waiting();
         drawn.resize(self.running.len(), false);
         let mut kept = Vec::with_capacity(self.running.len());
         for (place, (one, drew)) in std::mem::take(&mut self.running).into_iter().zip(drawn).enumerate() {
             if let Some(error) = failed.remove(&place) {
-                // Whoever asked may be gone.
+                // The receiver may be gone.
                 let _ = one.reply.send(Err(error));
                 continue;
             }
@@ -321,12 +323,12 @@ impl Rounds {
     fn answer(&mut self, one: Running, finish: Finish) {
         let Running { version, reply, cache, drawn, reused, .. } = one;
         self.prefixes.keep(version.digest.prefix_u64(), cache);
-        // Whoever asked may be gone.
+        // The receiver may be gone.
         let _ = reply.send(Ok(Answer { tokens: drawn, finish, version: version.number, reused }));
     }
 }
 
-/// The same error for each of those who waited.
+/// A copy of an error for each waiting request.
 fn again(error: &LocalModelError) -> LocalModelError {
     match error {
         LocalModelError::DeviceLost { name, why } => {
@@ -336,11 +338,11 @@ fn again(error: &LocalModelError) -> LocalModelError {
     }
 }
 
-/// Tokens of a prompt above which a copy costs less than computing them again.
+/// Prompts of more tokens are cheaper to copy than to compute again.
 const WORTH_COPYING: usize = 8;
 
 impl Running {
-    /// Whether it is about to have computed this prompt, so that waiting for it costs less than computing it too.
+    /// Whether it is computing this prompt, so that waiting costs less than computing it too.
     fn computes(&self, version: &Arc<Version>, prompt: &[u32]) -> bool {
         Arc::ptr_eq(&self.version, version)
             && self.drawn.is_empty()

@@ -1,4 +1,4 @@
-//! Answers of a local model: requests in tokens, batched continuously, with exact log-probs.
+//! Generation with a local model: token requests, continuous batching, exact log-probs.
 
 mod engine;
 mod model;

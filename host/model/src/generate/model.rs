@@ -1,21 +1,21 @@
-//! The model of one version: on this processor by the kernels of this crate, or on an accelerator.
+//! The model of one version: on the processor with the kernels of this crate, or on an accelerator.
 
 use crate::cpu::{Cache, CpuModel, Work};
 use crate::device::{AcceleratedModel, Slot};
 use crate::{LocalModelError, ModelConfig};
 use std::sync::Arc;
 
-/// A model that is ready to answer.
+/// A model for inference.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one for each version of the weights")]
 pub enum Model {
     /// Every bit of an answer depends on its own sequence alone.
     Processor(CpuModel),
-    /// An answer also depends on the batch, by rounding: a device sums in another order for another batch.
+    /// By rounding, an answer also depends on the batch: a device sums in another order for another batch.
     Accelerator(Box<dyn AcceleratedModel>),
 }
 
-/// What a model remembers of one sequence.
+/// The key-value cache of one sequence.
 #[derive(Debug)]
 pub enum Memory {
     /// In this process.
@@ -39,7 +39,7 @@ impl Model {
         }
     }
 
-    /// Sequences that its memory holds at once.
+    /// Number of sequences that fit into its memory at once.
     pub fn most_at_once(&self) -> usize {
         match self {
             Self::Processor(_) => usize::MAX,
@@ -47,7 +47,7 @@ impl Model {
         }
     }
 
-    /// Of a sequence that begins.
+    /// The cache of an empty sequence.
     pub fn memory(&self) -> Memory {
         match self {
             Self::Processor(model) => Memory::Processor(model.cache()),
@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    /// Whether it can go on from this memory.
+    /// Whether this model can continue from this cache.
     pub fn knows(&self, memory: &Memory) -> bool {
         match (self, memory) {
             (Self::Processor(_), Memory::Processor(_)) => true,
@@ -64,7 +64,7 @@ impl Model {
         }
     }
 
-    /// A copy of the first tokens of a memory; none where it is of another model, or cannot be copied.
+    /// A copy of the first tokens of a cache. `None`: it belongs to another model, or cannot be copied.
     pub fn copy(&self, memory: &Memory, length: usize) -> Option<Memory> {
         match (self, memory) {
             (Self::Processor(_), Memory::Processor(cache)) => {
@@ -79,10 +79,10 @@ impl Model {
         }
     }
 
-    /// Computes new tokens of several sequences: the logits behind the last of each.
+    /// Computes new tokens of several sequences. Returns the logits after the last token of each.
     ///
     /// # Errors
-    /// The device failed; what was remembered of these sequences is of no use any more.
+    /// The device failed. The caches of these sequences are lost.
     pub fn forward(&self, work: Vec<(&mut Memory, &[u32])>) -> Result<Vec<Vec<f32>>, LocalModelError> {
         let other = || LocalModelError::Device {
             name: "of the model".into(),
@@ -119,12 +119,12 @@ impl Memory {
         }
     }
 
-    /// How many of these tokens it knows, from the first on.
+    /// The length of the common prefix with these tokens.
     pub fn shared_with(&self, tokens: &[u32]) -> usize {
         self.tokens().iter().zip(tokens).take_while(|(mine, theirs)| mine == theirs).count()
     }
 
-    /// Memory that it takes.
+    /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Processor(cache) => cache.bytes(),

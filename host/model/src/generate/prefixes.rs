@@ -1,12 +1,12 @@
-//! Caches of answers that are over, kept for prompts that go on from them.
+//! Caches of completed answers, kept for prompts that continue them.
 
 use super::model::Memory;
 use std::collections::{HashMap, VecDeque};
 
-/// Caches that are kept, in bytes: a conversation of a small model takes some kilobytes, one of a large model megabytes.
+/// Bytes of caches that are kept. A conversation of a small model takes some kilobytes, one of a large model megabytes.
 const KEPT_BYTES: usize = 256 << 20;
 
-/// A rolling hash of tokens (FNV-1a over their bytes). What it finds is compared before it is used.
+/// A rolling hash of tokens (FNV-1a over their bytes). A match is compared token by token before it is used.
 #[derive(Clone, Copy)]
 struct Rolling(u64);
 
@@ -19,20 +19,20 @@ impl Rolling {
     }
 }
 
-/// Caches by what they hold.
+/// Caches by their tokens.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes {
-    /// By what names the weights, and the hash of all of its tokens.
+    /// Key: the identity of the weights, and the hash of all tokens.
     known: HashMap<(u64, u64), Memory>,
     /// The oldest first.
     order: VecDeque<(u64, u64)>,
     bytes: usize,
-    /// What names the weights that answer now.
+    /// The identity of the current weights.
     weights: u64,
 }
 
 impl Prefixes {
-    /// Keeps a cache, if it is of the weights that answer now.
+    /// Keeps a cache if it was computed with the current weights.
     pub(super) fn keep(&mut self, weights: u64, cache: Memory) {
         if weights != self.weights {
             return;
@@ -51,8 +51,8 @@ impl Prefixes {
         }
     }
 
-    /// The cache that holds the longest beginning of a prompt, all but its last token at most. It is taken: whoever goes on
-    /// from it writes behind it.
+    /// Removes and returns the cache with the longest prefix of a prompt, at most all but its last token. It is removed
+    /// because the caller appends to it.
     pub(super) fn take(&mut self, weights: u64, prompt: &[u32]) -> Option<Memory> {
         let mut hash = Rolling::START;
         let mut best = None;
@@ -69,7 +69,7 @@ impl Prefixes {
         Some(cache)
     }
 
-    /// Forgets what other weights computed.
+    /// Drops caches of other weights.
     pub(super) fn only(&mut self, weights: u64) {
         if std::mem::replace(&mut self.weights, weights) == weights {
             return;

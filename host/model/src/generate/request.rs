@@ -1,42 +1,42 @@
-//! What is asked of a local model, and what it answers, in tokens.
+//! Requests to a local model and its answers, in tokens.
 
 use super::sampler::{Drawn, Sampling};
 
-/// One answer that is wanted.
+/// A request for one answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// At least one token.
+    /// The prompt: at least one token.
     pub prompt: Vec<u32>,
     /// How tokens are drawn.
     pub sampling: Sampling,
-    /// Of the draws.
+    /// The seed of the draws.
     pub seed: u64,
-    /// Tells several answers to one prompt apart.
+    /// Distinguishes several answers to one prompt.
     pub choice: u64,
-    /// Most tokens to write, at least 1.
+    /// Largest number of tokens to generate, at least 1.
     pub max_tokens: usize,
-    /// Tokens after which the answer is over; the one that ended it is part of it.
+    /// Tokens that end the answer. The ending token is part of it.
     pub end: Vec<u32>,
 }
 
-/// Why an answer is over.
+/// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// It ended itself, or was told to.
+    /// It drew an end token, or the watcher ended it.
     Stop,
-    /// It has as many tokens as it may, or fills the context.
+    /// It has the largest number of tokens, or fills the context.
     Length,
 }
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// In order, the one that ended it too.
+    /// The tokens in order, including the one that ended it.
     pub tokens: Vec<Drawn>,
-    /// Why it is over.
+    /// Why it ended.
     pub finish: Finish,
-    /// The weights that gave it, from its first token to its last.
+    /// The version of the weights that generated all of it.
     pub version: u64,
-    /// Tokens of the prompt that were known from an earlier answer.
+    /// Prompt tokens that came from a kept cache.
     pub reused: usize,
 }

@@ -1,9 +1,9 @@
 //! From logits to a token.
 //!
-//! A token is drawn from the distribution after bias, temperature, top-k, top-p and min-p, with a generator of the request's
-//! own: what is drawn depends on the request's seed and on how many tokens came before, and on nothing else. Two log-probs are
-//! kept: of the model (temperature 1, everything allowed) and of the distribution that was drawn from. Training takes
-//! its ratios in the second.
+//! A token is drawn from the distribution after bias, temperature, top-k, top-p and min-p, with a generator per
+//! request: a draw depends only on the request's seed and on the number of tokens before it. Two log-probs are
+//! recorded: of the model (temperature 1, no restriction) and of the distribution that was drawn from. Training
+//! computes its ratios with the second.
 
 use clawhost_core::derive_seed;
 use rand_chacha::ChaCha8Rng;
@@ -12,13 +12,13 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// How tokens are drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// 0: the most likely token. Otherwise logits are divided by it.
+    /// 0: greedy. Otherwise logits are divided by it.
     pub temperature: f32,
-    /// Only the so many most likely; none: all.
+    /// Only this number of most likely tokens. `None`: all.
     pub top_k: Option<usize>,
-    /// Only the most likely that together have this probability, 0 to 1; 1: all.
+    /// Only the most likely tokens that together have this probability, 0 to 1. 1: all.
     pub top_p: f32,
-    /// Only those at least this share as likely as the most likely, 0 to 1; 0: all.
+    /// Only tokens with at least this share of the highest probability, 0 to 1. 0: all.
     pub min_p: f32,
     /// Added to the logits of single tokens.
     pub bias: Vec<(u32, f32)>,
@@ -31,26 +31,26 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Whether it leaves tokens out, so that a ratio of probabilities needs to know which.
+    /// Whether it excludes tokens, so that a ratio of probabilities depends on which.
     pub fn restricts(&self) -> bool {
         self.top_k.is_some() || self.top_p < 1.0 || self.min_p > 0.0
     }
 }
 
-/// A token with what is known about its choice.
+/// A drawn token with its log-probs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawn {
     /// The token.
     pub token: u32,
-    /// Natural logarithm of its probability under the model alone.
+    /// Natural logarithm of its probability under the model.
     pub logprob_model: f32,
-    /// And in the distribution that it was drawn from; 0 at temperature 0.
+    /// The same in the distribution that it was drawn from. 0 at temperature 0.
     pub logprob_sampled: f32,
-    /// The tokens that could have been drawn, where some could not; sorted.
+    /// The tokens that could have been drawn, sorted, if some were excluded.
     pub kept: Option<Vec<u32>>,
 }
 
-/// Logarithm of the sum of exponentials, as f64 in the order of the values.
+/// Logarithm of the sum of exponentials, in f64, in the order of the values.
 pub(crate) fn log_sum_exp(logits: impl Iterator<Item = f64> + Clone) -> f64 {
     let most = logits.clone().fold(f64::NEG_INFINITY, f64::max);
     most + libm::log(logits.map(|logit| libm::exp(logit - most)).sum::<f64>())
@@ -64,12 +64,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// For a request with this seed; `choice` tells its answers apart where it asks for several.
+    /// A sampler for a request with this seed. `choice` distinguishes several answers to one request.
     pub fn new(sampling: Sampling, seed: u64, choice: u64) -> Self {
         Self { sampling, random: ChaCha8Rng::seed_from_u64(derive_seed(seed, "sample", choice)) }
     }
 
-    /// Draws the next token. One number is taken from the generator for each token, whatever is drawn.
+    /// Draws the next token. Every draw takes one number from the generator.
     pub fn draw(&mut self, logits: &[f32]) -> Drawn {
         let uniform = ((self.random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let model_sum = log_sum_exp(logits.iter().map(|logit| f64::from(*logit)));
@@ -89,7 +89,7 @@ impl Sampler {
         let mut passed = 0.0;
         let mut chosen = None;
         for (token, logit) in of() {
-            // Rounding may leave the sum a hair below 1: the last possible token takes the rest.
+            // Rounding may leave the sum slightly below 1: the last possible token takes the rest.
             passed += libm::exp(logit - sum);
             if logit.is_finite() {
                 chosen = Some((token as u32, *logit));
@@ -112,7 +112,7 @@ impl Sampler {
         biased
     }
 
-    /// The tokens that may be drawn, sorted. Of equally likely ones those with smaller numbers come first.
+    /// The tokens that may be drawn, sorted. Of equally likely ones the smaller numbers come first.
     fn kept(&self, scaled: &[f64]) -> Vec<u32> {
         let sum = log_sum_exp(scaled.iter().copied());
         let mut order: Vec<(u32, f64)> =
@@ -135,7 +135,7 @@ impl Sampler {
     }
 }
 
-/// The most likely token; of equals the one with the smallest number.
+/// The most likely token. Of equally likely ones the smallest number.
 fn most_likely(logits: &[f64]) -> u32 {
     let mut best = (0, f64::NEG_INFINITY);
     for (token, logit) in (0..).zip(logits) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_drawn_as_often_as_they_are_likely() {
+    fn tokens_are_drawn_with_their_probabilities() {
         let logits = [0.0f32, 1.0, 2.0, -1.0];
         let mut sampler = Sampler::new(Sampling::default(), 7, 0);
         let mut counts = [0.0f64; 4];
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn both_log_probs_are_those_of_their_distributions() {
+    fn both_log_probs_match_their_distributions() {
         let logits = [0.0f32, 2.0, 1.0];
         let drawn = draw(Sampling { temperature: 0.5, top_k: Some(1), ..Sampling::default() }, &logits, 1);
         let model = 2.0 - (1.0f64 + 2.0f64.exp() + 1.0f64.exp()).ln();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn restrictions_keep_the_most_likely() {
+    fn restrictions_keep_the_most_likely_tokens() {
         let logits = [0.0f32, 2.0, 1.0, 2.0];
         let check = |sampling: Sampling, expect: &[u32]| {
             let drawn = draw(sampling.clone(), &logits, 3);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_likely_is_taken_at_temperature_0_and_seeds_decide_above() {
+    fn temperature_0_is_greedy_and_otherwise_the_seed_decides() {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         assert_eq!(draw(greedy, &[1.0, 3.0, 3.0], 1).token, 1);
         let row = |seed, choice| {

@@ -1,30 +1,30 @@
-//! Texts that end an answer, found while it is written.
+//! Stop texts: finds them while an answer is generated.
 
 use crate::LocalModelError;
 use crate::tokens::{IncrementalText, Tokenizer};
 
-/// Watches the text of one answer: gives what may be shown of it, and says when it is over.
+/// Watches the text of one answer: returns the part that may be shown, and whether the answer has ended.
 #[derive(Debug)]
 pub struct StopTexts {
     text: IncrementalText,
     stop: Vec<String>,
     end: Vec<u32>,
-    /// Bytes that were shown.
+    /// Bytes that were returned.
     shown: usize,
     over: bool,
 }
 
 impl StopTexts {
-    /// Of an answer that begins. Tokens of `end` have no text.
+    /// For a new answer. Tokens of `end` have no text.
     pub fn new(tokenizer: Tokenizer, stop: &[String], end: Vec<u32>) -> Self {
         let stop = stop.iter().filter(|text| !text.is_empty()).cloned().collect();
         Self { text: IncrementalText::new(tokenizer), stop, end, shown: 0, over: false }
     }
 
-    /// Takes a token. What could be the beginning of a stop text is held back until it is known not to be.
+    /// Adds a token. Text that may be the beginning of a stop text is held back until that is decided.
     ///
     /// # Errors
-    /// The tokenizer cannot read its own tokens.
+    /// The tokenizer cannot decode its own tokens.
     pub fn push(&mut self, token: u32) -> Result<(&str, bool), LocalModelError> {
         let from = self.shown;
         if self.over {
@@ -45,7 +45,7 @@ impl StopTexts {
     }
 }
 
-/// Bytes of a text before anything that a stop text could begin with.
+/// Bytes of a text before the possible beginning of a stop text.
 fn safe(text: &str, stop: &[String]) -> usize {
     let begins = |(place, _): &(usize, char)| {
         text.get(*place..).is_some_and(|tail| stop.iter().any(|stop| stop.starts_with(tail)))
@@ -59,7 +59,7 @@ mod tests {
     use crate::tokens::alphabet_json;
 
     #[test]
-    fn text_is_shown_up_to_a_stop_text_and_nothing_of_it() {
+    fn text_is_shown_up_to_the_stop_text() {
         let characters: Vec<char> = "ab\n#".chars().collect();
         let tokenizer = Tokenizer::parse(&alphabet_json(&characters)).unwrap();
         let check = |written: &str, stop: &[&str], pieces: &[&str], over: bool| {

@@ -1,4 +1,4 @@
-//! Answers do not depend on who else asks, on what is known already, or on weights that come later.
+//! Answers do not depend on other requests, on kept caches, or on later weights.
 
 use super::{Answer, Engine, Finish, Request, Sampling, Version};
 use crate::cpu::CpuModel;
@@ -23,13 +23,13 @@ fn request(seed: u64, length: u32) -> Request {
     }
 }
 
-/// What is answered, but for how it was come by.
+/// The parts of an answer that do not depend on caches.
 fn said(answer: Answer) -> (Vec<super::Drawn>, Finish, u64) {
     (answer.tokens, answer.finish, answer.version)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_the_same_alone_among_others_and_behind_what_is_known() {
+async fn an_answer_is_the_same_alone_in_a_batch_and_after_a_cached_prefix() {
     let alone = Engine::new(version(1)).unwrap();
     let right = said(alone.ask(request(7, 30)).await.unwrap());
     assert_eq!(right.0, said(alone.ask(request(7, 30)).await.unwrap()).0, "behind a prefix");
@@ -53,7 +53,7 @@ async fn an_answer_is_the_same_alone_among_others_and_behind_what_is_known() {
     for other in others {
         other.await.unwrap();
     }
-    // A conversation that goes on begins where it was left.
+    // A conversation that continues reuses its cache.
     let mut longer = request(7, 30);
     longer.prompt.extend(right.0.iter().map(|token| token.token));
     longer.prompt.push(3);
@@ -64,7 +64,7 @@ async fn an_answer_is_the_same_alone_among_others_and_behind_what_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_go_on_without_a_gap_while_a_hundred_versions_are_published() {
+async fn answers_continue_while_a_hundred_versions_are_published() {
     let engine = Arc::new(Engine::new(version(0)).unwrap());
     let asking: Vec<_> = (0..4u64)
         .map(|asker| {
@@ -86,7 +86,7 @@ async fn answers_go_on_without_a_gap_while_a_hundred_versions_are_published() {
     for (asker, answers) in asking.into_iter().enumerate() {
         let answers = answers.await.unwrap();
         assert!(answers.is_sorted_by_key(|(_, _, version)| *version), "nobody is answered by older weights again");
-        // Each is what its version alone would have said: no answer mixes two.
+        // Each is the answer of its version alone: no answer mixes two.
         for (place, answer) in answers.iter().enumerate().step_by(answers.len().div_ceil(4)) {
             let alone = Engine::new(version(answer.2)).unwrap();
             let seed = asker as u64 * 1000 + place as u64;
@@ -96,7 +96,7 @@ async fn answers_go_on_without_a_gap_while_a_hundred_versions_are_published() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_answers_to_one_prompt_compute_it_once() {
+async fn several_answers_share_the_computation_of_their_prompt() {
     for max_tokens in [1, 24] {
         let engine = Engine::new(version(1)).unwrap();
         let asked = |choice| Request { choice, max_tokens, ..request(7, 40) };
@@ -111,7 +111,7 @@ async fn several_answers_to_one_prompt_compute_it_once() {
 }
 
 #[tokio::test]
-async fn who_watches_sees_every_token_and_may_end_the_answer() {
+async fn a_watcher_sees_every_token_and_can_end_the_answer() {
     let engine = Engine::new(version(1)).unwrap();
     let plain = Request { end: vec![], ..request(7, 30) };
     let whole = engine.ask(plain.clone()).await.unwrap();
@@ -128,7 +128,7 @@ async fn who_watches_sees_every_token_and_may_end_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_ends_where_it_must() {
+async fn an_answer_ends_at_end_tokens_and_limits() {
     let engine = Engine::new(version(1)).unwrap();
     let check = async |request: Request, finish: Finish, tokens: usize| {
         let answer = engine.ask(request).await.unwrap();
@@ -140,7 +140,7 @@ async fn an_answer_ends_where_it_must() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_answered_is_refused() {
+async fn invalid_requests_are_refused() {
     let engine = Engine::new(version(1)).unwrap();
     let check = async |request: Request, expect: &str| {
         let error = engine.ask(request).await.unwrap_err().to_string();
@@ -153,7 +153,7 @@ async fn what_cannot_be_answered_is_refused() {
 }
 
 #[tokio::test]
-async fn what_older_weights_computed_is_of_no_use_to_newer_ones() {
+async fn caches_of_older_weights_are_not_reused() {
     let engine = Engine::new(version(1)).unwrap();
     let mut longer = request(7, 30);
     let first = engine.ask(longer.clone()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a batch does to weights, and what it does not.
+//! What a batch changes in the weights, and what it leaves unchanged.
 
 use super::*;
 use crate::device::ComputeDevice;
@@ -9,7 +9,7 @@ use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance};
 use clawhost_learn::{Applied, CheckpointKind, Group, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
 
-/// Tries at one question.
+/// Answers per question.
 const TRIES: u64 = 8;
 
 fn folder() -> ModelFolder {
@@ -34,7 +34,7 @@ fn opened(change: impl FnOnce(&mut PolicyGradient)) -> (Arc<LocalModel>, Weights
     folder().open_learning("tiny", &settings(change), &ComputeDevice::processor()).unwrap()
 }
 
-/// Answers of the model to one question, every other of them rewarded.
+/// Answers of the model to one question. Every second one has a reward.
 async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
     let mut members = Vec::new();
     for number in 0..TRIES {
@@ -81,7 +81,7 @@ fn metrics(applied: &Applied) -> BTreeMap<&'static str, f64> {
 }
 
 #[tokio::test]
-async fn rewards_teach_right_after_demonstrations() {
+async fn rewards_can_follow_demonstrations_directly() {
     let (model, mut layer) = opened(|_| {});
     let batch = played(&model, |_| {}).await;
     let shown: Vec<Arc<Generated>> =
@@ -99,13 +99,13 @@ async fn rewards_teach_right_after_demonstrations() {
 }
 
 #[tokio::test]
-async fn what_older_weights_wrote_is_weighed_and_what_is_too_old_is_dropped() {
+async fn answers_of_older_weights_are_reweighted_and_too_old_ones_dropped() {
     let (model, mut layer) = opened(|_| {});
     let batch = played(&model, |_| {}).await;
     let first = metrics(&learn(&mut [&mut layer], &batch).unwrap());
     assert!((first["tis_weight_mean"] - 1.0).abs() < 1e-4, "{first:?}");
 
-    // The same answers, one version late: the weights of now compute what they would have given.
+    // The same answers, one version late. The current weights compute their log-probs.
     let cap = TruncatedImportance::default().cap;
     let mut weights = Vec::new();
     let now = model.engine().current();
@@ -152,7 +152,7 @@ async fn answers_from_an_unknown_distribution_are_refused_with_a_count() {
 }
 
 #[tokio::test]
-async fn rollouts_that_the_trainer_cannot_explain_are_refused() {
+async fn rollouts_whose_log_probs_differ_from_the_trainer_are_refused() {
     let (model, mut layer) = opened(|_| {});
     let batch = played(&model, |generated| generated.rollout[0] += 0.01).await;
     let before = Layer::digest(&layer);
@@ -163,7 +163,7 @@ async fn rollouts_that_the_trainer_cannot_explain_are_refused() {
 }
 
 #[tokio::test]
-async fn the_divergence_is_taken_from_the_weights_it_began_with() {
+async fn the_divergence_refers_to_the_initial_weights() {
     let (model, mut layer) = opened(|objective| objective.kl = 0.5);
     let first = metrics(&learn(&mut [&mut layer], &played(&model, |_| {}).await).unwrap());
     assert!(first["kl"].abs() < 1e-6 && first["kl_loss"].abs() < 1e-6, "{first:?}");
@@ -183,7 +183,7 @@ async fn equal_rewards_teach_nothing() {
 }
 
 #[tokio::test]
-async fn weights_are_written_down_where_somebody_asked_for_it() {
+async fn weights_are_written_if_requested() {
     let place = tempfile::tempdir().unwrap();
     let (model, mut layer) = opened(|_| {});
     layer.keep(CheckpointKind::Last).unwrap();

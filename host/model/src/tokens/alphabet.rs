@@ -1,12 +1,13 @@
-//! Tokenizers of single characters, for models that are made here.
+//! Tokenizers of single characters, for tiny models.
 
 use serde_json::{Map, Value, json};
 
-/// Any character, line ends too, in the dialects of both libraries that read it: Oniguruma, as wheels of `tokenizers` have it,
-/// knows no `(?s)`.
+/// Any character, including line ends, in the syntax of both regex libraries: Oniguruma, in the Python wheels of
+/// `tokenizers`, does not support `(?s)`.
 const ANY: &str = r"[\s\S]";
 
-/// `tokenizer.json` of a vocabulary in which every character is a token, numbered in order. Hugging Face's library reads it.
+/// The `tokenizer.json` of a vocabulary in which every character is a token, numbered in order. Hugging Face's library
+/// reads it.
 pub fn alphabet_json(characters: &[char]) -> String {
     let vocabulary: Map<String, Value> =
         (0..).zip(characters).map(|(id, character): (u32, _)| (character.to_string(), json!(id))).collect();
@@ -20,7 +21,7 @@ pub fn alphabet_json(characters: &[char]) -> String {
     format!("{document:#}\n")
 }
 
-/// The characters of such a vocabulary, if it is one, by their numbers.
+/// The characters of such a vocabulary in order of their numbers, or `None` if it is another kind.
 pub(super) fn characters(document: &Value) -> Option<Vec<char>> {
     let model = document.get("model")?;
     let splits = document.get("pre_tokenizer")?.get("pattern")?.get("Regex")? == ANY;

@@ -1,4 +1,5 @@
-//! Tokens as text while they come: a character may be spread over tokens, so text is shown once it is whole.
+//! Tokens to text while they are generated. A character may span several tokens, so text is returned once it is
+//! complete.
 
 use super::Tokenizer;
 use crate::LocalModelError;
@@ -8,23 +9,24 @@ use crate::LocalModelError;
 pub struct IncrementalText {
     tokenizer: Tokenizer,
     tokens: Vec<u32>,
-    /// Tokens from which on text is made anew; some before those that are not shown yet, as a token's text may depend on them.
+    /// The first token that is decoded again: somewhat before the first token without returned text, as the text of a
+    /// token may depend on previous tokens.
     anchor: usize,
-    /// Tokens whose text is shown.
+    /// Tokens whose text was returned.
     shown: usize,
     text: String,
 }
 
 impl IncrementalText {
-    /// Of an answer that begins.
+    /// For a new answer.
     pub fn new(tokenizer: Tokenizer) -> Self {
         Self { tokenizer, tokens: Vec::new(), anchor: 0, shown: 0, text: String::new() }
     }
 
-    /// Takes a token, and gives the text that became whole by it. Special tokens have none.
+    /// Adds a token, and returns the text that it completes. Special tokens have none.
     ///
     /// # Errors
-    /// The tokenizer cannot read its own tokens.
+    /// The tokenizer cannot decode its own tokens.
     pub fn push(&mut self, token: u32) -> Result<&str, LocalModelError> {
         self.tokens.push(token);
         let of = |part: Option<&[u32]>| self.tokenizer.decode(part.unwrap_or_default(), true);
@@ -40,7 +42,7 @@ impl IncrementalText {
         Ok(self.text.get(start..).unwrap_or_default())
     }
 
-    /// All that was given.
+    /// All text that was returned.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -52,7 +54,7 @@ mod tests {
     use crate::tokens::alphabet_json;
 
     #[test]
-    fn pieces_together_are_the_whole_text() {
+    fn incremental_pieces_add_up_to_the_whole_text() {
         let tokenizer = Tokenizer::parse(&alphabet_json(&['a', 'b', '\n'])).unwrap();
         let mut text = IncrementalText::new(tokenizer);
         let pieces: Vec<String> = [0, 2, 1, 1].into_iter().map(|token| text.push(token).unwrap().to_owned()).collect();

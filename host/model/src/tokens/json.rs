@@ -1,10 +1,10 @@
-//! JSON inside of chat templates, character for character as Python's `json.dumps` writes it: models were trained on that.
+//! JSON in chat templates, exactly as Python's `json.dumps` writes it: models were trained on that format.
 
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
 
-/// How it is written: `json.dumps`' arguments.
+/// The arguments of `json.dumps`.
 struct Style {
     indent: Option<usize>,
     item: String,
@@ -12,7 +12,7 @@ struct Style {
     sorted: bool,
 }
 
-/// The filter `tojson` as transformers has it: `ensure_ascii` is off, and nothing is escaped for HTML.
+/// The filter `tojson` as in transformers: `ensure_ascii` is off, and HTML is not escaped.
 pub(super) fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {
     let value = serde_json::to_value(value)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, format!("no JSON: {error}")))?;
@@ -23,7 +23,7 @@ pub(super) fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> R
         Some(pair) => Some((pair.get_item_by_index(0)?.to_string(), pair.get_item_by_index(1)?.to_string())),
     };
     if options.get::<Option<bool>>("ensure_ascii")? == Some(true) {
-        return Err(Error::new(ErrorKind::InvalidOperation, "tojson with ensure_ascii is not done here"));
+        return Err(Error::new(ErrorKind::InvalidOperation, "tojson with ensure_ascii isnot supported"));
     }
     let sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     options.assert_all_used()?;
@@ -76,7 +76,7 @@ impl Style {
     }
 }
 
-/// The shortest digits that read back, with an exponent below 1e-4 and from 1e16 on: Python's `repr`.
+/// The shortest digits that parse to the same number, with an exponent below 1e-4 and from 1e16 on: Python's `repr`.
 fn float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_written_as_python_writes_it() {
+    fn json_equals_the_output_of_python() {
         let check = |call: &str, text: &str, expect: &str| assert_eq!(dumped(call, text).unwrap(), expect, "{text}");
         check("tojson", r#"{"b":[1,2.0,null,true],"a":{}}"#, r#"{"b": [1, 2.0, null, true], "a": {}}"#);
         check("tojson", r#"["é <b> & 'x' \u0001 \n \u007f"]"#, "[\"é <b> & 'x' \\u0001 \\n \u{7f}\"]");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_written_in_another_way_is_refused() {
+    fn json_settings_that_change_the_output_are_refused() {
         assert!(dumped("tojson(ensure_ascii=true)", "1").is_err());
         assert!(dumped("tojson(default=1)", "1").is_err());
     }

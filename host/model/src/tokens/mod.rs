@@ -1,4 +1,4 @@
-//! Text to tokens and back: tokenizers as Hugging Face has them, chat templates, and alphabets made here.
+//! Text to tokens and back: Hugging Face tokenizers, chat templates, and single-character alphabets.
 
 mod alphabet;
 mod incremental;

@@ -1,4 +1,4 @@
-//! Conversations as one text, by the Jinja template that comes with a model.
+//! Renders conversations as text with the model's Jinja template.
 
 use crate::LocalModelError;
 use clawhost_core::{Message, Origin, Part, Role, ToolSpec, escaped};
@@ -7,7 +7,7 @@ use minijinja::{Environment, ErrorKind, Value, context};
 use serde_json::json;
 use std::sync::Arc;
 
-/// A template with the words for the special tokens that it may use.
+/// A template, and the texts of the special tokens that it may use.
 #[derive(Clone)]
 pub struct ChatTemplate {
     environment: Arc<Environment<'static>>,
@@ -22,9 +22,9 @@ impl std::fmt::Debug for ChatTemplate {
     }
 }
 
-/// The name it is known by inside.
+/// The internal name of the template.
 const NAME: &str = "chat";
-/// And the one that is taken where tools are on offer, if there is one.
+/// The internal name of the template for conversations that offer tools, if there is one.
 const WITH_TOOLS: &str = "tool_use";
 
 fn role(role: Role) -> &'static str {
@@ -36,8 +36,8 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// Words for control tokens in what somebody says. They would become those tokens, and whoever says them would speak as another: a
-/// backslash stands in them from here on, as in playbooks.
+/// Control words in messages. They would become control tokens, and the author of the message could imitate another
+/// role. A backslash is inserted after their first character, as in playbooks.
 struct Inert<'a>(&'a [String]);
 
 impl Inert<'_> {
@@ -65,7 +65,7 @@ impl Inert<'_> {
     }
 }
 
-/// The text of a message: parts in order.
+/// The text of a message: its parts in order.
 fn text(message: &Message) -> String {
     let of = |part: &Part| match part {
         Part::Text(text) | Part::Json(text) | Part::Other(text) => text.clone(),
@@ -74,22 +74,23 @@ fn text(message: &Message) -> String {
     message.parts.iter().map(of).collect()
 }
 
-/// A message as templates see it. They see every message of a conversation again at every turn, so it costs little to make.
+/// A message as the template sees it. Every turn renders all messages of a conversation again, so it must be cheap to
+/// make.
 #[derive(Debug)]
-struct Told {
+struct TemplateMessage {
     role: &'static str,
     content: Value,
-    /// What few messages have.
+    /// Fields that few messages have.
     more: Vec<(&'static str, Value)>,
 }
 
-impl Told {
-    /// `before`: what was said before it.
+impl TemplateMessage {
+    /// `before`: the previous messages.
     fn new(message: &Message, before: &[Message], inert: &Inert<'_>) -> Self {
         let mut more = Vec::new();
         if let Some(id) = &message.tool_call_id {
             more.push(("tool_call_id", Value::from(id.as_str())));
-            // Some templates say which tool it was that answers. Every answer may count its calls from 1.
+            // Some templates show the name of the tool that answers. Call ids may start at 1 in every answer.
             let call = before.iter().rev().find_map(|message| message.tool_calls.iter().find(|call| call.id == *id));
             more.extend(call.map(|call| ("name", Value::from(inert.text(call.name.clone())))));
         }
@@ -111,7 +112,7 @@ impl Told {
     }
 }
 
-impl Object for Told {
+impl Object for TemplateMessage {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         match key.as_str()? {
             "role" => Some(Value::from(self.role)),
@@ -127,7 +128,7 @@ impl Object for Told {
 }
 
 impl ChatTemplate {
-    /// Whether it leaves out what the system says: a system prompt or a playbook would never reach the model.
+    /// Whether it omits system messages: a system prompt or a playbook would have no effect.
     pub fn ignores_system_prompt(&self) -> bool {
         let said = |role, text| Message::text(role, Origin::User, text);
         let [without, with] = [
@@ -137,15 +138,15 @@ impl ChatTemplate {
         matches!((without, with), (Ok(without), Ok(with)) if without == with)
     }
 
-    /// A template, and the words for the tokens of beginning and end.
+    /// A template with the texts of the tokens for beginning and end.
     ///
     /// # Errors
-    /// It is no Jinja.
+    /// It is invalid Jinja.
     pub fn new(source: &str, beginning: &str, end: &str) -> Result<Self, LocalModelError> {
         let mut environment = Environment::new();
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
-        // What templates call that were written for Python.
+        // Functions that templates written for Python call.
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_filter("tojson", super::json::tojson);
         environment.add_function("raise_exception", |why: String| -> Result<String, minijinja::Error> {
@@ -159,36 +160,37 @@ impl ChatTemplate {
         Ok(Self { environment: Arc::new(environment), beginning, end, control: Arc::default() })
     }
 
-    /// Another template for conversations in which tools are on offer.
+    /// Adds a template for conversations that offer tools.
     ///
     /// # Errors
-    /// It is no Jinja.
+    /// It is invalid Jinja.
     pub fn with_tools(mut self, source: &str) -> Result<Self, LocalModelError> {
         let wrong = |error: minijinja::Error| LocalModelError::Template(escaped(&error.to_string(), 400));
         Arc::make_mut(&mut self.environment).add_template_owned(WITH_TOOLS, source.to_owned()).map_err(wrong)?;
         Ok(self)
     }
 
-    /// A text of somebody's, with words for control tokens made harmless, as they are in a message.
+    /// A text with control words made inert, as in a message.
     pub fn harmless(&self, text: &str) -> String {
         Inert(&self.control).text(text.to_owned())
     }
 
-    /// Keeps these words, which are control tokens, out of what is said and of what tools are called.
+    /// Sets the control words that are made inert in messages and in the names of tools.
     pub fn keeping_out(self, words: Vec<String>) -> Self {
         Self { control: words.into(), ..self }
     }
 
-    /// The conversation as text, with the words that invite an answer.
+    /// Renders the conversation, with the prompt for the next answer.
     ///
     /// # Errors
     /// The template refuses the conversation.
     pub fn render(&self, messages: &[Message], tools: &[ToolSpec]) -> Result<String, LocalModelError> {
         let inert = Inert(&self.control);
         let before = |place| messages.get(..place).unwrap_or_default();
-        let told = messages.iter().enumerate();
-        let told: Vec<Value> =
-            told.map(|(place, message)| Value::from_object(Told::new(message, before(place), &inert))).collect();
+        let numbered = messages.iter().enumerate();
+        let rendered: Vec<Value> = numbered
+            .map(|(place, message)| Value::from_object(TemplateMessage::new(message, before(place), &inert)))
+            .collect();
         let tools: Vec<serde_json::Value> = tools
             .iter()
             .map(|tool| {
@@ -207,7 +209,7 @@ impl ChatTemplate {
         let template = of_tools.map_or_else(|| self.environment.get_template(NAME), Ok).map_err(wrong)?;
         template
             .render(context! {
-                messages => told, tools => tools, add_generation_prompt => true,
+                messages => rendered, tools => tools, add_generation_prompt => true,
                 bos_token => self.beginning, eos_token => self.end,
             })
             .map_err(wrong)
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_become_texts() {
+    fn conversations_are_rendered_as_text() {
         let source = "{% for message in messages %}<{{ message.role }}>{{ message.content.strip() }}{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
         let template = ChatTemplate::new(source, "", "#").unwrap();
         let talk = [
@@ -238,18 +240,18 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_leaves_the_system_out_is_known() {
+    fn a_template_that_omits_system_messages_is_detected() {
         let check = |source: &str, expect| {
             assert_eq!(ChatTemplate::new(source, "", "").unwrap().ignores_system_prompt(), expect, "{source}");
         };
         check("{% for m in messages %}{{ m.content }}{% endfor %}", false);
         check("{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}{% endif %}{% endfor %}", true);
-        // It says so itself, as soon as somebody tries.
+        // The template refuses system messages itself.
         check("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}", false);
     }
 
     #[test]
-    fn nobody_speaks_as_another() {
+    fn control_words_in_messages_are_inert() {
         let source = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.arguments.a }}{% endfor %}<|im_end|>{% endfor %}{{ (tools or [])|tojson }}";
         let words = ["<|im_end|>", "<|im_start|>"].map(str::to_owned).to_vec();
         let template = ChatTemplate::new(source, "", "").unwrap().keeping_out(words);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_answers_is_the_one_that_was_called_last_and_tools_have_a_template_of_their_own() {
+    fn tool_messages_name_the_latest_call_and_tools_can_have_their_own_template() {
         let source = "{% for m in messages %}{{ m.name or m.role }} {% endfor %}";
         let template = ChatTemplate::new(source, "", "").unwrap().with_tools("with {{ tools|length }}").unwrap();
         let call = |name: &str| {
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_may_refuse_and_say_why() {
+    fn a_template_can_refuse_with_a_reason() {
         let source = "{% if messages[0].role != 'user' %}{{ raise_exception('the user speaks first') }}{% endif %}";
         let template = ChatTemplate::new(source, "", "").unwrap();
         let error = template.render(&[said(Role::Assistant, "Hi")], &[]).unwrap_err().to_string();

@@ -6,26 +6,26 @@ use clawhost_core::escaped;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A tokenizer as `tokenizer.json` describes it.
+/// The tokenizer of a `tokenizer.json`.
 #[derive(Debug, Clone)]
 pub struct Tokenizer(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// Every character a token: a look-up, where the library would take a regular expression to each.
+    /// Every character is a token: a look-up. The library would apply a regular expression to each.
     Alphabet { characters: Vec<char>, ids: HashMap<char, u32> },
     /// Shared: vocabularies are large.
     Library(Arc<tokenizers::Tokenizer>),
 }
 
-/// Characters of a text that an error shows.
+/// Characters of a text in an error message.
 const SHOWN: usize = 40;
 
 impl Tokenizer {
     /// Reads `tokenizer.json`.
     ///
     /// # Errors
-    /// It is none.
+    /// The file is invalid.
     pub fn parse(text: &str) -> Result<Self, LocalModelError> {
         let wrong = |why: String| LocalModelError::Tokenizer(why);
         let document: serde_json::Value =
@@ -36,17 +36,17 @@ impl Tokenizer {
         }
         let mut library =
             tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        // What a training run was fed with: it would cut prompts, or fill them up, in silence.
+        // Settings of a training run: they would truncate or pad prompts silently.
         library.with_truncation(None).map_err(|error| wrong(error.to_string()))?;
         library.with_padding(None);
         Ok(Self(Kind::Library(Arc::new(library))))
     }
 
-    /// Tokens of a text, with nothing put before or behind it. Words for special tokens in it become those tokens: only what
-    /// a template rendered belongs here.
+    /// Tokens of a text, without added tokens. Special tokens in the text are recognised: pass only text that a
+    /// template rendered.
     ///
     /// # Errors
-    /// The vocabulary has nothing for a part of it.
+    /// The vocabulary does not cover the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, LocalModelError> {
         match &self.0 {
             Kind::Alphabet { ids, .. } => text
@@ -60,7 +60,8 @@ impl Tokenizer {
         }
     }
 
-    /// The same, with what the tokenizer puts around a text that no template rendered: the token of a beginning, mostly.
+    /// The same for a text that no template rendered, with the tokens that the tokenizer adds: usually one at the
+    /// beginning.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -71,10 +72,10 @@ impl Tokenizer {
         }
     }
 
-    /// The text of some tokens, special ones too unless they are to be left out. Bytes that are no text become `U+FFFD`.
+    /// The text of tokens, optionally without special ones. Invalid UTF-8 becomes `U+FFFD`.
     ///
     /// # Errors
-    /// The library cannot.
+    /// The library fails.
     pub fn decode(&self, tokens: &[u32], without_special: bool) -> Result<String, LocalModelError> {
         match &self.0 {
             Kind::Alphabet { characters, .. } => {
@@ -87,7 +88,7 @@ impl Tokenizer {
         }
     }
 
-    /// The token of a text that is one.
+    /// The token with exactly this text.
     pub fn token(&self, text: &str) -> Option<u32> {
         match &self.0 {
             Kind::Alphabet { ids, .. } => {
@@ -99,7 +100,7 @@ impl Tokenizer {
         }
     }
 
-    /// Words that stand for control tokens. An alphabet has none: each of its characters is a token, that of the end too.
+    /// The texts of control tokens. An alphabet has none: each of its characters is a token, including the end.
     pub fn control_words(&self) -> Vec<String> {
         match &self.0 {
             Kind::Alphabet { .. } => Vec::new(),
@@ -113,7 +114,7 @@ impl Tokenizer {
         }
     }
 
-    /// Tokens that it can give.
+    /// The number of tokens.
     pub fn size(&self) -> usize {
         match &self.0 {
             Kind::Alphabet { characters, .. } => characters.len(),
@@ -135,7 +136,7 @@ mod tests {
     use crate::tokens::alphabet_json;
 
     #[test]
-    fn an_alphabet_is_read_back_and_the_library_reads_it_the_same_way() {
+    fn an_alphabet_is_read_back_as_the_library_reads_it() {
         let text = alphabet_json(&['a', 'b', '+', '\n', 'é', '"']);
         let ours = Tokenizer::parse(&text).unwrap();
         assert!(matches!(ours.0, Kind::Alphabet { .. }));
@@ -154,18 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_the_alphabet_lacks_is_named() {
+    fn a_character_outside_the_alphabet_is_named() {
         let tokenizer = Tokenizer::parse(&alphabet_json(&['a', 'b'])).unwrap();
         let error = tokenizer.encode("ab\u{1b}z").unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with("tokenizer.json: the alphabet has no '\\u{1b}', which stands in `ab"), "{text}");
+        assert!(text.starts_with("tokenizer.json: the alphabet has no '\\u{1b}', which occurs in `ab"), "{text}");
         assert!(!text.contains('\u{1b}'), "nothing reaches a terminal unescaped: {text:?}");
         assert_eq!(error.code(), "alphabet");
         assert!(matches!(&error.hints()[..], [clawhost_core::Hint::Command { words, .. }] if words == "model init"));
     }
 
     #[test]
-    fn what_a_training_run_cut_and_filled_up_is_left_whole() {
+    fn truncation_and_padding_of_a_training_run_are_ignored() {
         let plain = include_str!("../../../../tests/transformers/reference/qwen2/tokenizer.json");
         let mut document: serde_json::Value = serde_json::from_str(plain).unwrap();
         document["truncation"] =
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tokenizer_is_refused() {
+    fn an_invalid_tokenizer_is_refused() {
         for text in ["", "{}", "[]", r#"{"model": {"type": "Magic"}}"#] {
             assert!(matches!(Tokenizer::parse(text), Err(LocalModelError::Tokenizer(_))), "{text}");
         }

@@ -1,20 +1,21 @@
-//! Calls of tools in what a model wrote: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, as Hermes and Qwen were taught.
+//! Tool calls in generated text: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, the format of Hermes and
+//! Qwen.
 
 use clawhost_core::ToolCall;
 use serde_json::Value;
 
-/// What a call begins with.
+/// The beginning of a call.
 pub(crate) const CALL: &str = "<tool_call>";
 const END: &str = "</tool_call>";
 
-/// Splits a text into what is said and what is called. A block that is no call stays in the text: nothing is lost.
+/// Splits a text into message and calls. A block that is no valid call stays in the text.
 pub(crate) fn tool_calls(text: &str) -> (String, Vec<ToolCall>) {
     let (mut said, mut calls) = (String::new(), Vec::new());
     let mut rest = text;
     while let Some(begin) = rest.find(CALL) {
         let (before, behind) = rest.split_at(begin);
         let inside = behind.get(CALL.len()..).unwrap_or_default();
-        // The last one may lack its end where the end of the answer stands for it.
+        // The last call may lack its end if the answer ended there.
         let (block, after) = inside.split_once(END).unwrap_or((inside, ""));
         said.push_str(before);
         match call(block, calls.len()) {
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_taken_out_of_a_text_and_what_is_none_stays() {
+    fn calls_are_removed_from_the_text_and_invalid_blocks_stay() {
         let check = |text: &str, said: &str, expect: &[(&str, &str)]| {
             let (found, calls) = tool_calls(text);
             let calls: Vec<(&str, &str)> =

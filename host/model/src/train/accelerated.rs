@@ -28,7 +28,7 @@ pub type PieceLoss<'a> = dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Vec<Vec<f6
 /// A device may report that it is lost by a panic; the caller runs every method inside
 /// [`ComputeDevice::guarded`](crate::device::ComputeDevice::guarded). A method that fails or panics changes nothing.
 pub trait AcceleratedTrainer: fmt::Debug + Send + Sync {
-    /// Everything that a step depends on.
+    /// The state that a step depends on.
     ///
     /// # Errors
     /// The device returns no data.

@@ -1,4 +1,4 @@
-//! Training: exact sequences, gradients, optimisers, the trainer that holds them together.
+//! Training: sequences, gradients, optimisers, and the trainer.
 
 mod accelerated;
 mod optimizer;

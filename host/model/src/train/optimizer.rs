@@ -1,35 +1,35 @@
-//! Muon for the matrices inside, AdamW for the rest.
+//! Muon for the matrices inside the blocks, AdamW for the other weights.
 //!
-//! Muon (Jordan et al. 2024): the momentum of a matrix's gradient, made nearly orthogonal by Newton and Schulz's iteration.
-//! Matrices of one shape are made so together: a small model has dozens of them, and each operation has its price.
-//! AdamW (Loshchilov and Hutter 2019) with decay taken off the weights themselves.
+//! Muon (Jordan et al. 2024): the momentum of a matrix's gradient, approximately orthogonalised by Newton and Schulz's
+//! iteration. Matrices of one shape are processed together: a small model has dozens of them, and each operation has a
+//! fixed cost. AdamW (Loshchilov and Hutter 2019) with decoupled weight decay.
 
 use serde::{Deserialize, Serialize};
 
-/// Which rule moves the matrices inside of the blocks.
+/// The rule for the matrices inside the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Muon, at [`MUON_SCALE`] times the rate; embeddings, norms, biases and head by AdamW.
+    /// Muon at [`MUON_SCALE`] times the rate. AdamW for embeddings, norms, biases and head.
     Muon,
-    /// AdamW for all.
+    /// AdamW for all weights.
     AdamW,
 }
 
-/// How a step is taken.
+/// The settings of the optimiser.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerSettings {
-    /// For the matrices inside.
+    /// The rule for the matrices inside the blocks.
     pub rule: Rule,
     /// AdamW: decay of the first moment.
     pub beta1: f64,
-    /// AdamW: decay of the second.
+    /// AdamW: decay of the second moment.
     pub beta2: f64,
-    /// AdamW: added to the root.
+    /// AdamW: added to the square root of the second moment.
     pub epsilon: f64,
-    /// Share of the rate by which matrices shrink.
+    /// Weight decay of matrices, as a share of the rate.
     pub weight_decay: f64,
-    /// Gradients longer than this, all of them together, are shortened to it.
+    /// The gradient's norm over all weights is clipped to it.
     pub clip: f64,
 }
 
@@ -41,25 +41,25 @@ impl Default for OptimizerSettings {
 
 /// Muon's momentum.
 pub const MOMENTUM: f64 = 0.95;
-/// Muon's steps are so many times the rate: then one rate fits both rules.
+/// Muon's rate as a multiple of the rate: with it one rate fits both rules.
 pub const MUON_SCALE: f64 = 2.0;
-/// Coefficients of the iteration, which drive singular values towards 1 fast and stop short of it.
+/// Coefficients of the iteration. They move singular values towards 1 quickly, and not exactly to 1.
 pub const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.7750, 2.0315];
-/// Its rounds.
+/// Its number of iterations.
 pub const ROUNDS: usize = 5;
-/// Keeps an empty gradient's norm from being divided by.
+/// Avoids a division by zero for an empty gradient.
 pub const TINY: f64 = 1e-7;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepReport {
-    /// Length of the gradient before it was shortened.
+    /// Norm of the gradient before clipping.
     pub gradient_norm: f64,
-    /// The rate.
+    /// The learning rate.
     pub rate: f64,
 }
 
-/// Whether a weight belongs to a block, by its name.
+/// Whether this is the name of a weight inside a block.
 pub fn is_inside(name: &str) -> bool {
     name.starts_with("model.layers.")
 }

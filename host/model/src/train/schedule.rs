@@ -1,22 +1,22 @@
-//! How fast to learn, step by step.
+//! The learning rate of each step.
 
 use serde::{Deserialize, Serialize};
 
-/// Warm-up from nothing, then down a straight line.
+/// A linear warm-up from 0, then a linear decay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The highest rate.
     pub peak: f64,
-    /// Steps until it is reached.
+    /// Steps of the warm-up.
     pub warmup: u64,
-    /// Steps in all; from then on the rate stays at its floor.
+    /// Steps in total. After them the rate stays at its final value.
     pub total: u64,
-    /// The rate at the end, as a share of the highest, 0 to 1; 1: no decay.
+    /// The final rate as a share of the highest, 0 to 1. 1: no decay.
     pub floor: f64,
 }
 
 impl Schedule {
-    /// Always the same.
+    /// A constant rate.
     pub fn constant(rate: f64) -> Self {
         Self { peak: rate, warmup: 0, total: 1, floor: 1.0 }
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_rise_fall_and_stay() {
+    fn rates_rise_then_fall_then_stay_constant() {
         let schedule = Schedule { peak: 1.0, warmup: 4, total: 14, floor: 0.1 };
         let check = |step, expect: f64| assert!((schedule.rate(step) - expect).abs() < 1e-12, "{step}");
         check(0, 0.25);

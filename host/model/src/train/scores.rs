@@ -1,4 +1,4 @@
-//! What a loss reads, and what it asks for.
+//! The input and the output of a loss.
 
 /// Scores of the trained tokens of one sequence.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,5 +1,4 @@
-//! A trainer as bytes: weights, moments and counters, as safetensors. Equal states, equal bytes; where they were trained does not
-//! show.
+//! A trainer as bytes: weights, moments and counters in safetensors. Equal states give equal bytes, on every device.
 
 use super::trainer::Trainer;
 use crate::LocalModelError;
@@ -8,16 +7,18 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-/// What is kept beside the tensors.
+/// The format's name, beside the tensors.
 const FORMAT: &str = "clawhost-trainer-2";
 
 fn damaged(why: impl ToString) -> LocalModelError {
     LocalModelError::Checkpoint(format!("{}; it was written by another version, or damaged", why.to_string()))
 }
 
-/// The error for a weight that fits no weight of the model.
+/// The error for a weight that matches no weight of the model.
 pub fn foreign_weight(name: &str) -> LocalModelError {
-    LocalModelError::Checkpoint(format!("the weight {name} is missing or has another shape; it is of another model"))
+    LocalModelError::Checkpoint(format!(
+        "the weight {name} is missing or has another shape; it belongs to another model"
+    ))
 }
 
 /// A weight or a moment on the host. A matrix has the shape `[out, in]`.
@@ -38,7 +39,7 @@ impl HostTensor<'_> {
     }
 }
 
-/// Everything that a step depends on, by the weight's name.
+/// The state that a step depends on, by the weight's name.
 #[derive(Debug, Default)]
 pub struct TrainerState<'a> {
     /// Steps that the moments include.
@@ -57,10 +58,10 @@ fn plain(view: &TensorView<'_>) -> HostTensor<'static> {
 }
 
 impl Trainer {
-    /// Everything that [`Trainer::restore`] brings back.
+    /// Everything that [`Trainer::restore`] restores.
     ///
     /// # Errors
-    /// The device gives nothing back.
+    /// The device returns no data.
     pub fn to_bytes(&self) -> Result<Vec<u8>, LocalModelError> {
         let saved = self.saved()?;
         let mut tensors: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
@@ -74,7 +75,7 @@ impl Trainer {
             .map(|(name, (shape, bytes))| Ok((name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
             .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
             .map_err(damaged)?;
-        // One entry: a map of several would be written in any order.
+        // One entry: several would be written in an undefined order.
         let [scheduled, ever] = self.counters();
         let frozen = self.frozen().map(|frozen| format!(" {frozen}")).unwrap_or_default();
         let told = format!("{FORMAT} {} {scheduled} {ever}{frozen}", saved.steps);
@@ -82,10 +83,10 @@ impl Trainer {
         safetensors::serialize(views, Some(metadata)).map_err(damaged)
     }
 
-    /// Becomes what these bytes hold, and forgets what was added up. Where it fails nothing has changed.
+    /// Restores the state of these bytes, and drops accumulated gradients. An error changes nothing.
     ///
     /// # Errors
-    /// They are no trainer of this model.
+    /// They are no state of a trainer of this model.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), LocalModelError> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let told = metadata.metadata().as_ref().and_then(|known| known.get("state")).map(String::as_str);
@@ -94,8 +95,8 @@ impl Trainer {
             return Err(damaged("no state of a trainer"));
         };
         if *frozen != self.frozen().map(|frozen| frozen.to_string()).iter().map(String::as_str).collect::<Vec<_>>() {
-            let why = "what the adapter stands beside is not the same, or there all weights learn and here they do not";
-            return Err(LocalModelError::Checkpoint(format!("{why}; it is of another model")));
+            let why = "the base weights differ, or only one of the two trains all weights";
+            return Err(LocalModelError::Checkpoint(format!("{why}; it belongs to another model")));
         }
         let number = |text: &str| text.parse::<u64>().map_err(damaged);
         let (steps, scheduled, ever) = (number(steps)?, number(scheduled)?, number(ever)?);
@@ -125,10 +126,10 @@ impl Trainer {
         self.resume(saved, [scheduled, ever])
     }
 
-    /// Names moments and counters, computed once for each step.
+    /// The digest of moments and counters, computed once per step.
     pub fn state_digest(&self) -> Digest {
         *self.known_digest().get_or_init(|| {
-            // What cannot be read has no name of its own; the step that follows will fail and say why.
+            // An unreadable state has no digest. The following step fails with the reason.
             let saved = self.saved().unwrap_or_default();
             let told = format!("{FORMAT} {} {:?}", saved.steps, self.counters());
             let moments = [("first", &saved.first), ("second", &saved.second)];

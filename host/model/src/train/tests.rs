@@ -1,4 +1,4 @@
-//! What a step does to a small model.
+//! The effects of a step on a small model.
 
 use super::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use crate::cpu::tests::config;
@@ -28,7 +28,7 @@ fn small() -> (Arc<ModelConfig>, HostDecoder) {
     (config, host)
 }
 
-/// The model with one weight moved along a slope.
+/// The model with one weight moved along a direction.
 fn moved(host: &HostDecoder, name: &str, slope: &[f32], step: f64) -> HostDecoder {
     let along = |values: &[f32]| {
         let along = |(value, slope): (&f32, &f32)| (f64::from(*value) + step * f64::from(*slope)) as f32;
@@ -64,7 +64,7 @@ fn learn(trainer: &mut Trainer, sequences: &[Sequence], units: &[&[Sequence]]) -
 }
 
 #[test]
-fn scores_are_those_of_the_whole_logits() {
+fn scores_equal_those_of_the_full_logits() {
     let (config, host) = small();
     let sequences = sequences();
     let trainer = trainer(&config, &host, Rule::Muon);
@@ -92,7 +92,7 @@ fn scores_are_those_of_the_whole_logits() {
 
 #[test]
 fn threads_change_no_bit_of_a_step() {
-    // A small model, whose threads take pieces; and one whose threads share each piece.
+    // A small model, whose threads take pieces, and one whose threads share each piece.
     let wide = ModelConfig {
         width: 192,
         heads: 6,
@@ -121,8 +121,8 @@ fn threads_change_no_bit_of_a_step() {
     }
 }
 
-/// A thread that lays weights out takes up other work while it waits for its share of that; once that was a piece of the same step, and
-/// both waited for ever.
+/// A thread that waits for its share of laying out weights takes other work. Once that was a piece of the same step,
+/// which caused a deadlock.
 #[test]
 fn a_piece_never_waits_for_the_thread_that_it_runs_on() {
     let config = Arc::new(config(Architecture::Qwen3));
@@ -139,7 +139,7 @@ fn a_piece_never_waits_for_the_thread_that_it_runs_on() {
 }
 
 #[test]
-fn log_probs_are_those_of_answers_bit_for_bit() {
+fn log_probs_equal_those_of_generation_bit_for_bit() {
     let (config, host) = small();
     let model = CpuModel::new(config.clone(), &host);
     let sequences = sequences();
@@ -176,7 +176,7 @@ fn a_gradient_is_the_slope_of_its_loss() {
         "model.norm.weight",
     ] {
         let slope = &gradients[name];
-        // Along the gradient itself the loss rises by its squared length.
+        // Along the gradient itself the loss rises by its squared norm.
         let length = slope.iter().map(|one| f64::from(*one).powi(2)).sum::<f64>().sqrt();
         let step = 1e-2 / length.max(1e-3);
         let [up, down] = [step, -step].map(|step| loss(&moved(&host, name, slope, step)));
@@ -186,11 +186,11 @@ fn a_gradient_is_the_slope_of_its_loss() {
 }
 
 #[test]
-fn how_a_batch_is_cut_and_packed_changes_a_gradient_by_rounding_alone() {
+fn the_division_of_a_batch_changes_a_gradient_by_rounding_only() {
     let (config, host) = small();
     let sequences = sequences();
-    // One call for each cut adds up to the same step. Those of one call lie in memory together: on a device each is padded to the
-    // longest beside it.
+    // One call per cut adds up to the same step. The pieces of one call are in memory together: on a device each is
+    // padded to the longest one.
     let gradients = |calls: &[Vec<&[Sequence]>]| {
         let mut trainer = trainer(&config, &host, Rule::AdamW);
         for units in calls {
@@ -220,7 +220,7 @@ fn how_a_batch_is_cut_and_packed_changes_a_gradient_by_rounding_alone() {
 }
 
 #[test]
-fn steps_lower_the_loss_and_equal_steps_come_to_equal_bytes() {
+fn steps_lower_the_loss_and_equal_steps_give_equal_bytes() {
     let (config, host) = small();
     let sequences = sequences();
     let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
@@ -237,7 +237,7 @@ fn steps_lower_the_loss_and_equal_steps_come_to_equal_bytes() {
 }
 
 #[test]
-fn a_snapshot_brings_everything_back_byte_for_byte() {
+fn a_snapshot_restores_everything_byte_for_byte() {
     let (config, host) = small();
     let sequences = sequences();
     let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
@@ -257,7 +257,7 @@ fn a_snapshot_brings_everything_back_byte_for_byte() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused_and_changes_nothing() {
+fn an_invalid_snapshot_is_refused_and_changes_nothing() {
     let (config, host) = small();
     let mut mine = trainer(&config, &host, Rule::Muon);
     let before = mine.to_bytes().unwrap();
@@ -266,7 +266,7 @@ fn what_is_no_snapshot_is_refused_and_changes_nothing() {
     for other in [wider, shallower] {
         let foreign = trainer(&other, &initial(&other, 3), Rule::Muon).to_bytes().unwrap();
         let error = mine.restore(&foreign).unwrap_err().to_string();
-        assert!(error.contains("it is of another model"), "{error}");
+        assert!(error.contains("it belongs to another model"), "{error}");
     }
     for bytes in [&b""[..], b"nonsense", &before[..before.len() / 2]] {
         assert!(matches!(mine.restore(bytes), Err(LocalModelError::Checkpoint(_))));

@@ -1,4 +1,4 @@
-//! Weights that learn: what is accumulated, what a step makes of it, and all of it as bytes.
+//! The trainer: accumulates gradients, takes steps, and serialises its state.
 
 use super::accelerated::{AcceleratedTrainer, LossError};
 use super::optimizer::{OptimizerSettings, StepReport};
@@ -17,27 +17,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub enum Trained {
     /// All of them.
     Full,
-    /// The adapters alone.
+    /// Only the adapters.
     Adapters,
 }
 
 impl Trained {
-    /// Whether a weight learns, by its name.
+    /// Whether the weight of this name is trained.
     pub fn learns(self, name: &str) -> bool {
         self == Self::Full || is_adapter(name)
     }
 }
 
-/// Where gradients are computed and steps taken.
+/// Where gradients and steps are computed.
 #[derive(Debug)]
 enum Place {
-    /// On this machine's processor, by the kernels of this crate.
+    /// On this machine's processor, with the kernels of this crate.
     Processor(Box<Processor>),
     /// On an accelerator.
     Accelerator(Box<dyn AcceleratedTrainer>),
 }
 
-/// Weights that learn.
+/// Weights and the state of their training.
 #[derive(Debug)]
 pub struct Trainer {
     place: Place,
@@ -45,10 +45,10 @@ pub struct Trainer {
     schedule: Schedule,
     /// Steps that the schedule has counted.
     scheduled: u64,
-    /// Steps of any kind, from the beginning: the number of the weights.
+    /// All steps since the beginning: the version of the weights.
     ever: u64,
     state_digest: OnceLock<Digest>,
-    /// Names what does not learn, where something does not.
+    /// The digest of the frozen weights, if there are any.
     frozen: Option<Digest>,
 }
 
@@ -69,7 +69,7 @@ impl Trainer {
         )
     }
 
-    /// Trains the weights that `accelerated` was made from, which are those of `host`.
+    /// Trains the weights from which `accelerated` was made; they equal those of `host`.
     pub fn accelerated(
         accelerated: Box<dyn AcceleratedTrainer>,
         host: &HostDecoder,
@@ -103,7 +103,7 @@ impl Trainer {
         }
     }
 
-    /// Takes weights, state and counters over, if they are of this model; and forgets what was added up.
+    /// Restores weights, moments and counters if they belong to this model, and drops accumulated gradients.
     pub(super) fn resume(
         &mut self,
         saved: TrainerState<'_>,
@@ -129,20 +129,20 @@ impl Trainer {
         }
     }
 
-    /// Steps taken, of any kind, from the beginning.
+    /// All steps since the beginning.
     pub fn steps_ever(&self) -> u64 {
         self.ever
     }
 
-    /// Another rate from the next step on.
+    /// Sets the schedule from the next step on.
     pub fn set_schedule(&mut self, schedule: Schedule) {
         self.schedule = schedule;
     }
 
-    /// Scores of trained tokens, without learning from them.
+    /// Scores of trained tokens. Nothing is accumulated.
     ///
     /// # Errors
-    /// The device gives nothing back.
+    /// The device returns no data.
     pub fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         match &self.place {
             Place::Processor(processor) => Ok(processor.scores(sequences)),
@@ -150,12 +150,12 @@ impl Trainer {
         }
     }
 
-    /// Whether it has an adapter alone to learn, so that what it began with is there.
+    /// Whether it trains only an adapter, so that the initial model is available.
     pub fn has_reference(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// The same of the model without its adapters: what an adapter is held near to.
+    /// Scores by the model without its adapters: the reference of an adapter.
     ///
     /// # Errors
     /// As [`Trainer::scores`].
@@ -166,12 +166,13 @@ impl Trainer {
         }
     }
 
-    /// Adds up what `loss` wants, piece by piece: it is handed the place of the first unit of the piece, and the scores of each
-    /// unit's sequences; it gives one derivative per trained token of each unit. A unit stays whole. Pieces are computed at the
-    /// same time and added up in an order that depends on nothing but them; what the loss tells is given back in theirs.
+    /// Accumulates gradients of `loss`, piece by piece. The loss gets the index of the piece's first unit and the
+    /// scores of each unit's sequences; it returns one derivative per trained token of each unit. A unit is never
+    /// divided. Pieces are computed concurrently and added in a fixed order. The values that the loss returns come back
+    /// in the order of the pieces.
     ///
     /// # Errors
-    /// Those of the loss, or the device gives nothing back; nothing that was added up is kept then.
+    /// Those of the loss, or the device returns no data. Everything accumulated is dropped.
     pub fn accumulate<T: Send, E: From<LocalModelError> + Send>(
         &mut self,
         units: &[&[Sequence]],
@@ -183,17 +184,17 @@ impl Trainer {
         }
     }
 
-    /// Takes a step with what was added up, and forgets it. None: nothing was.
+    /// Takes a step with the accumulated gradients, and drops them. `None`: there are none.
     ///
     /// # Errors
-    /// A gradient or a new weight is not finite; the weights are as before.
+    /// A gradient or a new weight is not finite. The weights are unchanged.
     pub fn step(&mut self) -> Result<Option<StepReport>, LocalModelError> {
         let report = self.step_at(self.schedule.rate(self.scheduled))?;
         self.scheduled += u64::from(report.is_some());
         Ok(report)
     }
 
-    /// The same at a rate of one's own, which the schedule does not count.
+    /// The same at a given rate. The schedule does not count this step.
     ///
     /// # Errors
     /// As [`Trainer::step`].
@@ -209,7 +210,7 @@ impl Trainer {
         Ok(report)
     }
 
-    /// Forgets the moments of the steps so far.
+    /// Resets the moments.
     pub fn forget_momentum(&mut self) {
         match &mut self.place {
             Place::Processor(processor) => processor.forget_momentum(),
@@ -218,7 +219,7 @@ impl Trainer {
         self.state_digest = OnceLock::new();
     }
 
-    /// Forgets what was added up.
+    /// Drops accumulated gradients.
     pub fn clear_pending(&mut self) {
         match &mut self.place {
             Place::Processor(processor) => processor.clear_pending(),
@@ -229,7 +230,7 @@ impl Trainer {
     /// The weights as plain numbers.
     ///
     /// # Errors
-    /// The device gives nothing back.
+    /// The device returns no data.
     pub fn host(&self) -> Result<HostDecoder, LocalModelError> {
         match &self.place {
             Place::Processor(processor) => Ok(processor.host()),
@@ -238,8 +239,8 @@ impl Trainer {
     }
 }
 
-/// Accumulates on an accelerator, whose interface knows neither the type of the loss's value nor that of its error: both are kept
-/// here, by piece. A piece that was computed again with less memory at once has its last value.
+/// Accumulates on an accelerator. Its interface knows neither the type of the loss's value nor that of its error: both
+/// are kept here, by piece. A piece that was computed again because memory was short keeps its last value.
 fn accumulate<T: Send, E: From<LocalModelError> + Send>(
     device: &mut dyn AcceleratedTrainer,
     units: &[&[Sequence]],
@@ -270,7 +271,7 @@ fn accumulate<T: Send, E: From<LocalModelError> + Send>(
     }
 }
 
-/// Names the weights beside adapters, and how much those count, where they alone learn.
+/// The digest of the base weights and of the adapters' scales, if only adapters are trained.
 fn frozen(host: &HostDecoder, trained: Trained) -> Option<Digest> {
     (trained == Trained::Adapters).then(|| {
         let scales = host.scales().into_iter().flat_map(f64::to_le_bytes).collect::<Vec<_>>();
@@ -278,9 +279,9 @@ fn frozen(host: &HostDecoder, trained: Trained) -> Option<Digest> {
     })
 }
 
-/// Cuts units into pieces that are in memory together; each has the index of its first unit. A piece ends at `enough` sequences, or
-/// before it is `full` by its number of sequences, its tokens and its longest sequence; it has at least one unit. The cut depends
-/// on the units alone, so that sums do not depend on the machine.
+/// Divides units into pieces that are in memory together. Each piece has the index of its first unit. A piece ends at
+/// `enough` sequences, or before `full` is true for its number of sequences, its tokens and its longest sequence. It
+/// has at least one unit. The division depends on the units alone, so that sums do not depend on the machine.
 pub fn pieces<'a, 'b>(
     units: &'a [&'b [Sequence]],
     enough: usize,

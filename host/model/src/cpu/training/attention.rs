@@ -1,8 +1,9 @@
-//! Attention of whole sequences, and its way back.
+//! Attention of whole sequences, forward and backward.
 //!
-//! Queries are taken [`QUERIES`] at a time against all positions that the last of them sees, so that each step is a product of
-//! rows and panels. What each sum is made of, and in which order, is as in [`super::super::attention`]: where a position is
-//! not seen its share is 0, which adds nothing. No shares are kept for the way back, but only what makes them again from scores (Dao et al. 2022):
+//! [`QUERIES`] queries are computed at a time against all positions that the last of them sees, so that each step is a
+//! product of rows and panels. The terms of each sum, and their order, are as in [`super::super::attention`]: the
+//! weight of an unseen position is 0, which adds nothing. Attention weights are not kept for the backward pass, only
+//! the normalisation from which scores give them again (Dao et al. 2022):
 //!
 //! ```text
 //! p = softmax(q kᵀ)     o = p v     dv = pᵀ do     ds = p (do vᵀ - sum(p · do vᵀ))     dq = ds k     dk = dsᵀ q
@@ -18,7 +19,7 @@ use crate::cpu::panels::{LANES, add_outer_products, lay_columns, lay_rows, panel
 /// Queries that are computed together: four times the rows that fit into registers.
 const QUERIES: usize = 24;
 
-/// What is written while attention is computed, kept from call to call.
+/// Buffers of the attention, reused between calls.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     keys: Vec<f32>,
@@ -35,7 +36,7 @@ pub(super) struct Scratch {
     of_values: Vec<f32>,
 }
 
-/// Rows of queries, keys and values after norms and turns.
+/// Rows of queries, keys and values after norms and rotation.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     pub(super) heads: Heads,
@@ -45,16 +46,16 @@ pub(super) struct Inputs<'a> {
     pub(super) value: &'a [f32],
 }
 
-/// A head of one sequence: where its numbers lie.
+/// A head of one sequence, and where its numbers are.
 #[derive(Clone, Copy)]
 struct Head {
-    /// First row, and rows.
+    /// First row, and number of rows.
     start: usize,
     length: usize,
-    /// The same, so that panels are full.
+    /// The number of rows, rounded up to full panels.
     padded: usize,
     width: usize,
-    /// From row to row, and where the head begins in one.
+    /// The distance between rows, and the offset of the head in a row.
     query_stride: usize,
     query_first: usize,
     key_stride: usize,
@@ -67,7 +68,7 @@ fn room(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer
 }
 
-/// Values of one head of some rows, one row behind the other.
+/// Copies the values of one head of some rows, contiguously.
 #[inline(always)]
 fn gather(from: &[f32], stride: usize, first: usize, width: usize, scale: f32, to: &mut Vec<f32>) {
     to.clear();
@@ -97,7 +98,7 @@ impl Inputs<'_> {
 }
 
 impl Head {
-    /// The head's part of keys or values of the sequence, from its first number on.
+    /// The head's part of the sequence's keys or values, from its first number on.
     #[inline(always)]
     fn part<'a>(&self, keys: &'a [f32]) -> &'a [f32] {
         &keys[self.start * self.key_stride + self.key_first..(self.start + self.length) * self.key_stride]
@@ -120,7 +121,7 @@ impl Head {
     }
 }
 
-/// Shares times columns: `[rows, seen]` times the first `seen` inputs of panels with `padded` inputs.
+/// Attention weights times columns: `[rows, seen]` times the first `seen` inputs of panels with `padded` inputs.
 #[inline(always)]
 fn mix<S: pulp::Simd>(
     simd: S,
@@ -145,7 +146,8 @@ struct Forward<'a> {
     out: &'a mut [f32],
 }
 
-/// What positions see mixed, `[rows, heads · width]`; and what makes scores shares again, `[rows, heads]`.
+/// The attention output of each position, `[rows, heads · width]`, and the normalisation of its scores, `[rows,
+/// heads]`.
 pub(super) fn attend(inputs: Inputs<'_>, scratch: &mut Scratch, softmax: &mut [Softmax], out: &mut [f32]) {
     pulp::Arch::new().dispatch(Forward { inputs, scratch, softmax, out });
 }
@@ -203,7 +205,7 @@ impl pulp::WithSimd for Forward<'_> {
     }
 }
 
-/// Gradients by queries, keys and values, written over what was there.
+/// Gradients with respect to queries, keys and values. They overwrite the buffers.
 pub(super) struct Slopes<'a> {
     pub(super) query: &'a mut [f32],
     pub(super) key: &'a mut [f32],
@@ -218,7 +220,7 @@ struct Backward<'a> {
     to: Slopes<'a>,
 }
 
-/// From the gradient by what was mixed to those by queries, keys and values.
+/// From the gradient with respect to the output to those with respect to queries, keys and values.
 pub(super) fn attend_back(
     inputs: Inputs<'_>,
     scratch: &mut Scratch,

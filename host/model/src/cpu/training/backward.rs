@@ -1,24 +1,24 @@
-//! One layer back.
+//! The backward pass of one layer.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
-use super::{Block, Buffers, Factors, Kept, OfVectors, TrainingModel, attention, fit};
+use super::{Activations, Block, Buffers, Factors, OfVectors, TrainingModel, attention, fit};
 use crate::cpu::elementwise::{dot, exp};
 use crate::cpu::elementwise::{norm_scale, normalise, silu, turn};
 use crate::cpu::panels::{lay_columns, panel_values};
 
-/// Columns of panels, of rows that lie one behind the other.
+/// Columns of panels, from contiguous rows.
 pub(super) fn lay(rows: &[f32], width: usize, to: &mut Vec<f32>) {
     let count = rows.len() / width.max(1);
     lay_columns(rows, width, width, count, fit(to, panel_values(width, count)));
 }
 
-/// Goes one layer back: `block.x` is the gradient by what the layer gave, and becomes the one by what it was given. What
-/// gradients of its weights are made of is left in the block.
+/// Computes one layer backward: `block.x` is the gradient with respect to the layer's output, and becomes the gradient
+/// with respect to its input. The factors of the weights' gradients are left in the block.
 pub(super) fn backward(model: &TrainingModel, layer: usize, block: &mut Block) {
     let Block { text, layers, x, factors, of_vectors, buffers, .. } = block;
     let (Some(weights), Some(kept)) = (model.weights.blocks.get(layer), layers.get(layer)) else { return };
-    let Kept { low, .. } = kept;
+    let Activations { low, .. } = kept;
     let Factors { upstream, given, of_low, low: low_panels } = factors;
     let OfVectors { input_norm, post_norm, query_norm, key_norm } = of_vectors;
     let Buffers { normal, wide, query, key, attention: scratch } = buffers;
@@ -82,7 +82,7 @@ pub(super) fn backward(model: &TrainingModel, layer: usize, block: &mut Block) {
 struct GatedBack<'a> {
     gate: &'a [f32],
     up: &'a [f32],
-    /// The gradient by the product; becomes the product.
+    /// The gradient with respect to the product. Becomes the product.
     inner: &'a mut [f32],
     d_gate: &'a mut [f32],
     d_up: &'a mut [f32],
@@ -113,8 +113,8 @@ struct NormBack<'a, const ADD: bool> {
     of_weight: &'a mut [f32],
 }
 
-/// The way back through `y = x · r · weight`, `r = rsqrt(mean(x²) + ε)`: `dx = r (dy · weight) - x r³ mean(x · dy · weight)`.
-/// The gradient of the weight is written.
+/// The backward pass of `y = x · r · weight`, `r = rsqrt(mean(x²) + ε)`: `dx = r (dy · weight) - x r³ mean(x · dy ·
+/// weight)`. The gradient of the weight is written.
 pub(super) fn norm_back<const ADD: bool>(
     x: &[f32],
     weight: &[f32],

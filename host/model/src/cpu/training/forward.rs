@@ -1,18 +1,18 @@
-//! Layer by layer forward.
+//! The forward pass, layer by layer.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
-use super::{Block, Kept, TrainingModel, attention, fit};
+use super::{Activations, Block, TrainingModel, attention, fit};
 use crate::cpu::attention::Softmax;
 use crate::cpu::elementwise::{add, gated, normalise, turn};
 
-/// Computes what stands behind the last layer.
+/// Computes the output of the last layer.
 pub(super) fn forward(model: &TrainingModel, block: &mut Block) {
     let (width, heads) = (model.config.width, model.heads);
     let (queries, keys) = (heads.queries * heads.width, heads.shared * heads.width);
     let rows = block.text.tokens.len();
     let epsilon = model.config.norm_epsilon as f32;
-    block.layers.resize_with(model.weights.blocks.len(), Kept::default);
+    block.layers.resize_with(model.weights.blocks.len(), Activations::default);
     let Block { text, layers, x, buffers, .. } = block;
     fit(x, rows * width);
     for (to, token) in x.chunks_exact_mut(width).zip(&text.tokens) {

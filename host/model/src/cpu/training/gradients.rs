@@ -1,4 +1,4 @@
-//! Gradients of weights: outer products of what the way back left, added in the order of the tokens.
+//! Gradients of weights: outer products of the factors that the backward pass left, added in the order of the tokens.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
@@ -9,15 +9,15 @@ use crate::decoder::Projection;
 use crate::host_weights::HostDecoder;
 use crate::{Decoder, LowRank};
 
-/// Rows of a gradient that one thread adds up at once.
+/// Rows of a gradient that one thread sums at once.
 const SHARE: usize = 8 * ROWS;
 
-/// Sums of gradients, laid out as the weights are. What is not trained is empty.
+/// Sums of gradients, laid out as the weights are. Weights that are not trained have an empty entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Gradients(pub(crate) Decoder<Vec<f32>, Vec<f32>>);
 
 impl Gradients {
-    /// Nothing yet, for those weights that learn.
+    /// Zeros for the trained weights.
     pub(crate) fn zeros(host: &HostDecoder, learns: impl Fn(&str) -> bool) -> Self {
         let zeros = |name: &str, length: usize| vec![0.0; if learns(name) { length } else { 0 }];
         Self(
@@ -34,7 +34,7 @@ impl Gradients {
         }
     }
 
-    /// The lowest layer that something below or in it is trained of; none: nothing below the head is.
+    /// The lowest layer up to which gradients are needed. `None`: only the head is trained.
     pub(super) fn lowest(&self) -> Option<usize> {
         if !self.0.embedding.is_empty() {
             return Some(0);
@@ -44,7 +44,7 @@ impl Gradients {
     }
 }
 
-/// One matrix' gradient: outer products of rows of `outputs` with columns of panels of `inputs`.
+/// The gradient of one matrix: outer products of rows of `outputs` with columns of panels of `inputs`.
 fn add_matrix<'a>(
     gradient: &mut [f32],
     [outputs, inputs]: [usize; 2],
@@ -89,7 +89,7 @@ impl pulp::WithSimd for Outer<'_> {
     }
 }
 
-/// Adds what one layer's way back has left in the blocks.
+/// Adds the gradients of one layer, from the factors in the blocks.
 pub(super) fn add_layer(blocks: &[Block], layer: usize, to: &mut Gradients, threads: bool) {
     let Some(to) = to.0.blocks.get_mut(layer) else { return };
     for block in blocks {
@@ -138,7 +138,7 @@ pub(super) fn add_layer(blocks: &[Block], layer: usize, to: &mut Gradients, thre
     }
 }
 
-/// Adds what came back to the embedding of every token.
+/// Adds the gradient of the embedding of every token.
 pub(super) fn add_embedding(blocks: &[Block], width: usize, to: &mut Gradients) {
     let sum = &mut to.0.embedding;
     if sum.is_empty() {

@@ -1,7 +1,7 @@
-//! From what stands behind the last layer to log-probs of the trained tokens, and back.
+//! From the output of the last layer to log-probs of the trained tokens, and back.
 //!
-//! Only rows that foretell a trained token are multiplied with the head, and logits are computed again on the way back: all of
-//! them at once would be the largest piece of memory by far.
+//! Only rows that predict a trained token are multiplied with the head. Logits are computed again in the backward pass:
+//! all of them at once would be by far the largest allocation.
 //!
 //! ```text
 //! logprob = l[token] - ln(sum of e^l), l = logits / temperature      dl = g · (one-hot(token) - softmax)
@@ -20,7 +20,7 @@ use std::ops::Range;
 
 /// Rows of logits that one thread computes at once.
 const CHUNK: usize = 64;
-/// Logits that are in memory at once on the way back: 32 MiB.
+/// Logits that are in memory at once in the backward pass: 32 MiB.
 const LOGITS: usize = 1 << 23;
 
 fn head(model: &TrainingModel) -> Option<&Both> {
@@ -87,7 +87,7 @@ impl pulp::NullaryFnOnce for Score<'_> {
     }
 }
 
-/// Rows on their way back.
+/// Rows in the backward pass.
 struct Chunk<'a> {
     block: usize,
     rows: Range<usize>,
@@ -97,7 +97,8 @@ struct Chunk<'a> {
     slope: Vec<f32>,
 }
 
-/// Adds the head's and the last norm's gradients, and leaves those by what stands behind the last layer in the blocks.
+/// Adds the gradients of the head and of the last norm. Leaves those with respect to the output of the last layer in
+/// the blocks.
 pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f32], to: &mut Gradients, threads: bool) {
     let (width, vocabulary) = (model.config.width, model.config.vocabulary);
     let Some(head) = head(model) else { return };
@@ -146,7 +147,7 @@ pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f3
     blocks.iter().for_each(|block| add(&mut to.0.norm, &block.of_vectors.input_norm));
 }
 
-/// Turns logits into the gradient by them.
+/// Replaces logits by the gradient with respect to them.
 struct Slope<'a> {
     targets: &'a [Target],
     softmax: &'a [Softmax],
@@ -171,7 +172,7 @@ impl pulp::NullaryFnOnce for Slope<'_> {
     }
 }
 
-/// Tokens of the vocabulary whose gradient one thread adds up at once.
+/// Tokens of the vocabulary whose gradient one thread sums at once.
 const SHARE: usize = 96;
 
 fn add_head(gradient: &mut [f32], width: usize, chunks: &[Chunk<'_>], threads: bool) {

@@ -1,4 +1,5 @@
-//! Training on this machine's processor: the decoder forward, with what the way back needs, and the way back.
+//! Training on this machine's processor: the forward pass with the values that the backward pass needs, and the
+//! backward pass.
 //!
 //! ```text
 //! sequences ─▶ blocks of whole sequences ─▶ forward, layer by layer ─▶ log-probs of trained tokens ─▶ the loss
@@ -7,9 +8,9 @@
 //!     gradients of weights ◀── outer products ◀── backward, layer by layer ◀── head ◀── a derivative per log-prob
 //! ```
 //!
-//! Sequences lie one behind the other without padding. The way forward computes what [`super::CpuModel`] computes, bit for bit
-//! where no adapter stands beside a weight. Norms, the MLP's inner product and attention's shares are computed again on the way
-//! back: that costs less than keeping them. Sums over tokens run in the order of the tokens, block after block; threads share
+//! Sequences are contiguous, without padding. The forward pass computes the same bits as [`super::CpuModel`] if no
+//! weight has an adapter. Norms, the MLP's inner product and attention weights are computed again in the backward pass:
+//! that costs less than keeping them. Sums over tokens run in the order of the tokens, block after block. Threads share
 //! blocks, or rows of a gradient, so their number changes no bit.
 
 mod attention;
@@ -31,12 +32,12 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use text::Text;
 
-/// Tokens of a block, if its sequences are not longer: enough to serve every weight that is read, few enough to share out.
+/// Tokens of a block, unless one sequence is longer: enough to use each weight that is read, few enough to distribute.
 const BLOCK: usize = 256;
 /// Projections of a layer.
 const PROJECTIONS: usize = 7;
 
-/// A matrix for both ways.
+/// A matrix for both passes.
 #[derive(Debug, Default)]
 struct Both {
     /// Forward: `x Wᵀ`.
@@ -51,23 +52,23 @@ impl Both {
     }
 }
 
-/// Weights, laid out for both ways.
+/// Weights, laid out for both passes.
 #[derive(Debug)]
 pub(crate) struct TrainingModel {
     config: Arc<ModelConfig>,
     /// `[vocabulary, width]`, row by row.
     embedding: Arc<[f32]>,
-    /// The head is always there; the embedding is empty.
+    /// Here the head is always present; the embedding is empty.
     weights: Decoder<Both, Arc<[f32]>>,
     turns: Arc<RotaryTable>,
     heads: Heads,
 }
 
-/// What is kept of a layer for the way back; rows are tokens.
+/// Values of a layer that are kept for the backward pass. Rows are tokens.
 #[derive(Debug, Default)]
-struct Kept {
+struct Activations {
     input: Vec<f32>,
-    /// Before norms and turns, where there are norms.
+    /// Before norms and rotation, if there are norms.
     raw_query: Vec<f32>,
     raw_key: Vec<f32>,
     query: Vec<f32>,
@@ -75,28 +76,28 @@ struct Kept {
     value: Vec<f32>,
     softmax: Vec<Softmax>,
     mixed: Vec<f32>,
-    /// Behind the attention.
+    /// After the attention.
     middle: Vec<f32>,
     gate: Vec<f32>,
     up: Vec<f32>,
-    /// What adapters made of their inputs, times their scale; by projection.
+    /// The outputs of the adapters' first matrices, times the scale; by projection.
     low: [Vec<f32>; PROJECTIONS],
 }
 
-/// What a layer's gradients of matrices are products of; written on the way back, layer after layer.
+/// The factors of a layer's matrix gradients. Written in the backward pass, layer after layer.
 #[derive(Debug, Default)]
 struct Factors {
-    /// By projection: the gradient by what it gives.
+    /// By projection: the gradient with respect to its output.
     upstream: [Vec<f32>; PROJECTIONS],
-    /// What they were given, as columns of panels: to q, k and v; to o; to gate and up; to down.
+    /// Inputs as columns of panels: of q, k and v; of o; of gate and up; of down.
     given: [Vec<f32>; 4],
-    /// By projection: the gradient by what its adapter's first matrix gives.
+    /// By projection: the gradient with respect to the output of its adapter's first matrix.
     of_low: [Vec<f32>; PROJECTIONS],
-    /// What the adapter's second matrix was given, as columns of panels.
+    /// The inputs of the adapter's second matrix, as columns of panels.
     low: [Vec<f32>; PROJECTIONS],
 }
 
-/// Which of [`Factors::given`] a projection was given.
+/// The index in [`Factors::given`] of each projection's input.
 const GIVEN: [usize; PROJECTIONS] = [0, 0, 0, 1, 2, 2, 3];
 
 /// Gradients of a layer's vectors, of one block.
@@ -108,7 +109,7 @@ struct OfVectors {
     key_norm: Vec<f32>,
 }
 
-/// Buffers that are written and read within one layer.
+/// Buffers that are used within one layer.
 #[derive(Debug, Default)]
 struct Buffers {
     normal: Vec<f32>,
@@ -118,17 +119,17 @@ struct Buffers {
     attention: attention::Scratch,
 }
 
-/// Some whole sequences on their way.
+/// Some whole sequences in a forward or backward pass.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     text: Text,
-    layers: Vec<Kept>,
-    /// Forward: behind the last layer. Backward: the gradient by it, and by what stands before.
+    layers: Vec<Activations>,
+    /// Forward: the output of the last layer. Backward: the gradient with respect to the current layer's output.
     x: Vec<f32>,
-    /// Rows behind the last layer that foretell something, before and after the last norm.
+    /// Rows after the last layer that predict a trained token, before and after the last norm.
     foretelling: Vec<f32>,
     hidden: Vec<f32>,
-    /// What makes their logits shares again.
+    /// The normalisation of their logits.
     wholes: Vec<Softmax>,
     scores: Vec<TokenScores>,
     factors: Factors,
@@ -136,25 +137,25 @@ pub(crate) struct Block {
     buffers: Buffers,
 }
 
-/// Sets a buffer's length; what it holds will be written over.
+/// Sets a buffer's length. Its contents will be overwritten.
 fn fit(buffer: &mut Vec<f32>, length: usize) -> &mut Vec<f32> {
     buffer.resize(length, 0.0);
     buffer
 }
 
-/// Does something for each, on several threads or one after the other.
+/// Runs an action for each item, on several threads or in sequence.
 fn each<T: Send>(threads: bool, items: &mut [T], act: impl Fn(&mut T) + Sync + Send) {
     if threads && items.len() > 1 { items.par_iter_mut().for_each(act) } else { items.iter_mut().for_each(act) }
 }
 
-/// Sequences whose way forward is done.
+/// Sequences after their forward pass.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
     blocks: Vec<Block>,
 }
 
 impl TrainingModel {
-    /// Lays weights out.
+    /// Lays out weights.
     pub(crate) fn new(config: Arc<ModelConfig>, turns: Arc<RotaryTable>, host: &HostDecoder) -> Self {
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
         let embedding = host.embedding.values.clone();
@@ -165,7 +166,7 @@ impl TrainingModel {
         Self { config, embedding, weights, turns, heads }
     }
 
-    /// Memory that is kept of one token for the way back, in bytes.
+    /// Bytes that are kept per token for the backward pass.
     pub(crate) fn bytes_of_a_token(config: &ModelConfig) -> usize {
         let (queries, keys) = (config.heads * config.head_width, config.key_value_heads * config.head_width);
         let layer = 2 * config.width + 3 * queries + 3 * keys + 2 * config.mlp_width + 2 * config.heads;
@@ -173,7 +174,7 @@ impl TrainingModel {
         (config.layers * layer + moment) * size_of::<f32>()
     }
 
-    /// Scores of the trained tokens of each sequence. `pass` is what an earlier call left, whose memory is taken.
+    /// Scores of the trained tokens of each sequence. `pass` is an earlier result, whose memory is reused.
     pub(crate) fn forward(&self, sequences: &[&Sequence], pass: &mut Pass, threads: bool) -> Vec<TokenScores> {
         let mut parts: Vec<&[&Sequence]> = Vec::new();
         let (mut start, mut tokens) = (0, 0);
@@ -196,7 +197,8 @@ impl TrainingModel {
         pass.blocks.iter_mut().flat_map(|block| std::mem::take(&mut block.scores)).collect()
     }
 
-    /// Adds gradients of a sum whose derivative by each trained token's log-prob is `wanted`, in the order of the scores.
+    /// Adds gradients of a loss. `wanted` is its derivative by each trained token's log-prob, in the order of the
+    /// scores.
     pub(crate) fn backward(&self, pass: &mut Pass, wanted: &[f32], to: &mut Gradients, threads: bool) {
         head::backward(self, &mut pass.blocks, wanted, to, threads);
         let Some(lowest) = to.lowest() else { return };
@@ -214,7 +216,7 @@ fn projections<M, V>(block: &crate::Block<M, V>) -> [&Projection<M, V>; PROJECTI
 }
 
 impl Projection<Both, Arc<[f32]>> {
-    /// `x Wᵀ + b`, and what an adapter adds.
+    /// `x Wᵀ + b`, plus the output of the adapter.
     fn apply(&self, x: &[f32], out: &mut Vec<f32>, low: &mut Vec<f32>) {
         let rows = x.len() / self.weight.rows.inputs.max(1);
         fit(out, rows * self.weight.rows.outputs);
@@ -230,7 +232,7 @@ impl Projection<Both, Arc<[f32]>> {
         }
     }
 
-    /// From the gradient by what it gave to the one by what it was given, which is written, or added.
+    /// From the gradient with respect to the output to the one with respect to the input, which is written or added.
     fn apply_back<const ADD: bool>(&self, upstream: &[f32], out: &mut [f32], of_low: &mut Vec<f32>) {
         self.weight.columns.product::<ADD>(upstream, out);
         if let Some(LowRank { a, b, scale }) = &self.adapter {

@@ -1,4 +1,4 @@
-//! Sequences one behind the other, without anything between them.
+//! Sequences in contiguous rows, without padding.
 
 use crate::cpu::rotary_table::RotaryTable;
 use crate::train::Sequence;
@@ -6,11 +6,11 @@ use crate::train::Sequence;
 /// A token that is trained.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
-    /// The row that foretells it.
+    /// The row that predicts it.
     pub(super) row: usize,
-    /// Which it is.
+    /// The token.
     pub(super) token: usize,
-    /// Multiplies the logits: one over the temperature.
+    /// The logits are multiplied by it: one over the temperature.
     pub(super) scale: f32,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Target {
 #[derive(Debug, Default)]
 pub(super) struct Text {
     pub(super) tokens: Vec<u32>,
-    /// Where each sequence begins, and where the last one ends.
+    /// The beginning of each sequence, and the end of the last one.
     pub(super) bounds: Vec<usize>,
     /// Angles of every token's position.
     pub(super) turns: Vec<(f32, f32)>,
@@ -29,7 +29,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Becomes these sequences.
+    /// Replaces the contents by these sequences.
     pub(super) fn set(&mut self, sequences: &[&Sequence], turns: &RotaryTable, pairs: usize) {
         self.tokens.clear();
         self.turns.clear();
@@ -44,7 +44,7 @@ impl Text {
             self.tokens.extend_from_slice(tokens);
             self.turns.extend(table.iter().take(tokens.len() * pairs));
             let scale = 1.0 / sequence.temperature();
-            // The first place of a sequence is never trained.
+            // The first position of a sequence is never trained.
             self.targets.extend(sequence.trained().iter().filter_map(|place| {
                 let token = *tokens.get(*place)? as usize;
                 Some(Target { row: start + place.checked_sub(1)?, token, scale })

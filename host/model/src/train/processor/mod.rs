@@ -1,4 +1,4 @@
-//! Weights that learn on this machine's processor, as plain numbers.
+//! Training on this machine's processor, on plain numbers.
 
 mod optimizer;
 
@@ -15,18 +15,18 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Values of a model below which each thread takes pieces of its own, with gradients of its own: a piece with all that is kept of
-/// it stays in a core's cache. Above, threads share one piece after the other.
+/// Below this number of weights each thread computes pieces of its own with gradients of its own: a piece with its kept
+/// values fits into a core's cache. Above it, threads share each piece.
 const SMALL: u64 = 1_000_000;
-/// Tokens of a small model's piece.
+/// Tokens of a piece of a small model.
 const PIECE: usize = 384;
-/// Sums of gradients of a small model that are made at the same time, at most. A constant, because a sum of sixteen parts is
-/// not, bit for bit, one of two.
+/// Largest number of gradient sums of a small model that are computed concurrently. A constant, because the bits of a
+/// sum depend on the number of its parts.
 const SUMS: usize = 16;
-/// What a large model's piece may keep for the way back, in bytes; a longer sequence is a piece of its own.
+/// Bytes that a piece of a large model may keep for the backward pass. A longer sequence is a piece of its own.
 const KEPT: usize = 512 << 20;
 
-/// Weights that learn here.
+/// The trained weights.
 #[derive(Debug)]
 pub(super) struct Processor {
     config: Arc<ModelConfig>,
@@ -35,15 +35,15 @@ pub(super) struct Processor {
     moments: Moments,
     pending: Option<Gradients>,
     turns: Arc<RotaryTable>,
-    /// The weights laid out; made when they are needed.
+    /// The weights laid out, on demand.
     model: OnceLock<TrainingModel>,
-    /// The same without adapters, which never changes; made when it is needed.
+    /// The same without adapters, which never changes; on demand.
     reference: OnceLock<TrainingModel>,
-    /// Memory of passes that are over.
+    /// Memory of completed passes.
     passes: Mutex<Vec<Pass>>,
 }
 
-/// A piece: the place of its first unit, and its units.
+/// A piece: the index of its first unit, and its units.
 type Piece<'a, 'b> = (usize, &'a [&'b [Sequence]]);
 
 impl Processor {
@@ -91,7 +91,7 @@ impl Processor {
         self.scores_of(self.model(), sequences)
     }
 
-    /// Scores that the model gives without its adapters.
+    /// Scores by the model without its adapters.
     pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
         let model = self.reference.get_or_init(|| {
             TrainingModel::new(self.config.clone(), self.turns.clone(), &self.weights.without_adapters())
@@ -123,15 +123,16 @@ impl Processor {
     ) -> Result<Vec<T>, E> {
         let mut pending = self.pending.take();
         let pieces = self.pieces(units);
-        // A piece keeps little; a sequence that is longer than one is computed whole.
+        // A piece keeps little. A sequence that is longer than a piece is computed whole.
         let tokens = |unit: &[Sequence]| unit.iter().map(|sequence| sequence.tokens().len()).sum::<usize>();
         let longest = units.iter().map(|unit| tokens(unit)).max().unwrap_or(0);
         let kept = longest.saturating_mul(TrainingModel::bytes_of_a_token(&self.config));
         if kept > KEPT {
             memory::check(&format!("learning from a trajectory of {longest} tokens"), kept as u64)?;
         }
-        // Laid out before pieces are handed out: that is done in parallel too, and a thread that waits in the midst of it takes up
-        // other work. Were that a piece, it would wait for the layout that lies below it on its own stack, for ever.
+        // Weights are laid out before pieces are distributed. The layout also runs in parallel, and a thread that waits
+        // inside of it may take other work. If that work were a piece, the piece would wait for the layout below it on
+        // its own stack: a deadlock.
         let model = self.model();
         let mut told = Vec::with_capacity(pieces.len());
         if self.is_small() {
@@ -159,7 +160,7 @@ impl Processor {
         Ok(told)
     }
 
-    /// Piece after piece.
+    /// Computes one piece after the other.
     fn add_up<T, E>(
         &self,
         model: &TrainingModel,
@@ -186,7 +187,7 @@ impl Processor {
         Ok(told)
     }
 
-    /// Takes a step with what was added up; none: nothing was.
+    /// Takes a step with the accumulated gradients. `None`: there are none.
     pub(super) fn step(
         &mut self,
         rate: f64,
@@ -218,11 +219,11 @@ impl Processor {
         names.zip(pending.flat()).filter(|(_, one)| !one.is_empty()).map(|(name, one)| (name, one.clone())).collect()
     }
 
-    /// Everything that a step depends on.
+    /// The state that a step depends on.
     pub(super) fn saved(&self) -> TrainerState<'_> {
         let mut shapes = BTreeMap::new();
         let mut weights = BTreeMap::new();
-        // Beside an adapter nothing changes.
+        // With an adapter the base weights do not change.
         for (name, weight) in self.weights.weights().into_iter().filter(|(name, _)| self.trained.learns(name)) {
             let (shape, values) = match weight {
                 Weight::Matrix(HostMatrix { shape, values }) => (shape.to_vec(), values),
@@ -240,7 +241,7 @@ impl Processor {
         }
     }
 
-    /// Becomes what was saved, if it is of this model. Where it fails nothing has changed.
+    /// Restores a saved state, if it belongs to this model. An error changes nothing.
     pub(super) fn resume(&mut self, saved: TrainerState<'_>) -> Result<(), LocalModelError> {
         let weights = self.weights.convert(&mut Replace { by: &saved.weights, trained: self.trained })?;
         let flat = |moments: BTreeMap<String, HostTensor<'_>>| -> BTreeMap<String, Vec<f32>> {
@@ -264,7 +265,7 @@ fn plain<'a>(
     moments.iter().map(plain).collect()
 }
 
-/// Weights by name, in the place of those of the same shape.
+/// Replaces weights by name with weights of the same shape.
 struct Replace<'a> {
     by: &'a BTreeMap<String, HostTensor<'a>>,
     trained: Trained,

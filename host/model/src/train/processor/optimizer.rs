@@ -1,4 +1,4 @@
-//! The steps of [`super::super::optimizer`] on plain numbers: every weight on whichever thread is free.
+//! The optimiser of [`super::super::optimizer`] on plain numbers. Threads share the weights.
 
 use crate::cpu::Panels;
 use crate::cpu::training::Gradients;
@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Numbers that are moved at once.
+/// Values that are updated at once.
 const CHUNK: usize = 1 << 14;
 
-/// What is remembered between steps, by the weight's name.
+/// The state between steps, by the weight's name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Moments {
     /// Steps taken.
@@ -32,13 +32,13 @@ struct Moved {
     second: Option<Vec<f32>>,
 }
 
-/// How far this step goes.
+/// The size of a step.
 #[derive(Clone, Copy)]
 struct Stride<'a> {
     settings: &'a OptimizerSettings,
     steps: i32,
     rate: f64,
-    /// Shortens gradients.
+    /// The factor that clips gradients.
     shrink: f32,
 }
 
@@ -48,7 +48,7 @@ fn square_sum(values: &[f32]) -> f64 {
 }
 
 impl Moments {
-    /// Takes one step down the gradients. Nothing changes where it fails.
+    /// Takes one step. An error changes nothing.
     pub(super) fn step(
         &self,
         weights: &HostDecoder,
@@ -97,7 +97,7 @@ impl Moments {
         Ok((weights, next, StepReport { gradient_norm, rate }))
     }
 
-    /// Moments of what is not moved stay.
+    /// Moments of weights that are not updated stay.
     fn clone_without(&self, moved: &[Moved], steps: u64) -> Self {
         let stays = |moments: &BTreeMap<String, Vec<f32>>| {
             let stays = |(name, _): &(&String, &Vec<f32>)| !moved.iter().any(|one| one.name == **name);
@@ -121,7 +121,7 @@ impl Moments {
         }
     }
 
-    /// AdamW: moments corrected for their beginning at 0.
+    /// AdamW, with moments corrected for their initialisation with 0.
     fn adam(&self, name: &str, weight: &[f32], slope: &[f32], decay: f32, stride: Stride<'_>) -> Moved {
         let OptimizerSettings { beta1, beta2, epsilon, .. } = *stride.settings;
         let shares = [1.0 - beta1.powi(stride.steps), 1.0 - beta2.powi(stride.steps)];
@@ -154,7 +154,7 @@ impl Moments {
             Some(known) => known.iter().zip(&slope).map(|(known, slope)| known * MOMENTUM as f32 + slope).collect(),
             None => slope.clone(),
         };
-        // Nesterov's look ahead.
+        // Nesterov momentum.
         let ahead = slope.iter().zip(&momentum).map(|(slope, momentum)| slope + momentum * MOMENTUM as f32).collect();
         let ahead = HostMatrix { shape: [out, input], values: ahead };
         let direction = if out > input {
@@ -169,7 +169,8 @@ impl Moments {
     }
 }
 
-/// The nearest matrix whose singular values are about 1, by Newton and Schulz's iteration; rows at most columns.
+/// An approximately orthogonal matrix (singular values near 1), by Newton and Schulz's iteration. At most as many rows
+/// as columns.
 fn orthogonalised(matrix: HostMatrix) -> Vec<f32> {
     let [rows, columns] = matrix.shape;
     let length = square_sum(&matrix.values).sqrt() + TINY;
@@ -179,7 +180,7 @@ fn orthogonalised(matrix: HostMatrix) -> Vec<f32> {
     let mut mixed = vec![0.0; rows * columns];
     for _ in 0..ROUNDS {
         Panels::of_rows(&x, [rows, columns]).multiply(&x, &mut square, true);
-        // A product of a matrix with itself turned over is symmetric, bit for bit.
+        // The product of a matrix with its transpose is symmetric, bit for bit.
         Panels::of_rows(&square, [rows, rows]).multiply(&square, &mut fourth, true);
         fourth.iter_mut().zip(&square).for_each(|(fourth, square)| *fourth = square * b + *fourth * c);
         Panels::of_columns(&x, [rows, columns]).multiply(&fourth, &mut mixed, true);
