@@ -45,11 +45,11 @@ fn what_changed_since_a_run_was_begun_is_named() {
     );
     let resumed = bench.run(&with(&["--resume", "--failure-budget", "1"]));
     assert!(stderr(&resumed).contains("is resumed"), "{}", stderr(&resumed));
-    // The same weights with other words around them answer otherwise.
+    // The same weights with another chat format give other answers.
     let template = folder.join("chat_template.jinja");
     let words = std::fs::read_to_string(&template).unwrap();
     std::fs::write(&template, format!("{words}1")).unwrap();
-    bench.refused(&with(&["--resume"]), &["but the model (weights, or words around them) was …"]);
+    bench.refused(&with(&["--resume"]), &["but the model (weights or chat format) was …"]);
     let generation = folder.join("generation_config.json");
     let sampling = std::fs::read_to_string(&generation).unwrap();
     std::fs::write(&template, words).unwrap();

@@ -12,7 +12,7 @@ pub struct Sampling {
     /// Above 0 and at most 1: answers are drawn from the least set of tokens whose probabilities add up to this; none: the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// Most tokens per answer.
+    /// Largest number of tokens per answer.
     pub max_tokens: u32,
 }
 

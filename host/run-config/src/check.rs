@@ -1,4 +1,4 @@
-//! What a value may be by itself: its shape, its range, and what its text stands for.
+//! Checks a value on its own: its shape, its range, and the meaning of its text.
 //!
 //! Rules between options are in `resolve`.
 
@@ -6,22 +6,22 @@ use crate::value::{SHOWN_BYTES, found_text};
 use crate::{Expected, Grant, Key, Kind, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
 use clawhost_core::{Attributes, RUN_TAGS, RunName, RunTag, escaped};
 
-/// Longest name of a playbook or of a section, in bytes, as of every name that plugins give.
+/// Longest name of a playbook or of a section in bytes, as for names from plugins.
 const NAME_BYTES: usize = 128;
-/// Shorter texts stand in many lessons by chance, so no lesson is searched for them.
+/// Shorter texts occur in many lessons by chance, so they cannot be forbidden.
 const FORBIDDEN_CHARACTERS: usize = 8;
 
 /// Whether a file of this name exists.
 pub(crate) type Exists<'e> = &'e dyn Fn(&str) -> bool;
 
-/// Messages about a value; none: it is right by itself.
+/// Messages about a value. Empty: the value is valid on its own.
 pub(crate) fn wrong(key: Key, value: &Value, exists: Exists<'_>) -> Vec<String> {
     let kind = key.kind();
     let is_right = match (&kind, value) {
         (Kind::Whole { range }, Value::Whole(number)) => range.contains(number),
         // No range contains NaN.
         (Kind::Number { range }, Value::Number(number)) => range.contains(number),
-        // An empty prompt is one, and not the environment's hint.
+        // An empty prompt is a prompt, and replaces the environment's hint.
         (Kind::Text, Value::Text(text)) => !text.is_empty() || key == Key::SystemPrompt,
         (Kind::Flag, Value::Flag(_)) => true,
         (Kind::Texts, Value::Texts(_)) => true,
@@ -37,7 +37,7 @@ pub(crate) fn wrong(key: Key, value: &Value, exists: Exists<'_>) -> Vec<String> 
     }
 }
 
-/// What a value of another shape should have been.
+/// The expected shape of a value.
 pub(crate) fn shape(key: Key) -> String {
     match key {
         Key::SystemPrompt => "a text".to_owned(),
@@ -49,10 +49,11 @@ pub(crate) fn shape(key: Key) -> String {
 }
 
 impl Key {
-    /// The raw value of this option from the text of a flag; of a list, one of its texts. The range is not checked yet.
+    /// Parses the text of a flag to the raw value of this option; for a list, one of its texts. The range is not
+    /// checked yet.
     ///
     /// # Errors
-    /// What was found and what is expected, if the text does not have the shape.
+    /// The found text and the expected shape, if the text does not have it.
     pub fn read(self, text: &str) -> Result<Value, String> {
         let value = match self.kind() {
             Kind::Whole { .. } => text.parse().ok().map(Value::Whole),
@@ -69,7 +70,7 @@ impl Key {
     }
 }
 
-/// The one form of a message about a value.
+/// The common form of messages about a value.
 pub(crate) fn expected(found: &str, expected: &str) -> String {
     format!("found {found}; expected {expected}")
 }
@@ -101,7 +102,7 @@ fn is_plain(name: &str, others: &[char]) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES && name.chars().all(is_plain)
 }
 
-/// What is expected where only some words are allowed.
+/// The expectation, if only some words are allowed.
 fn no_choice(key: Key, text: &str) -> Option<String> {
     let choices = key.choices();
     if choices.is_empty() || choices.contains(&text) {
@@ -169,12 +170,12 @@ fn wrong_option(text: &str, earlier: &[&str]) -> Option<String> {
     is_known.then(|| "each option once".to_owned())
 }
 
-/// `OPTION=VALUE` taken apart.
+/// Splits `OPTION=VALUE`.
 fn option(text: &str) -> Option<(&str, &str)> {
     text.split_once('=').filter(|(name, _)| !name.is_empty())
 }
 
-/// Options of an environment from texts that are right, sorted.
+/// An environment's options from valid texts, sorted.
 pub(crate) fn options(texts: &[String]) -> Attributes {
     let pairs = texts.iter().filter_map(|text| option(text));
     let mut options: Attributes = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_whole_number_is_taken_at_both_ends_of_its_range_and_refused_beyond() {
+    fn integers_are_accepted_up_to_the_ends_of_their_ranges() {
         for key in Key::ALL {
             let Kind::Whole { range } = key.kind() else { continue };
             let (least, most) = range.into_inner();
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_taken_at_both_ends_of_its_range_and_refused_beyond() {
+    fn numbers_are_accepted_up_to_the_ends_of_their_ranges() {
         for key in Key::ALL {
             let Kind::Number { range } = key.kind() else { continue };
             let (least, most) = range.into_inner();
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_shape_is_refused_and_no_text_but_a_prompt_is_empty() {
+    fn wrong_shapes_and_empty_texts_other_than_prompts_are_refused() {
         for key in Key::ALL {
             let shapes = [
                 Value::Flag(true),
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_choice_is_refused_with_those_that_are() {
+    fn an_unknown_word_is_refused_with_the_allowed_ones() {
         let wrong = wrong_of(Key::Optimizer, Value::Text("adam".into()));
         assert_eq!(wrong, ["found the text \"adam\"; expected one of muon, adamw; did you mean `adamw`?"]);
         let wrong = wrong_of(Key::AdapterTargets, Value::Texts(vec!["q_proj".into(), "q_proj".into(), "x".into()]));

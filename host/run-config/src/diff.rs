@@ -1,4 +1,4 @@
-//! What two runs differ in, for a run that is resumed and for comparing two runs.
+//! The differences of two runs, for resuming and for comparing.
 
 use crate::entries::{Entry, IDENTITY, NONE, POLICY, Shown};
 use crate::{Key, RunSpec};
@@ -8,15 +8,15 @@ use std::fmt;
 
 /// Characters of a value that are shown.
 const CHARACTERS: usize = 40;
-/// Numbers that differ by less than this share of them are equal: a stored text may have lost the last digit.
+/// Numbers with a smaller relative difference are equal: a stored text may have lost the last digit.
 const TOLERANCE: f64 = 1e-12;
 
 /// One value that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Where: as in [`RunSpec::entries`], or a plugin or a model in words.
+    /// Its place, as in [`RunSpec::entries`], or a plugin or a model in words.
     pub place: String,
-    /// The option that decides it. None: what the run does, or which layers learn.
+    /// The option that decides it. `None`: the verb, or the layers.
     pub key: Option<Key>,
     /// The earlier value, cut and safe for a terminal.
     pub was: String,
@@ -33,10 +33,10 @@ impl fmt::Display for Difference {
 }
 
 impl RunSpec {
-    /// What this run and another differ in: what can change a result comes first.
+    /// The differences between this run and another. Differences that can change a result come first.
     ///
-    /// Where both know which plugin or model they have, paths and the text of the policy are not compared. What exists in
-    /// one run alone because something above it differs is not named again.
+    /// If both runs know the identity of a plugin or model, paths and the text of the policy are not compared. Entries
+    /// that exist in one run only because of another difference are not listed.
     pub fn diff(&self, now: &Self) -> Vec<Difference> {
         let knows = self.policy.identity.is_some() && now.policy.identity.is_some();
         let counts = |entry: &Entry| match knows {
@@ -76,13 +76,13 @@ impl RunSpec {
         all
     }
 
-    /// What this run and another differ in that can change a result.
+    /// The differences that can change a result.
     pub fn decisive_diff(&self, now: &Self) -> Vec<Difference> {
         self.diff(now).into_iter().filter(|difference| difference.decides).collect()
     }
 }
 
-/// How two values of one place differ.
+/// The difference between two values of one place.
 fn compared(was: &Entry, is: &Entry) -> Option<Difference> {
     let of = |place: &str, one: &str, other: &str| {
         (one != other).then(|| difference(place.to_owned(), was.key.or(is.key), one, other))
@@ -97,7 +97,7 @@ fn compared(was: &Entry, is: &Entry) -> Option<Difference> {
                 false => of(&was.place, &one.name, &other.name),
             }
         }
-        // One of them is not loaded, so only where they lie can be compared.
+        // One of them is not loaded, so only the paths can be compared.
         (Shown::Plugin { path: one, .. }, Shown::Plugin { path: other, .. }) => of(&was.place, one, other),
         (one, other) => of(&was.place, &one.text(), &other.text()),
     }
@@ -109,7 +109,7 @@ fn difference(place: String, key: Option<Key>, was: &str, is: &str) -> Differenc
     Difference { place, key, was: cut(was, alike), is: cut(is, alike), decides }
 }
 
-/// A long value from shortly before the place at which it differs.
+/// A long value, from shortly before the first difference.
 fn cut(text: &str, alike: usize) -> String {
     let from = if text.chars().count() > CHARACTERS { alike.saturating_sub(CHARACTERS / 4) } else { 0 };
     let rest: String = text.chars().skip(from).collect();

@@ -1,4 +1,4 @@
-//! The resolved run as a document of the store: versioned, and led to the newest version when it is read.
+//! The resolved run as a versioned document of the store. Older documents are migrated on reading.
 
 use crate::RunSpec;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The version of documents of a [`RunSpec`], and of `run.toml`.
 pub const SPEC_VERSION: u32 = 1;
 
-/// A document is no run.
+/// Why a document is not a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// It was written by a newer program.
@@ -16,24 +16,24 @@ pub enum SpecError {
     Newer {
         /// Its version.
         found: u64,
-        /// The newest version that is known here.
+        /// The newest version that this program knows.
         known: u64,
     },
-    /// It does not have the version that every document has.
+    /// It lacks the version.
     #[error("the run's document has no version from 1")]
     NoVersion,
-    /// It has a known version and another content.
+    /// Its version is known, but its content is invalid.
     #[error("the run's document is damaged: {0}")]
     Damaged(String),
 }
 
-/// Leads a document to the next version. The machinery sets the number.
+/// Migrates a document to the next version. The caller sets the version number.
 type Migration = fn(Value) -> Result<Value, SpecError>;
 
-/// The migration at index n leads a document of version n + 1 to version n + 2.
+/// The migration at index n migrates from version n + 1 to version n + 2.
 const MIGRATIONS: &[Migration] = &[];
 
-/// A document of the newest version: migrations run from its own version on.
+/// Migrates a document to the newest version.
 fn migrated(mut document: Value, migrations: &[Migration]) -> Result<Value, SpecError> {
     let known = migrations.len() as u64 + 1;
     let found = document.get("version").and_then(Value::as_u64).filter(|found| *found > 0);
@@ -53,14 +53,14 @@ fn migrated(mut document: Value, migrations: &[Migration]) -> Result<Value, Spec
 impl RunSpec {
     /// The document that the store keeps.
     pub fn to_document(&self) -> Value {
-        // Every key is a text, and the validator lets no other number in than finite ones.
+        // Every key is a text, and the validator accepts only finite numbers.
         serde_json::to_value(self).unwrap_or_default()
     }
 
     /// Reads a document of this or of an older version.
     ///
     /// # Errors
-    /// It is of a newer version, of none, or damaged.
+    /// Its version is newer or missing, or it is damaged.
     pub fn from_document(document: Value) -> Result<Self, SpecError> {
         let document = migrated(document, MIGRATIONS)?;
         serde_json::from_value(document).map_err(|error| SpecError::Damaged(error.to_string()))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Calls the field `old` by the name `middle`.
+    /// Renames the field `old` to `middle`.
     fn first(mut document: Value) -> Result<Value, SpecError> {
         let fields = document.as_object_mut().ok_or(SpecError::NoVersion)?;
         let old = fields.remove("old").ok_or_else(|| SpecError::Damaged("no field `old`".into()))?;
@@ -90,12 +90,12 @@ mod tests {
     const TWO: &[Migration] = &[first, second];
 
     #[test]
-    fn there_is_one_migration_less_than_there_are_versions() {
+    fn there_is_a_migration_between_each_two_versions() {
         assert_eq!(MIGRATIONS.len() + 1, SPEC_VERSION as usize);
     }
 
     #[test]
-    fn a_document_passes_every_migration_from_its_own_version_on() {
+    fn a_document_is_migrated_from_its_own_version_on() {
         let check = |document: Value, expected: Value| assert_eq!(migrated(document, TWO), Ok(expected));
         let newest = json!({ "version": 3, "middle": 8 });
         check(json!({ "version": 1, "old": 4 }), newest.clone());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_newer_or_without_a_version_or_damaged_is_refused_by_name() {
+    fn newer_unversioned_and_damaged_documents_are_refused() {
         let check = |document: Value, expected: SpecError| assert_eq!(migrated(document, TWO), Err(expected));
         check(json!({ "version": 4 }), SpecError::Newer { found: 4, known: 3 });
         for odd in [json!({}), json!({ "version": 0 }), json!({ "version": "1" }), json!(null), json!([1])] {

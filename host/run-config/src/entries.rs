@@ -1,20 +1,20 @@
-//! A resolved run as a flat list: each entry has a place, a value, and the option that decides it.
+//! A resolved run as a flat list. Each entry has a place, a value, and the option that decides it.
 
 use crate::{Key, LayerSpec, PluginSpec, RunSpec, Scope, Value, Work};
 use clawhost_core::{PluginIdentity, escaped};
 
-/// What stands where there is nothing.
+/// The text of an absent value.
 pub(crate) const NONE: &str = "none";
-/// Entries of the policy as a text and as an identity; where both are known, only the identity counts.
+/// Entries of the policy as a text and as an identity. If both are known, only the identity counts.
 pub(crate) const POLICY: &str = "policy";
 /// See [`POLICY`].
 pub(crate) const IDENTITY: [&str; 3] =
-    ["the model's provider", "the model's name", "the model (weights, or words around them)"];
+    ["the model's provider", "the model's name", "the model (weights or chat format)"];
 /// Whether a section evolves.
 const EVOLVE: &str = "learn.harness.evolve";
-/// What learns.
+/// The layers.
 const LAYERS: &str = "layers";
-/// What the run does.
+/// The verb.
 const VERB: &str = "verb";
 
 /// A value of an entry.
@@ -22,7 +22,7 @@ const VERB: &str = "verb";
 pub(crate) enum Shown {
     /// A text, or a whole number.
     Text(String),
-    /// A number, which may have lost its last digit where it was stored.
+    /// A number, which may have lost its last digit in the store.
     Number(f64),
     /// A plugin in this role.
     Plugin { role: &'static str, path: String, identity: Option<PluginIdentity> },
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) place: String,
     pub(crate) key: Option<Key>,
     pub(crate) shown: Shown,
-    /// The place that decides whether this entry exists at all.
+    /// The place that decides whether this entry exists.
     pub(crate) below: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl RunSpec {
                 out.text(place, Some(Key::Policy), part.as_str());
             }
         }
-        // The words count, wherever they were read from.
+        // The text counts, whatever file it came from.
         match (&policy.system_prompt, &policy.system_prompt_file) {
             (Some(text), _) => out.text("system_prompt", Some(Key::SystemPrompt), text.as_str()),
             (None, Some(file)) => out.text("system_prompt", Some(Key::SystemPromptFile), format!("the file {file}")),
@@ -112,7 +112,7 @@ impl RunSpec {
         };
     }
 
-    /// What learning layers have beside plain options.
+    /// Entries of learning layers that are not plain options.
     fn learning_entries(&self, out: &mut Entries) {
         let Work::Learn(learn) = &self.work else { return };
         for layer in &learn.layers {
@@ -167,7 +167,7 @@ impl RunSpec {
     }
 }
 
-/// Where an option stands.
+/// The place of an option.
 fn place(key: Key) -> String {
     match key.scope() {
         Scope::Layer(layer) => format!("learn.{layer}.{}", key.name()),
@@ -215,7 +215,7 @@ impl Entries {
         }
     }
 
-    /// Plugins of one role, by name; returns the place of each.
+    /// Plugins of one role, by name. Returns the place of each.
     fn plugins(
         &mut self,
         role: &'static str,
@@ -240,7 +240,7 @@ impl Entries {
     }
 }
 
-/// A plugin by its own name, or by its file's while it is not loaded.
+/// The name of a plugin, or the name of its file while it is not loaded.
 fn name(plugin: &PluginSpec) -> String {
     match &plugin.plugin {
         Some(identity) => identity.name.clone(),

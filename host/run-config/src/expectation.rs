@@ -1,21 +1,21 @@
-//! Verdicts that the episodes of a run wait for, as `expect` says it: `user=24h`.
+//! Expected verdicts of a run's episodes, in the format of the option `expect`: `user=24h`.
 
 use clawhost_core::{Expectation, RewardSource};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A verdict that is waited for, with the longest time.
+/// An expected verdict with its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Expected {
-    /// Where it comes from.
+    /// Its source.
     pub source: RewardSource,
-    /// For so many seconds; at least 1.
+    /// The time limit in seconds, at least 1.
     pub seconds: u64,
 }
 
-/// The longest wait: a hundred years, so that a deadline is a time that can be written.
+/// The longest time limit: a hundred years, so that a deadline can be represented.
 const LONGEST_SECONDS: u64 = 100 * 366 * 86_400;
 
 /// Units of time with their seconds, the largest first.
@@ -24,7 +24,7 @@ const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1
 const FORM: &str = "SOURCE=TIME, as in user=24h; sources are user, outcome, execution and judge, units s, m, h and d";
 
 impl fmt::Display for Expected {
-    /// In the largest unit that says it in whole numbers.
+    /// In the largest unit without a fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS.into_iter().find(|(_, seconds)| self.seconds.is_multiple_of(*seconds));
         let (unit, seconds) = unit.unwrap_or(('s', 1));
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_and_a_time_read_and_write() {
+    fn an_expectation_round_trips() {
         let check = |text: &str, expect: Result<(RewardSource, u64, &str), &str>| {
             let found = text.parse::<Expected>();
             let found = found.as_ref().map(|found| (found.source, found.seconds, found.to_string()));

@@ -1,9 +1,9 @@
-//! Paths of a file, seen from where the program runs: they are relative to the file's folder.
+//! Paths in a file are relative to the file's folder. This module makes them relative to the working directory.
 
 use crate::{Key, Value};
 use std::path::Path;
 
-/// A value of a file with its paths joined to the file's folder. Options behind a path stay.
+/// A value of a file with the file's folder prepended to its paths. Options after a path are kept.
 pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
     if folder.is_empty() || folder == "." {
         return value;
@@ -21,7 +21,7 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
 }
 
 fn path(folder: &str, text: &str) -> String {
-    // An empty path is no path, and the validator refuses it.
+    // The validator refuses an empty path.
     if text.is_empty() { String::new() } else { Path::new(folder).join(text).display().to_string() }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_folder_leaves_paths_as_they_are_written() {
+    fn an_empty_folder_leaves_paths_unchanged() {
         for folder in ["", "."] {
             let value = Value::Text("env.wasm".to_owned());
             assert_eq!(from_here(Key::Plugin, value.clone(), folder), value);

@@ -1,10 +1,10 @@
-//! What plugins are allowed, as `grants` says it.
+//! Permissions of plugins, in the format of the option `grants`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing that plugins may do beyond computing and logging.
+/// One permission of plugins beyond computing and logging.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Grant {
@@ -12,15 +12,15 @@ pub enum Grant {
     Kv,
     /// Ask a model.
     Model {
-        /// What plugins call it: letters, digits, `-` and `_`.
+        /// The alias that plugins use: letters, digits, `-` and `_`.
         alias: String,
-        /// Which model, as `policy` names one.
+        /// The model, in the format of the option `policy`.
         spec: String,
     },
 }
 
 impl fmt::Display for Grant {
-    /// As it is written.
+    /// In the format of the option.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kv => f.write_str("kv"),
@@ -44,7 +44,7 @@ impl TryFrom<String> for Grant {
 }
 
 impl Grant {
-    /// What it allows, without the model behind an alias: no two grants of a run share it.
+    /// The permission without the model behind an alias. No two grants of a run share it.
     pub fn name(&self) -> &str {
         match self {
             Self::Kv => "kv",
@@ -63,7 +63,7 @@ impl Grant {
 }
 
 impl FromStr for Grant {
-    /// What is expected instead.
+    /// The expected format.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -83,7 +83,8 @@ impl FromStr for Grant {
     }
 }
 
-/// Whether a name is of letters, digits, `-` and `_`: it reads the same in a list, a path and an address.
+/// Whether a name consists of letters, digits, `-` and `_`, so that it needs no escaping in a list, a path or an
+/// address.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }

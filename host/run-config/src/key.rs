@@ -3,17 +3,17 @@
 use crate::{Layer, Scope, Verb};
 use std::ops::RangeInclusive;
 
-/// What a value must be, so that a front end knows how to parse it. Ranges are checked by the validator alone.
+/// The type of a value, so that a front end can parse it. Ranges are checked by the validator alone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// A whole number.
     Whole {
-        /// What is allowed.
+        /// The allowed range.
         range: RangeInclusive<u64>,
     },
     /// A finite number. A range that begins at the smallest positive number excludes 0.
     Number {
-        /// What is allowed.
+        /// The allowed range.
         range: RangeInclusive<f64>,
     },
     /// One text.
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What a message says is expected.
+    /// The expectation in a message.
     pub(crate) fn expected(&self) -> String {
         match self {
             Self::Whole { range } if *range.end() == u64::MAX => {
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// A heading of help, under which options stand together.
+/// A heading of help, with a group of options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Topic {
     /// What is played, and how much of it.
@@ -53,9 +53,9 @@ pub enum Topic {
     Model,
     /// Options of every learning run.
     Learning,
-    /// Options of the playbook that learns.
+    /// Options of the harness layer.
     Harness,
-    /// Options of the weights that learn.
+    /// Options of the weights layer.
     Weights,
     /// Options of an evaluation.
     Evaluation,
@@ -109,13 +109,13 @@ const PLAY: &[Verb] = &[Verb::Play];
 const LEARN: &[Verb] = &[Verb::Learn];
 const EVAL: &[Verb] = &[Verb::Evaluate];
 
-/// What JSON numbers hold exactly.
+/// Largest integer that JSON numbers represent exactly.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
-/// Whole numbers of TOML and of the database end there.
+/// Largest integer of TOML and of the database.
 const LARGEST_TOTAL: u64 = i64::MAX as u64;
 
-/// Makes [`Key`] and its rows. A row has: variant, name, table, kind with its range, default, verbs, whether it decides
-/// results, topic, the name of its value in help, and one line of help.
+/// Defines [`Key`] and its rows. A row has: variant, name, table, kind with its range, default, verbs, whether it
+/// decides results, topic, the name of its value in help, and one line of help.
 ///
 /// Defaults are `none`; `words("...")` where another part of the run decides; `fixed(value)`; or
 /// `cases(value, "words", value, "words")`, of which the validator picks one.
@@ -176,25 +176,25 @@ keys! {
     Plugin, "plugin", RUN, text, none, ANY, decides, Run, "PLUGIN.wasm",
         "The environment, with options as in PLUGIN.wasm?size=10&guesses=5";
     Name, "name", RUN, text, none, ANY, free, Run, "NAME",
-        "A name for the run, which no other run of the data folder has: it takes the place of the id in every command";
+        "A name for the run, unique in the data folder, that every command accepts in place of the id";
     Tags, "tags", RUN, texts, none, ANY, free, Run, "TAG",
-        "Tags of the run, by which runs are listed; a run has at most 32";
+        "Tags of the run, for filtering lists; at most 32";
     Rewards, "rewards", RUN, texts, none, ANY, decides, Run, "R.wasm[?OPTION=VALUE][#weight=W]",
-        "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) say how much one counts";
+        "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) override its weight and source";
     Policy, "policy", RUN, text, fixed("follower"), ANY, decides, Model, "SPEC",
-        "Who acts: follower, random, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder) or script:FILE (a turn per line: text, or calls TOOL {...})";
+        "The policy: follower, random, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder) or script:FILE (a turn per line: text, or calls TOOL {...})";
     Model, "model", RUN, text, none, ANY, decides, Model, "DIR",
-        "The folder of the local model that acts: short for the policy local:DIR";
+        "The folder of a local model as policy: short for the policy local:DIR";
     Tasks, "tasks", RUN, text, words("train, or the environment's first split"), PLAYS, decides, Run, "SPLIT",
         "The split of the environment whose tasks are played; learning never uses test or val";
     Seed, "seed", RUN, whole(0..=LARGEST_SEED), fixed(0), ANY, decides, Run, "S",
         "The seed of all random choices: equal seeds, equal runs";
     From, "from", RUN, text, none, LEARN, decides, Learning, "RUN",
-        "Learn from the decided episodes of this recorded run and its own rewards, instead of playing for training";
+        "Learn from the decided episodes of this recorded run and their rewards, instead of playing training tasks";
     Iterations, "iterations", RUN, whole(1..=100_000), fixed(20), LEARN, decides, Learning, "N",
         "Batches of episodes that are played and learned from";
     Episodes, "episodes", RUN, whole(1..=10_000_000), cases(20, "; learning ", 64, " an iteration"), PLAYS, decides, Run, "N",
-        "Episodes to play; where something learns, episodes of an iteration";
+        "Episodes to play; when learning, episodes per iteration";
     Group, "group", RUN, whole(1..=1024), cases(1, "; harness ", 4, "; weights ", 8, ""), PLAYS, decides, Run, "G",
         "Episodes per task and seed, judged together";
     BranchAt, "branch_at", RUN, whole(1..=9_999), none, PLAY, decides, Run, "K",
@@ -204,17 +204,17 @@ keys! {
     TestPairs, "test_pairs", RUN, whole(0..=1_000_000), fixed(200), LEARN, decides, Learning, "N",
         "Pairs of test episodes, before and after, for the final report; 0: none";
     Expect, "expect", RUN, texts, none, PLAY, decides, Run, "SOURCE=TIME",
-        "Every episode waits for a verdict of this source, as in user=24h: until it is there, or the time has passed, learning leaves it out";
+        "Every episode waits for a verdict of this source, as in user=24h; until the verdict or the deadline, learning leaves the episode out";
     Concurrency, "concurrency", RUN, whole(1..=4096), cases(16, "; weights: all of an iteration, at most ", 256, ""), ANY,
         free, Run, "C",
-        "Episodes at once; never changes a result";
+        "Episodes that are played concurrently; never changes a result";
     FailureBudget, "failure_budget", RUN, number(0.0..=1.0), fixed(0.1), ANY, free, Run, "SHARE",
         "Share of the episodes that may fail before the run stops, rounded down: 0.1 of 9 is none";
     Playbook, "playbook", RUN, text, words("learning the harness and evaluating: the environment's name"), ANY, decides, Run,
         "NAME",
         "The playbook that the policy reads, by name; the harness learns it";
     TokenBudget, "token_budget", RUN, whole(1..=1_000_000), fixed(2000), ANY, decides, Run, "N",
-        "Most tokens of lessons in one prompt";
+        "Largest number of tokens of lessons in one prompt";
     SystemPrompt, "system_prompt", RUN, text, words("the environment's own hint"), ANY, decides, Model, "TEXT",
         "The system prompt of the model";
     SystemPromptFile, "system_prompt_file", RUN, text, none, ANY, decides, Model, "FILE",
@@ -223,30 +223,30 @@ keys! {
         decides, Model, "T",
         "Sampling temperature, 0 to 2";
     TopP, "top_p", RUN, number(f64::MIN_POSITIVE..=1.0), words("the model's own"), ANY, decides, Model, "P",
-        "Draw from the least set of tokens whose probabilities add up to P, above 0 and at most 1";
+        "Draw from the smallest set of tokens whose probabilities add up to P, above 0 and at most 1";
     MaxTokens, "max_tokens", RUN, whole(1..=u64::from(u32::MAX)), fixed(1024), ANY, decides, Model, "N",
-        "Most tokens per answer";
+        "Largest number of tokens per answer";
     Grants, "grants", RUN, texts, none, ANY, decides, Model, "GRANT",
         "What plugins may do beyond computing and logging: kv, or llm:ALIAS=SPEC with a SPEC as of a policy";
     MaxTokensTotal, "max_tokens_total", RUN, whole(0..=LARGEST_TOTAL), words("no limit"), ANY, free, Model, "N",
-        "Stop asking models after this many tokens in all, read and written; answers in flight still count";
+        "Stop requests to models after this many tokens in total, read and generated; answers in flight still count";
     MaxCost, "max_cost", RUN, number(0.0..=1e9), words("no limit"), ANY, free, Model, "MONEY",
-        "Stop asking models after this much money; needs a price";
+        "Stop requests to models after this amount of money; needs a price";
     Price, "price", RUN, text, words("unknown"), ANY, free, Model, "IN,OUT",
-        "Price per million tokens, read and written, as 0.15,0.60";
+        "Price per million tokens, read and generated, as 0.15,0.60";
 
     Reflectors, "reflectors", HARNESS, texts, none, LEARN, decides, Harness, "R.wasm[?OPTION=VALUE]",
         "Reflectors that propose lessons";
     TrialSlots, "trial_slots", HARNESS, whole(1..=16), fixed(16), LEARN, decides, Harness, "N",
         "Lessons on trial at once";
     ReflectEvery, "reflect_every", HARNESS, whole(1..=100_000), fixed(1), LEARN, decides, Harness, "N",
-        "Ask reflectors at least after every N-th batch";
+        "Call reflectors at least after every N-th batch";
     GateEvery, "gate_every", HARNESS, whole(1..=100_000), fixed(10), LEARN, decides, Harness, "N",
         "Iterations between two candidates for the gate";
     GatePairs, "gate_pairs", HARNESS, whole(8..=1_000_000), fixed(512), LEARN, decides, Harness, "N",
         "Pairs of episodes that one session of the gate may use";
     Alpha, "alpha", HARNESS, number(1e-6..=0.5), fixed(0.05), LEARN, decides, Harness, "SHARE",
-        "Chance of letting a candidate through that is no better, over all candidates of the run";
+        "Probability that the run promotes any candidate that is no better";
     Forbid, "forbid", HARNESS, texts, none, LEARN, decides, Harness, "TEXT",
         "Texts of 8 characters or more that no lesson may quote; the data folder keeps them";
     Evolve, "evolve", HARNESS, whole(0..=1_000_000), fixed(0), LEARN, decides, Harness, "BUDGET",
@@ -267,9 +267,9 @@ keys! {
     Warmup, "warmup", WEIGHTS, whole(0..=100_000), fixed(5), LEARN, decides, Weights, "N",
         "Steps until the rate is at its highest";
     Optimizer, "optimizer", WEIGHTS, text, cases("muon", "; of an adapter ", "adamw", ""), LEARN, decides, Weights, "RULE",
-        "muon for the matrices inside and AdamW for the rest, or adamw for all";
+        "muon for the matrices inside the blocks and AdamW for the others, or adamw for all";
     AdapterRank, "adapter_rank", WEIGHTS, whole(1..=1024), words("all weights learn"), LEARN, decides, Weights, "RANK",
-        "Train an adapter of this rank (LoRA) instead of all weights; an adapter in the model's folder goes on learning";
+        "Train an adapter of this rank (LoRA) instead of all weights; an adapter in the model's folder continues learning";
     AdapterAlpha, "adapter_alpha", WEIGHTS, number(f64::MIN_POSITIVE..=1e6), words("twice the rank"), LEARN, decides, Weights,
         "ALPHA",
         "The adapter's output is scaled by ALPHA / RANK";
@@ -278,11 +278,11 @@ keys! {
     Truncated, "truncated", WEIGHTS, text, fixed("keep"), LEARN, decides, Weights, "RULE",
         "Truncated episodes: keep them, mask them (they teach nothing), or penalty=P (P less reward, 0 to 2)";
     Kl, "kl", WEIGHTS, number(0.0..=10.0), fixed(0.0), LEARN, decides, Weights, "BETA",
-        "Weight of the divergence from the model as it was opened, or of an adapter from the model without it; 0: none";
+        "Weight of the divergence from the initial model, or of an adapter from the base model; 0: none";
     Refills, "refills", WEIGHTS, whole(0..=3), fixed(3), LEARN, decides, Weights, "N",
-        "Times in an iteration that groups whose members all earned the same are replaced";
+        "Attempts per iteration to replace groups whose members all have equal rewards";
     DifficultyFilter, "difficulty_filter", WEIGHTS, flag, fixed(false), LEARN, decides, Weights, "BOOL",
-        "Skip tasks whose last two groups were all right or all wrong; each returns at every eighth turn";
+        "Skip tasks whose last two groups were all correct or all wrong; each returns at every eighth turn";
     EvaluateEvery, "evaluate_every", WEIGHTS, whole(0..=100_000), fixed(10), LEARN, decides, Weights, "N",
         "Iterations between two evaluations on validation tasks, by which the best weights are kept; 0: none";
     EvaluateEpisodes, "evaluate_episodes", WEIGHTS, whole(1..=1_000_000), fixed(100), LEARN, decides, Weights, "N",
@@ -293,9 +293,9 @@ keys! {
         "REWARD",
         "Mean reward of sampled episodes at which demonstrations end";
     DemonstrationsSteps, "demonstrations_steps", WEIGHTS, whole(1..=1_000_000), fixed(400), LEARN, decides, Weights, "N",
-        "Most steps of demonstrations, of 128 each; every tenth step samples episodes";
+        "Largest number of steps of demonstrations, of 128 each; every tenth step samples episodes";
     Completions, "completions", WEIGHTS, whole(0..=1000), fixed(4), LEARN, free, Weights, "N",
-        "Episodes of an iteration that are written down as text";
+        "Episodes per iteration that are written as text";
     Out, "out", WEIGHTS, text, words("`learned` in the data folder"), LEARN, free, Weights, "DIR",
         "The folder for models, metrics and curves; each run has its own folder inside";
 
@@ -313,17 +313,17 @@ impl Key {
         self.row().name
     }
 
-    /// Its name with its table, as messages about files have it: `seed`, `[[learn]] harness, gate_every`.
+    /// Its name with its table, for messages about files: `seed`, `[[learn]] harness, gate_every`.
     pub fn label(self) -> String {
         crate::problem::label(self.scope(), self.name())
     }
 
-    /// Which table it stands in.
+    /// The table that it belongs to.
     pub fn scope(self) -> Scope {
         self.row().scope
     }
 
-    /// What its value must be.
+    /// The type of its value.
     pub fn kind(self) -> Kind {
         self.row().kind
     }
@@ -333,12 +333,12 @@ impl Key {
         self.row().summary
     }
 
-    /// The default, as help shows it. None: it has none.
+    /// The default in help. `None`: it has none.
     pub fn default_text(self) -> Option<&'static str> {
         self.row().default_text
     }
 
-    /// What help calls its value.
+    /// The name of its value in help.
     pub fn value_name(self) -> &'static str {
         self.row().value_name
     }
@@ -348,25 +348,25 @@ impl Key {
         self.row().topic
     }
 
-    /// Whether it can change a result. What cannot may differ where a run is resumed.
+    /// Whether it can change a result. Options that cannot may differ when a run is resumed.
     pub fn decides(self) -> bool {
         self.row().decides
     }
 
-    /// What a run must do to have this option.
+    /// The verbs of runs that have this option.
     pub fn verbs(self) -> &'static [Verb] {
         self.row().verbs
     }
 
-    /// Whether a run that does this has the option.
+    /// Whether a run with this verb has the option.
     pub fn applies_to(self, verb: Verb) -> bool {
         self.row().verbs.contains(&verb)
     }
 
-    /// The words that are allowed, where there are only some.
+    /// The allowed words, if only some are allowed.
     pub fn choices(self) -> &'static [&'static str] {
         match self {
-            // Objectives of rewards alone: the others need a teacher, or pairs.
+            // Objectives that need rewards only: the others need a teacher, or pairs.
             Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo"],
             Self::Optimizer => &["muon", "adamw"],
             Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
@@ -384,7 +384,7 @@ impl Key {
         Self::ALL.iter().copied().filter(move |key| key.scope() == scope)
     }
 
-    /// The option that excludes this one: both say the same thing in different ways.
+    /// The option that excludes this one: both set the same thing in different ways.
     pub(crate) fn rival(self) -> Option<Self> {
         match self {
             Self::Policy => Some(Self::Model),
@@ -395,7 +395,7 @@ impl Key {
         }
     }
 
-    /// The defaults that the table states: one, or one for each case.
+    /// The defaults in the table: one, or one for each case.
     pub(crate) fn presets(self) -> &'static [Preset] {
         self.row().presets
     }
@@ -407,7 +407,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_two_options_share_a_name_and_each_is_found_by_its_own() {
+    fn names_of_options_are_unique() {
         let names: BTreeSet<_> = Key::ALL.iter().map(|key| key.name()).collect();
         assert_eq!(names.len(), Key::ALL.len());
         assert!(Key::ALL.iter().all(|key| Key::named(key.name()) == Some(*key)));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_layer_belong_to_learning_and_only_the_host_s_choices_decide_nothing() {
+    fn layer_options_belong_to_learning_and_only_host_options_change_no_result() {
         for key in Key::ALL {
             match key.scope() {
                 Scope::Layer(_) => assert_eq!(key.verbs(), LEARN, "{key:?}"),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn help_shows_each_default_as_the_table_states_it() {
+    fn help_shows_the_defaults_of_the_table() {
         assert_eq!(Key::Episodes.default_text(), Some("20; learning 64 an iteration"));
         assert_eq!(Key::Group.default_text(), Some("1; harness 4; weights 8"));
         assert_eq!(Key::Rate.default_text(), Some("0.002; of an adapter 0.0002"));
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_lies_in_its_range() {
+    fn every_default_is_in_its_range() {
         for key in Key::ALL {
             for preset in key.presets() {
                 match (preset, key.kind()) {

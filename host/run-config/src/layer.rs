@@ -1,4 +1,4 @@
-//! What a run does, what learns in it, and which table of a file a key stands in.
+//! What a run does, what learns, and the table of a key in a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ impl Verb {
         }
     }
 
-    /// The activity, as messages name it.
+    /// The activity in messages.
     pub(crate) fn activity(self) -> &'static str {
         match self {
             Self::Play => "playing",
@@ -37,7 +37,7 @@ impl Verb {
     }
 }
 
-/// What can learn.
+/// A layer that learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
     /// A playbook of lessons around the model.
@@ -47,7 +47,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// All of them, in the order in which they stand in a resolved run.
+    /// All layers, in the order of a resolved run.
     pub const ALL: [Self; 2] = [Self::Harness, Self::Weights];
 
     /// Its name, as in `layer = "harness"`.
@@ -71,7 +71,7 @@ impl fmt::Display for Layer {
 }
 
 impl FromStr for Layer {
-    /// What is expected instead, with the nearest name.
+    /// The expectation, with the nearest name.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -83,13 +83,13 @@ impl FromStr for Layer {
     }
 }
 
-/// Which table a key stands in.
+/// The table of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The top of a file.
     Run,
     /// The `[[learn]]` table of this layer.
     Layer(Layer),
-    /// No table: only the command line of an evaluation has it.
+    /// No table: only the command line of an evaluation has the key.
     Evaluate,
 }

@@ -1,4 +1,5 @@
-//! What a run is (floor 1): every option once, with its range and its default, for the command line and for `run.toml`.
+//! The description of a run (floor 1): every option once, with its range and its default, for the command line and
+//! `run.toml`.
 //!
 //! A front end fills a [`RunSpecPatch`]: the command line from flags, [`RunSpecPatch::from_toml`] from a file.
 //! [`RunSpecPatch::over`] lays one over another. [`RunSpecPatch::resolve`] is the one validator: it checks ranges and

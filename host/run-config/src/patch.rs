@@ -1,10 +1,10 @@
-//! What a front end was given: some options of a run, raw.
+//! Options that a front end has collected, as raw values.
 
 use crate::{Key, Layer, Scope, Source, Value};
 use std::collections::BTreeMap;
 
-/// Some options of a run, each with its source, and the layers that learn. What is absent is left to a lower patch, and at
-/// last to the default.
+/// Some options of a run, each with its source, and the layers that learn. Absent options are taken from a lower patch,
+/// and finally from the defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunSpecPatch {
     values: BTreeMap<Key, (Value, Source)>,
@@ -17,7 +17,7 @@ impl RunSpecPatch {
         Self::default()
     }
 
-    /// Sets an option. An earlier value is replaced.
+    /// Sets an option. Replaces an earlier value.
     pub fn set(&mut self, key: Key, value: Value, source: Source) {
         self.values.insert(key, (value, source));
     }
@@ -32,7 +32,7 @@ impl RunSpecPatch {
         self.values.get(&key)
     }
 
-    /// Takes an option out.
+    /// Removes an option.
     pub fn remove(&mut self, key: Key) -> Option<(Value, Source)> {
         self.values.remove(&key)
     }
@@ -52,15 +52,15 @@ impl RunSpecPatch {
         self.values.iter().map(|(key, (value, source))| (*key, value, *source))
     }
 
-    /// Whether nothing is set, no layers either.
+    /// Whether neither options nor layers are set.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.layers.is_none()
     }
 
-    /// This patch over a lower one: where both set an option, this one wins.
+    /// Lays this patch over a lower one: if both set an option, this one wins.
     ///
-    /// Two options that exclude each other count as one, so `model` here replaces `policy` below. Layers are replaced as
-    /// a whole, and with them go the lower patch's options of layers that are no longer named.
+    /// Two options that exclude each other count as one, so `model` here replaces `policy` below. Layers are replaced
+    /// as a whole; the lower patch's options of layers that are no longer named are dropped.
     #[must_use]
     pub fn over(self, lower: Self) -> Self {
         let mut merged = lower;
@@ -98,7 +98,7 @@ mod tests {
     const FILE: Source = Source::File { line: Some(1) };
 
     #[test]
-    fn a_flag_replaces_the_option_of_the_file_that_excludes_it() {
+    fn a_flag_replaces_an_option_of_the_file_that_it_excludes() {
         for (flag, file) in [
             (Key::SystemPrompt, Key::SystemPromptFile),
             (Key::SystemPromptFile, Key::SystemPrompt),
@@ -108,7 +108,7 @@ mod tests {
             let merged = patch(Source::Flag, &[(flag, "a")], None).over(patch(FILE, &[(file, "b")], None));
             assert_eq!(merged.keys().collect::<Vec<_>>(), [flag]);
         }
-        // Two of one source stay, so that the validator sees both.
+        // Two options of one source both stay, so that the validator sees them.
         let both = patch(Source::Flag, &[(Key::Policy, "a"), (Key::Model, "b")], None).over(RunSpecPatch::new());
         assert_eq!(both.keys().count(), 2);
     }

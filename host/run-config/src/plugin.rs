@@ -1,17 +1,17 @@
-//! Plugins as people name them: a path, perhaps with options.
+//! Plugins as text: a path, optionally with options.
 
 use clawhost_core::{Attributes, PluginIdentity, RewardSource, escaped};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// How much of a text a message repeats, in bytes: a path with options is long.
+/// Longest part of a text that a message repeats, in bytes: a path with options can be long.
 const SHOWN_BYTES: usize = 200;
 
-/// Weights of a reward: only ratios matter, and sums must stay exact.
+/// Weights of a reward. Only ratios matter, and sums must stay exact.
 const WEIGHT: RangeInclusive<f64> = 0.0..=1e6;
 
-/// A text names no plugin.
+/// Why a text is not a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PluginTextError(String);
@@ -20,23 +20,23 @@ pub struct PluginTextError(String);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginSpec {
-    /// Where the component lies.
+    /// The path of the component.
     pub path: String,
-    /// Its options, sorted by name: their order means nothing.
+    /// Its options, sorted by name: their order has no meaning.
     pub options: Attributes,
-    /// Which plugin it is. The program fills it when it has loaded the component.
+    /// Its identity. The program sets it when the component is loaded.
     #[serde(default)]
     pub plugin: Option<PluginIdentity>,
 }
 
 impl PluginSpec {
-    /// Reads the text of a plugin.
+    /// Parses a plugin.
     ///
-    /// Names of files and folders may contain `?`: `exists` tells whether a file of this name exists. The path is the whole
-    /// text if it exists, or else the longest part before a `?` that exists, or else the part before the first `?`.
+    /// Names of files and folders may contain `?`: `exists` returns whether a file of this name exists. The path is the
+    /// whole text if it exists, else the longest part before a `?` that exists, else the part before the first `?`.
     ///
     /// # Errors
-    /// No path, an option without a value, an option twice, or a `#`, which only rewards have.
+    /// The path is missing, an option has no value or occurs twice, or there is a `#`, which only rewards have.
     pub fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Self, PluginTextError> {
         let (path, query) = if exists(text) { (text, "") } else { divided(text, '?', &exists) };
         if path.contains('#') && !exists(path) {
@@ -49,7 +49,7 @@ impl PluginSpec {
         Ok(Self { path: path.to_owned(), options: options(query, text)?, plugin: None })
     }
 
-    /// Sets an option in place of an earlier one of that name.
+    /// Sets an option. Replaces an earlier value.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.options.retain(|(known, _)| known != name);
         self.options.push((name.to_owned(), value.to_owned()));
@@ -58,7 +58,7 @@ impl PluginSpec {
 }
 
 impl fmt::Display for PluginSpec {
-    /// As it is written.
+    /// In the format of the option.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
         for (position, (name, value)) in self.options.iter().enumerate() {
@@ -68,23 +68,23 @@ impl fmt::Display for PluginSpec {
     }
 }
 
-/// A reward: a plugin, perhaps with `#weight=W&source=S` behind it.
+/// A reward: a plugin, optionally followed by `#weight=W&source=S`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardSpec {
-    /// What judges.
+    /// The plugin.
     pub plugin: PluginSpec,
-    /// How much it counts, 0 to 1 000 000. Default: 1.
+    /// Its weight, 0 to 1,000,000. Default: 1.
     pub weight: f64,
-    /// Where its judgement comes from. None: as the reward says of itself.
+    /// The source of its verdicts. `None`: the reward's own.
     pub source: Option<RewardSource>,
 }
 
 impl RewardSpec {
-    /// Reads the text of a reward. `exists` is as in [`PluginSpec::parse`].
+    /// Parses a reward. `exists` is as in [`PluginSpec::parse`].
     ///
     /// # Errors
-    /// The plugin is none, or what follows the `#` is neither a weight nor a source.
+    /// The plugin is invalid, or the part after `#` is neither a weight nor a source.
     pub fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Self, PluginTextError> {
         let is_plugin = |text: &str| exists(text) || before(text, '?').any(|(path, _)| exists(path));
         let (plugin, choices) = if exists(text) { (text, "") } else { divided(text, '#', &is_plugin) };
@@ -103,7 +103,7 @@ impl RewardSpec {
                 Some(("source", value)) => {
                     let Some(source) = RewardSource::ALL.into_iter().find(|source| source.name() == value) else {
                         let known = RewardSource::ALL.map(RewardSource::name).join(", ");
-                        return refuse(format!("`{}` is no source; there are {known}", shown(value)));
+                        return refuse(format!("`{}` is not a source; available:  {known}", shown(value)));
                     };
                     spec.source = Some(source);
                 }
@@ -118,7 +118,7 @@ impl RewardSpec {
 }
 
 impl fmt::Display for RewardSpec {
-    /// As it is written, with its weight.
+    /// In the format of the option, with its weight.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#weight={}", self.plugin, self.weight)?;
         match self.source {
@@ -134,11 +134,11 @@ fn options(query: &str, whole: &str) -> Result<Attributes, PluginTextError> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
             let (pair, whole) = (shown(pair), shown(whole));
-            return Err(PluginTextError(format!("`{pair}` in `{whole}` is no option; write NAME=VALUE")));
+            return Err(PluginTextError(format!("`{pair}` in `{whole}` is not an option; write NAME=VALUE")));
         };
         if options.iter().any(|(known, _)| known == name) {
             let (name, whole) = (shown(name), shown(whole));
-            return Err(PluginTextError(format!("option `{name}` stands twice in `{whole}`")));
+            return Err(PluginTextError(format!("option `{name}` occurs twice in `{whole}`")));
         }
         options.push((name.to_owned(), value.to_owned()));
     }
@@ -146,12 +146,12 @@ fn options(query: &str, whole: &str) -> Result<Attributes, PluginTextError> {
     Ok(options)
 }
 
-/// A text before and after each `mark`, the longest first part first.
+/// Splits a text at each `mark`, the longest first part first.
 fn before(text: &str, mark: char) -> impl Iterator<Item = (&str, &str)> {
     text.rmatch_indices(mark).filter_map(|(at, mark)| Some((text.get(..at)?, text.get(at + mark.len()..)?)))
 }
 
-/// A text before and after the `mark` that ends the name of something that exists.
+/// Splits a text at the `mark` that ends the name of an existing file.
 fn divided<'t>(text: &'t str, mark: char, exists: &impl Fn(&str) -> bool) -> (&'t str, &'t str) {
     let named = before(text, mark).find(|(first, _)| exists(first));
     let whole = || exists(text).then_some((text, ""));
@@ -208,7 +208,7 @@ mod tests {
             ("r.wasm#weight=-1", "from 0 to 1000000"),
             ("r.wasm#weight=1000001", "from 0 to 1000000"),
             ("r.wasm#weight=NaN", "from 0 to"),
-            ("r.wasm#source=mine", "there are user, outcome, execution, judge"),
+            ("r.wasm#source=mine", "available: user, outcome, execution, judge"),
             ("r.wasm#a=1", "options follow a `?`"),
             ("r.wasm?size#weight=1", "write NAME=VALUE"),
         ] {
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_reads_back_as_it_is_written() {
+    fn a_plugin_round_trips() {
         for text in ["r.wasm#weight=1", "r.wasm?a=1&b=#weight=0.25&source=judge"] {
             assert_eq!(RewardSpec::parse(text, |_| false).unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn a_text_that_names_no_plugin_reaches_no_terminal_raw() {
+    fn an_invalid_plugin_text_is_escaped_in_messages() {
         let error = PluginSpec::parse("b.wasm?\u{1b}[31m", |_| false).unwrap_err().to_string();
         assert!(!error.contains('\u{1b}'), "{error}");
     }

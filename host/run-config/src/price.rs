@@ -1,38 +1,38 @@
-//! What tokens cost, as `price` says it.
+//! The price of tokens, in the format of the option `price`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Money for a million tokens.
+/// Money per million tokens.
 const MONEY: RangeInclusive<f64> = 0.0..=1e9;
 
-/// Money per million tokens, each from 0 to a thousand million.
+/// Money per million tokens, each from 0 to a billion.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// For tokens that the model reads.
     pub input: f64,
-    /// For tokens that it writes.
+    /// For tokens that it generates.
     pub output: f64,
 }
 
 impl Price {
-    /// What a message says is expected.
+    /// The expectation in a message.
     pub(crate) const EXPECTED: &str =
         "two prices per million tokens, read and written, each from 0 to 1000000000, as in \"0.15,0.60\"";
 }
 
 impl fmt::Display for Price {
-    /// As it is written: `0.15,0.6`.
+    /// In the format of the option: `0.15,0.6`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.input, self.output)
     }
 }
 
 impl FromStr for Price {
-    /// What is expected instead.
+    /// The expected format.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_price_is_two_sums_of_money() {
+    fn a_price_is_two_amounts() {
         let check = |text: &str, expected: Option<(f64, f64)>| {
             let got = text.parse::<Price>().ok().map(|price| (price.input, price.output));
             assert_eq!(got, expected, "{text}");

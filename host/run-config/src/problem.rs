@@ -1,12 +1,13 @@
-//! What is wrong with the description of a run, and where.
+//! Problems in the description of a run, and their places.
 
 use crate::{Key, Scope, Source};
 use std::fmt;
 
-/// A piece of a message. A front end renders each key by its own name: a file as `adapter_rank`, a command line as its flag.
+/// A part of a message. A front end renders each key with its own name: a file as `adapter_rank`, a command line as its
+/// flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// These words.
+    /// Text.
     Text(String),
     /// The name of another option.
     Key(Key),
@@ -30,16 +31,16 @@ impl From<Key> for Part {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The option. None: the layers of a run, or something that is no option.
+    /// The option. `None`: the layers of a run, or something that is not an option.
     pub key: Option<Key>,
-    /// The place as a file names it: `[[learn]] harness, gate_every`, `plugin`, `[[learn]]`; empty where the text is no TOML.
+    /// The place in a file: `[[learn]] harness, gate_every`, `plugin`, `[[learn]]`. Empty if the text is not TOML.
     pub label: String,
-    /// Where the value came from. None: it is missing, or it is a default.
+    /// The source of the value. `None`: the value is missing, or is a default.
     pub source: Option<Source>,
-    /// What was found, and what is allowed.
+    /// The found value, and the expected one.
     pub message: Vec<Part>,
 }
 
@@ -50,17 +51,17 @@ impl Problem {
         Self { key: Some(key), label, source, message: message.into_iter().collect() }
     }
 
-    /// A problem of something that is no option.
+    /// A problem of something that is not an option.
     pub(crate) fn at(label: impl Into<String>, source: Option<Source>, message: impl Into<String>) -> Self {
         Self { key: None, label: label.into(), source, message: vec![Part::Text(message.into())] }
     }
 
-    /// The line from 1, where the problem stands in a file.
+    /// The line from 1, if the problem is in a file.
     pub fn line(&self) -> Option<usize> {
         self.source.and_then(Source::line)
     }
 
-    /// The message with every option called as `name` says.
+    /// The message, with the names of options from `name`.
     pub fn render(&self, name: impl Fn(Key) -> String) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
@@ -70,7 +71,7 @@ impl Problem {
     }
 }
 
-/// A key with its table, in the words of a file: a table `[[learn]]` with the name of its layer.
+/// A key with its table, in a file's notation: a table `[[learn]]` with the name of its layer.
 pub(crate) fn label(scope: Scope, name: &str) -> String {
     match scope {
         Scope::Layer(layer) => format!("[[learn]] {layer}, {name}"),
@@ -79,7 +80,7 @@ pub(crate) fn label(scope: Scope, name: &str) -> String {
 }
 
 impl fmt::Display for Problem {
-    /// As for a file: `line 3: [[learn]] harness, gate_every: found 0; expected ...`.
+    /// In a file's notation: `line 3: [[learn]] harness, gate_every: found 0; expected ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line() {
             write!(f, "line {line}: ")?;
@@ -91,7 +92,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, by line; what has no line comes first. Never empty. Shown with one line for each problem.
+/// All problems by line; problems without a line come first. Never empty. The display has one line per problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", listed(.0))]
 pub struct Problems(Vec<Problem>);
@@ -101,14 +102,14 @@ fn listed(all: &[Problem]) -> String {
 }
 
 impl Problems {
-    /// None if there is no problem.
+    /// `None` if there is no problem.
     pub(crate) fn of(mut all: Vec<Problem>) -> Option<Self> {
-        // Stable: what was found first on a line stays first.
+        // Stable: problems of one line stay in the order in which they were found.
         all.sort_by_key(Problem::line);
         (!all.is_empty()).then_some(Self(all))
     }
 
-    /// Each of them; there is at least one.
+    /// All problems; there is at least one.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()
     }
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_shows_line_label_and_message_where_it_has_them() {
+    fn a_problem_shows_its_line_label_and_message() {
         let shown = |source, label: &str| Problem::at(label, source, "odd").to_string();
         assert_eq!(shown(Some(Source::File { line: Some(12) }), "[[learn]]"), "line 12: [[learn]]: odd");
         assert_eq!(shown(None, "plugin"), "plugin: odd");
@@ -137,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_front_end_gives_options_its_own_names() {
+    fn a_front_end_renders_its_own_names_of_options() {
         let problem = Problem::of(Key::AdapterAlpha, Some(Source::Flag), ["needs ".into(), Key::AdapterRank.into()]);
         assert_eq!(problem.to_string(), "[[learn]] weights, adapter_alpha: needs adapter_rank");
         assert_eq!(problem.render(|key| format!("<{}>", key.name())), "needs <adapter_rank>");
     }
 
     #[test]
-    fn problems_stand_by_line_and_what_has_none_comes_first() {
+    fn problems_are_sorted_by_line_and_those_without_one_come_first() {
         let at = |line| Problem::at("x", Some(Source::File { line }), "odd");
         let all = Problems::of(vec![at(Some(3)), at(None), at(Some(1))]).unwrap();
         assert_eq!(all.iter().map(Problem::line).collect::<Vec<_>>(), [None, Some(1), Some(3)]);

@@ -1,14 +1,14 @@
-//! The document of a run for reports: what depends on the machine, or changes no result, is left out.
+//! The document of a run for reports, without values that depend on the machine or change no result.
 
 use crate::{Grant, RunSpec};
 use serde_json::Value;
 
-/// Fields that say where something lies, or how fast it runs. Names of options stand in lists, so no option is meant.
+/// Fields with paths or with the speed of the run. Names of options are in lists, so they are not affected.
 const LEFT_OUT: [&str; 4] = ["path", "system_prompt_file", "out", "concurrency"];
 
 impl RunSpec {
-    /// The document without paths, without the text of the policy, without concurrency and without names: equal runs from different front
-    /// ends and folders have equal documents.
+    /// The document without paths, without the text of the policy, without concurrency and without labels: equal runs
+    /// from different front ends and folders have equal documents.
     pub fn published(&self) -> Value {
         let mut shared = self.clone();
         (shared.name, shared.tags) = (None, Default::default());
@@ -22,7 +22,7 @@ impl RunSpec {
     }
 }
 
-/// A model behind a grant may lie in a folder or a file: the kind alone remains.
+/// A granted model may be in a folder or a file: only its kind is kept.
 fn without_place(grant: &mut Grant) {
     if let Grant::Model { spec, .. } = grant
         && let Some((kind @ ("local" | "script"), _)) = spec.split_once(':')

@@ -1,8 +1,8 @@
 //! Reads the text of `run.toml` into a patch.
 //!
-//! The text must be TOML; if it is not, only that is reported, for what its keys mean is unsure. The same holds for a file
-//! of another version. Then every key is looked up in its table. If any is unknown or has a wrong shape, values out of
-//! their range are reported beside it, so that a person sees all mistakes of single keys at once.
+//! If the text is not TOML, only that is reported, because the meaning of its keys is unsure. The same applies to a
+//! file of another version. Then every key is looked up in its table. Unknown keys, wrong shapes and values out of
+//! range are reported together, so that a person sees all mistakes of single keys at once.
 
 use crate::check::{expected, shape, wrong};
 use crate::folder::from_here;
@@ -14,18 +14,18 @@ use clawhost_core::escaped;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Most of a message about TOML, in bytes.
+/// Longest message about TOML in bytes.
 const SYNTAX_BYTES: usize = 200;
 /// The key of a layer's name in its table.
 const LAYER: &str = "layer";
 /// The tables of layers.
 const LEARN: &str = "learn";
-/// How messages call those tables.
+/// The name of those tables in messages.
 const TABLES: &str = "[[learn]]";
 /// The key of the file's version.
 const VERSION: &str = "version";
 
-/// Where the lines of a text begin.
+/// The beginnings of the lines of a text.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -33,7 +33,7 @@ impl Lines {
         Self(text.match_indices('\n').map(|(at, _)| at + 1).collect())
     }
 
-    /// The line, from 1, that holds a byte.
+    /// The line, from 1, of a byte.
     fn at(&self, byte: usize) -> usize {
         1 + self.0.partition_point(|begin| *begin <= byte)
     }
@@ -44,11 +44,11 @@ impl Lines {
 }
 
 impl RunSpecPatch {
-    /// Reads the text of a run file. Its paths are relative to `folder`, the file's own; an empty folder leaves them as they
-    /// are written. Nothing is opened.
+    /// Reads the text of a run file. Its paths are relative to `folder`, the file's own; with an empty folder they are
+    /// unchanged. Nothing is opened.
     ///
     /// # Errors
-    /// Everything that is wrong with single keys. Rules between keys are left to [`RunSpecPatch::resolve`].
+    /// All problems of single keys. Rules between keys are checked by [`RunSpecPatch::resolve`].
     pub fn from_toml(text: &str, folder: &str) -> Result<Self, Problems> {
         let lines = Lines::of(text);
         let (root, errors) = DeTable::parse_recoverable(text);
@@ -65,7 +65,7 @@ impl RunSpecPatch {
     }
 }
 
-/// What makes a text no TOML: the first error of each line, for others follow from it.
+/// Why a text is not TOML: the first error of each line, because others follow from it.
 fn syntax(errors: &[toml::de::Error], lines: &Lines) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for error in errors {
@@ -78,7 +78,7 @@ fn syntax(errors: &[toml::de::Error], lines: &Lines) -> Vec<Problem> {
     problems
 }
 
-/// A file of another version: what its keys mean is unsure.
+/// A file of another version: the meaning of its keys is unsure.
 fn other_version(root: &DeTable<'_>, lines: &Lines) -> Option<Problem> {
     let (key, value) = root.get_key_value(VERSION)?;
     if whole(value.get_ref()) == Some(u64::from(SPEC_VERSION)) {
@@ -131,7 +131,7 @@ impl Reader<'_> {
         self.patch.set_layers(names, first.unwrap_or(source));
     }
 
-    /// One `[[learn]]` table. Where its layer is unknown the other keys mean nothing.
+    /// One `[[learn]]` table. If its layer is unknown, the other keys cannot be read.
     fn layer(&mut self, line: usize, fields: &DeTable<'_>, named: &mut Vec<Layer>) {
         let mut refuse = |at: usize, why: String| {
             let label = format!("{TABLES} {LAYER}");
@@ -184,7 +184,7 @@ impl Reader<'_> {
 
     fn finish(mut self) -> Result<RunSpecPatch, Problems> {
         if !self.problems.is_empty() {
-            // Which names are files is unsure here, so texts of plugins are left to the validator.
+            // The reader cannot check which files exist, so the validator reads the texts of plugins.
             for (key, value, source) in self.patch.values() {
                 let of = |why: String| Problem::of(key, Some(source), [why.into()]);
                 self.problems.extend(wrong(key, value, &|_| true).into_iter().map(of));
@@ -197,7 +197,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value in the shape that its key has, or what is wrong with its shape.
+/// A value in the shape of its key, or the problems of its shape.
 fn raw(key: Key, value: &DeValue<'_>) -> Result<Value, Vec<String>> {
     let kind = key.kind();
     let read = match &kind {
@@ -214,7 +214,7 @@ fn whole(value: &DeValue<'_>) -> Option<u64> {
     value.as_integer().and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok())
 }
 
-/// A number, with or without a point.
+/// A number, with or without a decimal point.
 fn number(value: &DeValue<'_>) -> Option<f64> {
     match value {
         DeValue::Float(number) => number.as_str().parse().ok(),
@@ -238,7 +238,7 @@ fn texts(value: &DeValue<'_>, kind: &Kind) -> Result<Value, Vec<String>> {
     if problems.is_empty() { Ok(Value::Texts(texts)) } else { Err(problems) }
 }
 
-/// A value as a message shows it, safe for a terminal.
+/// A value in a message, safe for a terminal.
 fn found(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => found_text(text),
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_belongs_to_the_line_that_its_line_end_closes() {
+    fn a_line_end_belongs_to_the_line_that_it_ends() {
         let lines = Lines::of("ab\n\ncd");
         let at: Vec<usize> = (0..=6).map(|byte| lines.at(byte)).collect();
         assert_eq!(at, [1, 1, 1, 2, 3, 3, 3]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_be_written_in_every_way_that_toml_has() {
+    fn all_number_formats_of_toml_are_accepted() {
         let check = |written: &str, key, expected: Value| {
             let patch = RunSpecPatch::from_toml(written, "").unwrap();
             assert_eq!(patch.get(key).map(|(value, _)| value), Some(&expected), "{written}");

@@ -1,6 +1,6 @@
-//! A file to begin with.
+//! A sample file.
 
-/// A run that learns as a file, with every key: what differs from the default, and the rest commented out.
+/// A learning run as a file, with every key: values that differ from the default, and the others commented out.
 pub const fn sample() -> &'static str {
     include_str!("sample.toml")
 }
@@ -17,7 +17,7 @@ mod tests {
         Value::Text(text.to_owned())
     }
 
-    /// The sample with everything that is commented out: `# key = value` and `# [[learn]]`.
+    /// The sample with all comments of the forms `# key = value` and `# [[learn]]` activated.
     fn uncommented() -> RunSpecPatch {
         let is_code =
             |rest: &str| rest.starts_with("[[") || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_a_file_stands_in_the_sample_with_a_value_that_is_allowed() {
+    fn the_sample_has_every_key_with_a_valid_value() {
         let full = uncommented();
         assert_eq!(full.layers().unwrap().0, Layer::ALL.map(Layer::name));
         for key in Key::ALL.iter().filter(|key| key.scope() != Scope::Evaluate) {
@@ -52,10 +52,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_commented_out_is_the_default_where_there_is_one() {
+    fn commented_values_of_the_sample_are_the_defaults() {
         let (full, plain) = (uncommented(), RunSpecPatch::from_toml(super::sample(), "").unwrap());
         let commented = full.keys().filter(|key| plain.get(*key).is_none());
-        // Switched off by default, so an example says more.
+        // Off by default, so the sample shows an example.
         for key in commented.filter(|key| *key != Key::Evolve) {
             let (value, _) = full.get(key).unwrap();
             let is_default = key.presets().is_empty()

@@ -1,4 +1,4 @@
-//! A run, fully resolved: every default is filled in, and every rule holds.
+//! A resolved run: every default is filled in, and every rule holds.
 
 use crate::{Expected, Grant, Layer, PluginSpec, Price, RewardSpec, Verb};
 use clawhost_core::{Attributes, Digest, LlmIdentity, RunLabels, RunName, RunTag};
@@ -7,46 +7,46 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A run. The store keeps it as a document; equal runs have equal specs.
+/// A run. The store keeps it as a document. Equal runs have equal specs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     /// The version of the document: [`crate::SPEC_VERSION`].
     pub version: u32,
-    /// What the run is called from the beginning. It may be renamed later, and no result depends on it.
+    /// The name that the run starts with. It may be renamed later, and no result depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<RunName>,
-    /// Its tags from the beginning, sorted.
+    /// The tags that the run starts with, sorted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tags: BTreeSet<RunTag>,
     /// The environment.
     pub environment: PluginSpec,
-    /// What judges the episodes.
+    /// The rewards.
     pub rewards: Vec<RewardSpec>,
-    /// Who acts.
+    /// The policy.
     pub policy: PolicySpec,
-    /// The playbook that the policy reads. None: no playbook, or the one with the environment's name where the harness
+    /// The playbook that the policy reads. `None`: no playbook, or the one with the environment's name if the harness
     /// learns or is evaluated.
     pub playbook: Option<PlaybookSpec>,
-    /// Most tokens of lessons in one prompt.
+    /// Largest number of tokens of lessons in one prompt.
     pub token_budget: u64,
-    /// What plugins may do beyond computing and logging, sorted.
+    /// Permissions of plugins beyond computing and logging, sorted.
     pub grants: Vec<Grant>,
-    /// How much is played, and within which limits.
+    /// The number of episodes, and limits.
     pub play: PlaySpec,
-    /// What models may cost.
+    /// The budget of models.
     pub budget: BudgetSpec,
     /// What the run does.
     pub work: Work,
 }
 
 impl RunSpec {
-    /// What the run is called from the beginning.
+    /// The name and tags that the run starts with.
     pub fn labels(&self) -> RunLabels {
         RunLabels { name: self.name.clone(), tags: self.tags.clone() }
     }
 
-    /// How the run learns, if it does.
+    /// The settings of learning, if the run learns.
     pub fn learn(&self) -> Option<&LearnSpec> {
         match &self.work {
             Work::Learn(learn) => Some(learn),
@@ -54,12 +54,12 @@ impl RunSpec {
         }
     }
 
-    /// The harness that learns.
+    /// The settings of the harness layer, if it learns.
     pub fn harness(&self) -> Option<&HarnessSpec> {
         self.learn().and_then(LearnSpec::harness)
     }
 
-    /// The harness that learns, for filling in which plugins it has.
+    /// The same, for filling in the identities of its plugins.
     pub fn harness_mut(&mut self) -> Option<&mut HarnessSpec> {
         self.layers_mut().iter_mut().find_map(|layer| match layer {
             LayerSpec::Harness(harness) => Some(harness),
@@ -67,12 +67,12 @@ impl RunSpec {
         })
     }
 
-    /// The weights that learn.
+    /// The settings of the weights layer, if it learns.
     pub fn weights(&self) -> Option<&WeightsSpec> {
         self.learn().and_then(LearnSpec::weights)
     }
 
-    /// The weights that learn, for filling in which they were before.
+    /// The same, for filling in the digest of the initial weights.
     pub fn weights_mut(&mut self) -> Option<&mut WeightsSpec> {
         self.layers_mut().iter_mut().find_map(|layer| match layer {
             LayerSpec::Weights(weights) => Some(weights),
@@ -88,24 +88,24 @@ impl RunSpec {
     }
 }
 
-/// Who acts.
+/// The policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
     /// `follower`, `random`, `openai:MODEL@URL`, `anthropic:MODEL@URL`, `local:DIR` or `script:FILE`.
     pub model: String,
-    /// Which model answers. The program fills it when it has opened the model.
+    /// The identity of the model. The program sets it when the model is opened.
     #[serde(default)]
     pub identity: Option<LlmIdentity>,
-    /// The system prompt; may be empty. None: the environment's own hint, or the text of the file.
+    /// The system prompt, which may be empty. `None`: the environment's hint, or the text of the file.
     pub system_prompt: Option<String>,
-    /// The file of the system prompt. The program fills `system_prompt` when it has read the file.
+    /// The file of the system prompt. The program sets `system_prompt` when the file is read.
     pub system_prompt_file: Option<String>,
-    /// Sampling temperature. None: the model's own.
+    /// Sampling temperature. `None`: the model's own.
     pub temperature: Option<f32>,
-    /// Answers are drawn from the least set of tokens whose probabilities add up to this. None: the model's own.
+    /// Top-p: tokens are drawn from the smallest set whose probabilities add up to it. `None`: the model's own.
     pub top_p: Option<f32>,
-    /// Most tokens per answer.
+    /// Largest number of tokens per answer.
     pub max_tokens: u32,
 }
 
@@ -116,27 +116,27 @@ impl PolicySpec {
     }
 }
 
-/// A playbook, and which version of it once that is known.
+/// A playbook, and its version when that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlaybookSpec {
     /// Its name.
     pub name: String,
-    /// The version that is read. The program fills it.
+    /// The version that is read. The program sets it.
     pub number: Option<u64>,
-    /// The digest of that version. The program fills it.
+    /// The digest of that version. The program sets it.
     pub digest: Option<Digest>,
 }
 
-/// How much is played, and within which limits.
+/// The number of episodes, and limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlaySpec {
-    /// The split. None: `train`, or the environment's first; an evaluation plays the test split.
+    /// The split. `None`: `train`, or the environment's first; an evaluation plays the test split.
     pub tasks: Option<String>,
     /// The seed of all random choices.
     pub seed: u64,
-    /// Episodes of the run, or of an iteration where something learns; of an evaluation twice its pairs.
+    /// Episodes of the run, or per iteration if a layer learns; in an evaluation twice the number of pairs.
     pub episodes: u64,
     /// Episodes per task and seed.
     pub group: u32,
@@ -144,24 +144,24 @@ pub struct PlaySpec {
     pub branch_at: Option<u32>,
     /// Turns of an episode, after which it is truncated.
     pub max_turns: u32,
-    /// Verdicts that every episode waits for.
+    /// Expected verdicts of every episode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<Expected>,
-    /// Episodes at once; never changes a result.
+    /// Episodes that are played concurrently; never changes a result.
     pub concurrency: u16,
     /// Share of the episodes that may fail before the run stops.
     pub failure_budget: f64,
 }
 
-/// What models may cost.
+/// The budget of models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSpec {
-    /// Most tokens, read and written. None: no limit.
+    /// Largest number of tokens, read and generated. `None`: no limit.
     pub max_tokens_total: Option<u64>,
-    /// Most money. None: no limit.
+    /// Largest amount of money. `None`: no limit.
     pub max_cost: Option<f64>,
-    /// What tokens cost. None: unknown.
+    /// The price of tokens. `None`: unknown.
     pub price: Option<Price>,
 }
 
@@ -188,23 +188,23 @@ impl Work {
     }
 }
 
-/// How a run learns.
+/// The settings of learning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnSpec {
-    /// Batches of episodes that are played and learned from.
+    /// Number of batches of episodes.
     pub iterations: u64,
-    /// Pairs of test episodes for the final report; 0: none.
+    /// Pairs of test episodes for the final report. 0: none.
     pub test_pairs: u64,
-    /// The recorded run whose decided episodes are learned from; none: episodes are played.
+    /// The recorded run whose decided episodes are learned from. `None`: episodes are played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What learns: each layer once, the harness first; at least one.
+    /// The layers that learn: each once, the harness first; at least one.
     pub layers: Vec<LayerSpec>,
 }
 
 impl LearnSpec {
-    /// The harness, if it learns.
+    /// The settings of the harness layer, if it learns.
     pub fn harness(&self) -> Option<&HarnessSpec> {
         self.layers.iter().find_map(|layer| match layer {
             LayerSpec::Harness(harness) => Some(harness),
@@ -212,7 +212,7 @@ impl LearnSpec {
         })
     }
 
-    /// The weights, if they learn.
+    /// The settings of the weights layer, if it learns.
     pub fn weights(&self) -> Option<&WeightsSpec> {
         self.layers.iter().find_map(|layer| match layer {
             LayerSpec::Weights(weights) => Some(weights),
@@ -232,7 +232,7 @@ pub enum LayerSpec {
 }
 
 impl LayerSpec {
-    /// Which one.
+    /// The layer.
     pub fn layer(&self) -> Layer {
         match self {
             Self::Harness(_) => Layer::Harness,
@@ -241,11 +241,11 @@ impl LayerSpec {
     }
 }
 
-/// How the harness learns.
+/// The settings of the harness layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HarnessSpec {
-    /// What proposes lessons.
+    /// The reflectors.
     pub reflectors: Vec<PluginSpec>,
     /// Lessons on trial at once.
     pub trial_slots: u32,
@@ -257,13 +257,13 @@ pub struct HarnessSpec {
     pub gate_every: u64,
     /// Pairs of episodes that one session of the gate may use.
     pub gate_pairs: u64,
-    /// Chance of letting a candidate through that is no better.
+    /// Probability of promoting a candidate that is no better.
     pub alpha: f64,
-    /// How a section of the prompt evolves. None: it does not.
+    /// The evolution of a section of the prompt. `None`: none.
     pub evolve: Option<EvolveSpec>,
 }
 
-/// How a section of the prompt evolves.
+/// The evolution of a section of the prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvolveSpec {
@@ -273,58 +273,58 @@ pub struct EvolveSpec {
     pub minibatch: u32,
     /// The section.
     pub section: String,
-    /// What rewrites it.
+    /// The reflector that rewrites it.
     pub reflector: PluginSpec,
 }
 
-/// How the weights learn.
+/// The settings of the weights layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WeightsSpec {
-    /// The objective that is minimised.
+    /// The loss.
     pub objective: String,
     /// Highest learning rate.
     pub rate: f64,
     /// Steps until the rate is at its highest.
     pub warmup: u64,
-    /// The rule of a step.
+    /// The optimiser.
     pub optimizer: Optimizer,
-    /// The adapter that learns. None: all weights learn.
+    /// The adapter that learns. `None`: all weights learn.
     pub adapter: Option<AdapterSpec>,
-    /// What becomes of truncated episodes.
+    /// The treatment of truncated episodes.
     pub truncated: Truncated,
-    /// Weight of the divergence from the model as it was opened.
+    /// Weight of the divergence from the initial model.
     pub kl: f64,
-    /// Times in an iteration that groups without differences are replaced.
+    /// Attempts per iteration to replace groups without reward variance.
     pub refills: u32,
-    /// Whether tasks are skipped that are always right or always wrong.
+    /// Whether tasks are skipped whose groups are all correct or all wrong.
     pub difficulty_filter: bool,
-    /// Iterations between two evaluations on validation tasks; 0: none.
+    /// Iterations between two evaluations on validation tasks. 0: none.
     pub evaluate_every: u64,
     /// Episodes of such an evaluation.
     pub evaluate_episodes: u64,
-    /// Options under which the environment demonstrates, sorted; empty: no demonstrations.
+    /// Options under which the environment demonstrates, sorted. Empty: no demonstrations.
     pub demonstrations: Attributes,
     /// Mean reward at which demonstrations end.
     pub demonstrations_until: f64,
-    /// Most steps of demonstrations.
+    /// Largest number of steps of demonstrations.
     pub demonstrations_steps: u64,
-    /// Episodes of an iteration that are written down as text.
+    /// Episodes per iteration that are written as text.
     pub completions: u32,
-    /// The folder for what is written. None: in the data folder.
+    /// The output folder. `None`: in the data folder.
     pub out: Option<String>,
-    /// The digest of the weights before the run. The program fills it when it has opened the model.
+    /// The digest of the initial weights. The program sets it when the model is opened.
     #[serde(default)]
     pub before: Option<Digest>,
 }
 
-/// The rule of a step.
+/// The optimiser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Optimizer {
-    /// Muon for the matrices inside, AdamW for the rest.
+    /// Muon for the matrices inside the blocks, AdamW for the other weights.
     Muon,
-    /// AdamW for all.
+    /// AdamW for all weights.
     AdamW,
 }
 
@@ -346,24 +346,24 @@ pub struct AdapterSpec {
     pub rank: u32,
     /// Its output is scaled by alpha / rank.
     pub alpha: f64,
-    /// Projections that have it, in the order of a block; empty: all seven.
+    /// Projections that have an adapter, in the order of a block. Empty: all seven.
     pub targets: Vec<String>,
 }
 
-/// What becomes of truncated episodes.
+/// The treatment of truncated episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Truncated {
-    /// They teach like others.
+    /// They count like others.
     Keep,
-    /// They teach nothing.
+    /// They are left out of learning.
     Mask,
-    /// They earn this much less, 0 to 2.
+    /// Their reward is reduced by this value, 0 to 2.
     Penalty(f64),
 }
 
 impl Truncated {
-    /// What a message says is expected.
+    /// The expectation in a message.
     pub(crate) const EXPECTED: &str = "keep, mask, or penalty=P with P from 0 to 2";
 }
 
@@ -378,7 +378,7 @@ impl fmt::Display for Truncated {
 }
 
 impl FromStr for Truncated {
-    /// What is expected instead.
+    /// The expected format.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -411,9 +411,9 @@ impl TryFrom<String> for Truncated {
 pub struct EvaluateSpec {
     /// Pairs of test episodes.
     pub pairs: u64,
-    /// The version of the playbook. None: the newest.
+    /// The version of the playbook. `None`: the newest.
     pub version: Option<u64>,
-    /// The version that it is compared with. None: no playbook.
+    /// The version that it is compared with. `None`: no playbook.
     pub against: Option<u64>,
 }
 
@@ -422,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn truncated_episodes_are_kept_masked_or_punished() {
+    fn truncated_episodes_are_kept_masked_or_penalised() {
         let check = |text: &str, expect: Option<Truncated>| assert_eq!(text.parse().ok(), expect, "{text}");
         check("keep", Some(Truncated::Keep));
         check("mask", Some(Truncated::Mask));

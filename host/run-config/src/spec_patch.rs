@@ -1,4 +1,4 @@
-//! A resolved run as a patch that sets every option, for writing it down and for comparing it.
+//! A resolved run as a patch that sets every option, for writing it to a file and for comparing it.
 
 use crate::key::Preset;
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl RunSpec {
-    /// A patch that resolves to this run: every option that the run has, defaults too. What the program filled in
-    /// (identities, digests) is left out.
+    /// A patch that resolves to this run: all options of the run, including defaults. Values that the program set
+    /// (identities, digests) are omitted.
     pub fn to_patch(&self) -> RunSpecPatch {
         let mut out = Setter(RunSpecPatch::new());
         out.text(Key::Plugin, self.environment.to_string());
@@ -58,8 +58,8 @@ impl RunSpec {
 }
 
 impl RunSpec {
-    /// A patch that resolves to this run, as short as it can be told: options whose one default has this value are left out, and so
-    /// is what the run is called. It is what a person would write to begin the run again.
+    /// The shortest patch that resolves to this run, without name and tags: options with their only default are
+    /// omitted. It is what a person would write to start the run again.
     pub fn to_short_patch(&self) -> RunSpecPatch {
         let whole = self.to_patch();
         let mut short = RunSpecPatch::new();
@@ -84,12 +84,12 @@ impl RunSpec {
     }
 }
 
-/// Single precision in the digits that a person wrote: 0.9, and not 0.8999999761581421.
+/// A single-precision number in its shortest digits: 0.9, and not 0.8999999761581421.
 pub(crate) fn as_written(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::from(number))
 }
 
-/// Sets what there is; an absent value sets nothing.
+/// Sets options. An absent value sets nothing.
 struct Setter(RunSpecPatch);
 
 impl Setter {

@@ -1,11 +1,11 @@
-//! Keys that no table has, and what was probably meant.
+//! Suggestions for unknown keys.
 
 use crate::{Key, Scope};
 
-/// Below this two words have little in common.
+/// Words with a lower similarity are not suggested.
 const ALIKE: f64 = 0.7;
 
-/// The known name nearest to what was written, if any is near.
+/// The known name that is nearest to the text, if one is similar.
 pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     known
         .into_iter()
@@ -15,7 +15,7 @@ pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> O
         .map(|(_, name)| name)
 }
 
-/// What follows "unknown key": where the key belongs, or which one it resembles, or which there are.
+/// The text after "unknown key": the table of the key, a similar key, or the list of keys.
 pub(crate) fn hint(written: &str, scope: Scope) -> String {
     match Key::named(written).map(Key::scope) {
         Some(Scope::Layer(layer)) => return format!("; it belongs to layer {layer}"),
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typo_finds_its_neighbour_and_a_stranger_finds_none() {
+    fn a_typo_gets_a_suggestion_and_an_unrelated_word_none() {
         let check = |written, expected| assert_eq!(nearest(written, ["seed", "max_turns", "tasks"]), expected);
         check("max-turns", Some("max_turns"));
         check("sed", Some("seed"));

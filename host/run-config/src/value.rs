@@ -1,11 +1,11 @@
-//! Values as a front end delivers them, and where they came from.
+//! Values from a front end, and their sources.
 
 use clawhost_core::escaped;
 
-/// How much of a text a message repeats, in bytes.
+/// Longest part of a text that a message repeats, in bytes.
 pub(crate) const SHOWN_BYTES: usize = 60;
 
-/// A raw value: its shape is right, its range is not checked yet.
+/// A raw value: its shape is valid, its range is not checked yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A whole number.
@@ -21,7 +21,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as a message shows it, safe for a terminal.
+    /// The value in a message, safe for a terminal.
     pub(crate) fn found(&self) -> String {
         match self {
             Self::Whole(number) => number.to_string(),
@@ -34,12 +34,12 @@ impl Value {
     }
 }
 
-/// A text as a message shows it, safe for a terminal.
+/// A text in a message, safe for a terminal.
 pub(crate) fn found_text(text: &str) -> String {
     if text.is_empty() { "an empty text".to_owned() } else { format!("the text \"{}\"", escaped(text, SHOWN_BYTES)) }
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A file, and the line from 1 if it is known.
@@ -52,7 +52,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The line, if it is one of a file.
+    /// The line, if the source is a file.
     pub fn line(self) -> Option<usize> {
         match self {
             Self::File { line } => line,

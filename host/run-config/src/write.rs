@@ -3,9 +3,10 @@
 use crate::{Key, Layer, RunSpecPatch, Scope, Value};
 
 impl RunSpecPatch {
-    /// The patch as the text of a file, which reads back as the same patch.
+    /// The patch as the text of a file that reads back as the same patch.
     ///
-    /// Options of an evaluation are left out: no file has them. A layer has a table if it is named or has an option.
+    /// Options of an evaluation are omitted: files do not have them. A layer has a table if it is named or has an
+    /// option.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         self.write_table(Scope::Run, &mut out);
@@ -22,7 +23,7 @@ impl RunSpecPatch {
         }
         for (position, name) in tables.iter().enumerate() {
             out.push_str(&format!("\n[[learn]]\nlayer = {}\n", quoted(name)));
-            // A layer that stands twice has its options once.
+            // A layer that is named twice has its options once.
             let is_first = tables.iter().position(|other| other == name) == Some(position);
             if let Some(layer) = name.parse().ok().filter(|_| is_first) {
                 self.write_table(Scope::Layer(layer), &mut out);
@@ -42,7 +43,7 @@ fn written(value: &Value) -> String {
     match value {
         Value::Whole(number) => number.to_string(),
         Value::Number(number) if number.is_nan() => "nan".to_owned(),
-        // `Debug` always writes a point or an exponent, by which TOML tells numbers from whole numbers.
+        // `Debug` always writes a decimal point or an exponent, by which TOML distinguishes floats from integers.
         Value::Number(number) => format!("{number:?}"),
         Value::Text(text) => quoted(text),
         Value::Flag(flag) => flag.to_string(),
@@ -53,7 +54,7 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// A basic string of TOML: quotation mark, backslash and control characters are escaped, everything else stands for itself.
+/// A basic string of TOML: quotation marks, backslashes and control characters are escaped.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for character in text.chars() {

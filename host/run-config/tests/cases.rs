@@ -1,6 +1,6 @@
-//! Files and what is made of them, in `cases`: `NAME.toml`, and beside it `NAME.expected` with the complete run as it was
-//! resolved, or all that is wrong with it. A file with `[[learn]]` learns, and one whose first line is `# evaluate` is
-//! evaluated. `UPDATE_GOLDEN=1 cargo test -p clawhost-run-config` writes them anew; read the difference before you commit it.
+//! Files and their results, in `cases`: `NAME.toml`, and beside it `NAME.expected` with the resolved run or all its
+//! problems. A file with `[[learn]]` learns, and one whose first line is `# evaluate` is evaluated. `UPDATE_GOLDEN=1
+//! cargo test -p clawhost-run-config` writes the expected files; review the difference before you commit it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 

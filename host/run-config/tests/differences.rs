@@ -1,4 +1,4 @@
-//! What people read where two runs differ, and what a report shows of a run.
+//! Messages about the differences of two runs, and the published document of a run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -45,7 +45,7 @@ fn model(name: &str, version: &str) -> Option<LlmIdentity> {
 }
 
 #[test]
-fn what_differs_is_named_by_its_place_with_what_it_was() {
+fn a_difference_shows_its_place_and_both_values() {
     let rate = |rate: &str| weights("", &format!("rate = {rate}"));
     check(&rate("0.002"), &rate("0.002"), &[]);
     check(&rate("0.002"), &rate("0.001"), &["learn.weights.rate was 0.002 and is 0.001"]);
@@ -69,7 +69,7 @@ fn what_differs_is_named_by_its_place_with_what_it_was() {
 }
 
 #[test]
-fn a_number_that_lost_its_last_digit_is_the_same_number() {
+fn numbers_that_differ_by_rounding_are_equal() {
     let mut then = weights("", "");
     let now = then.clone();
     then.weights_mut().unwrap().rate = 0.002 * (1.0 + 1e-15);
@@ -78,7 +78,7 @@ fn a_number_that_lost_its_last_digit_is_the_same_number() {
 }
 
 #[test]
-fn what_decides_comes_first_and_what_decides_nothing_is_no_reason() {
+fn decisive_differences_come_first_and_others_prevent_no_resuming() {
     let then = play("concurrency = 1\nseed = 1\nfailure_budget = 0.5\nmax_tokens_total = 5");
     let now = play("concurrency = 2\nseed = 2\nfailure_budget = 0.25\nprice = \"1,2\"");
     let all = [
@@ -94,7 +94,7 @@ fn what_decides_comes_first_and_what_decides_nothing_is_no_reason() {
 }
 
 #[test]
-fn a_changed_plugin_is_named_by_its_digest_wherever_it_lies() {
+fn a_changed_plugin_is_shown_by_digest_and_its_path_is_ignored() {
     let (mut then, mut now) = (harness("", ""), harness("plugin = \"else/where.wasm?size=10\"", ""));
     then.environment.plugin = plugin("env-shop", "old");
     now.environment.plugin = plugin("env-shop", "old");
@@ -110,7 +110,7 @@ fn a_changed_plugin_is_named_by_its_digest_wherever_it_lies() {
 }
 
 #[test]
-fn changed_rewards_and_reflectors_are_named_too() {
+fn changed_rewards_and_reflectors_are_shown_too() {
     let (mut then, mut now) = (harness("", ""), harness("", ""));
     for (spec, bytes) in [(&mut then, "old"), (&mut now, "new")] {
         spec.rewards[0].plugin.plugin = plugin("reward-state", bytes);
@@ -126,17 +126,15 @@ fn changed_rewards_and_reflectors_are_named_too() {
 }
 
 #[test]
-fn a_model_is_known_by_what_it_is_and_not_by_where_it_lies() {
+fn a_model_is_compared_by_identity_and_not_by_path() {
     let (mut then, mut now) = (play("model = \"tiny\""), play("model = \"copy/of/tiny\""));
     check(&then, &now, &["policy was local:tiny and is local:copy/of/tiny"]);
     then.policy.identity = model("tiny", "sha256:1");
     now.policy.identity = model("tiny", "sha256:1");
     check(&then, &now, &[]);
     now.policy.identity = model("small", "sha256:2");
-    let expected = [
-        "the model's name was tiny and is small",
-        "the model (weights, or words around them) was sha256:1 and is sha256:2",
-    ];
+    let expected =
+        ["the model's name was tiny and is small", "the model (weights or chat format) was sha256:1 and is sha256:2"];
     check(&then, &now, &expected);
     let (mut then, mut now) = (weights("", ""), weights("", ""));
     for (spec, bytes) in [(&mut then, "a"), (&mut now, "b")] {
@@ -146,13 +144,13 @@ fn a_model_is_known_by_what_it_is_and_not_by_where_it_lies() {
 }
 
 #[test]
-fn long_values_are_shown_from_where_they_differ_and_safe_for_a_terminal() {
+fn long_values_are_shown_from_their_first_difference_and_escaped() {
     let model = |words: &str| {
         let mut spec = play("");
         spec.policy.identity = model("m", &format!("sha256:{}+{words}", "0".repeat(64)));
         spec
     };
-    let expected = "the model (weights, or words around them) was …000000000+abc and is …000000000+def";
+    let expected = "the model (weights or chat format) was …000000000+abc and is …000000000+def";
     check(&model("abc"), &model("def"), &[expected]);
     let then = play("system_prompt = \"\\u001b[31mred\"");
     check(&then, &play(""), &["system_prompt was \\u{1b}[31mred and is none"]);
@@ -160,7 +158,7 @@ fn long_values_are_shown_from_where_they_differ_and_safe_for_a_terminal() {
 }
 
 #[test]
-fn the_words_of_a_system_prompt_count_and_not_their_file() {
+fn the_text_of_a_system_prompt_counts_and_not_its_file() {
     let (mut then, mut now) = (play("system_prompt_file = \"a.txt\""), play("system_prompt_file = \"b.txt\""));
     check(&then, &now, &["system_prompt was the file a.txt and is the file b.txt"]);
     then.policy.system_prompt = Some("Be brief.".into());
@@ -181,7 +179,7 @@ fn a_playbook_of_another_version_differs() {
 }
 
 #[test]
-fn what_follows_from_a_difference_is_not_named_beside_it() {
+fn consequences_of_a_difference_are_not_listed() {
     let both = run(Verb::Learn, "model = \"tiny\"\ngroup = 4\nconcurrency = 64", &format!("{HARNESS}{WEIGHTS}"));
     let one = weights("group = 4\nconcurrency = 64", "");
     check(&one, &both, &["layers was weights and is harness, weights"]);
@@ -196,7 +194,7 @@ fn what_follows_from_a_difference_is_not_named_beside_it() {
 }
 
 #[test]
-fn every_value_of_a_run_has_its_own_place() {
+fn every_value_of_a_run_has_a_unique_place() {
     let spec = run(Verb::Learn, "model = \"tiny\"\ngrants = [\"kv\"]", &format!("{HARNESS}evolve = 3\n{WEIGHTS}"));
     let entries = spec.entries();
     let mut places: Vec<_> = entries.iter().map(|(place, ..)| place.as_str()).collect();
@@ -210,7 +208,7 @@ fn every_value_of_a_run_has_its_own_place() {
 }
 
 #[test]
-fn equal_runs_from_different_folders_publish_the_same() {
+fn equal_runs_from_different_folders_publish_equal_documents() {
     let text = format!(
         "plugin = \"env.wasm\"\nrewards = [\"r.wasm\"]\nmodel = \"tiny\"\nsystem_prompt_file = \"p.txt\"\n\
          grants = [\"kv\", \"llm:judge=local:judge\"]\n{HARNESS}evolve = 5\n{WEIGHTS}out = \"here\"\n"
@@ -238,7 +236,7 @@ fn equal_runs_from_different_folders_publish_the_same() {
 }
 
 #[test]
-fn a_damaged_document_is_refused_with_what_is_wrong() {
+fn a_damaged_document_is_refused_with_the_reason() {
     let mut document = play("").to_document();
     document["play"]["seed"] = "seven".into();
     let error = RunSpec::from_document(document).unwrap_err().to_string();

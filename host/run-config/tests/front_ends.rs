@@ -1,4 +1,5 @@
-//! What a command line does with this crate: it fills a patch from flags, lays it over a file, and renders problems its way.
+//! How a command line uses this crate: it fills a patch from flags, lays it over a file, and renders problems with its
+//! own names.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -54,7 +55,7 @@ fn a_layer_of_the_command_line_replaces_that_of_the_file() {
 }
 
 #[test]
-fn a_problem_of_a_flag_is_rendered_by_the_names_of_flags_and_one_of_the_file_by_its_line() {
+fn problems_of_flags_show_flag_names_and_problems_of_files_show_lines() {
     let patch = flags(&[(Key::AdapterAlpha, "8"), (Key::Group, "5")], &[]).over(file());
     let problems = patch.resolve(Verb::Learn).unwrap_err();
     let shown: Vec<String> = problems
@@ -91,7 +92,7 @@ fn a_problem_of_a_flag_is_rendered_by_the_names_of_flags_and_one_of_the_file_by_
 }
 
 #[test]
-fn the_text_of_a_flag_is_read_in_the_shape_of_its_option() {
+fn the_text_of_a_flag_is_parsed_by_the_type_of_its_option() {
     assert_eq!(Key::Seed.read("7"), Ok(Value::Whole(7)));
     assert_eq!(Key::Alpha.read("1e-3"), Ok(Value::Number(1e-3)));
     assert_eq!(Key::Policy.read(""), Ok(Value::Text(String::new())));
@@ -106,7 +107,7 @@ fn the_text_of_a_flag_is_read_in_the_shape_of_its_option() {
 }
 
 #[test]
-fn files_whose_names_hold_marks_are_found_where_the_front_end_says_that_they_exist() {
+fn existing_files_with_question_marks_and_hashes_in_their_names_are_found() {
     let patch = flags(&[(Key::Plugin, "why?/env.wasm?size=3"), (Key::Rewards, "c#/r.wasm#weight=2")], &[]);
     let files = ["why?/env.wasm", "c#/r.wasm"];
     let spec = patch.clone().resolve_with(Verb::Play, &|name| files.contains(&name)).unwrap();
@@ -131,7 +132,7 @@ fn an_evaluation_plays_each_pair_as_a_group() {
 }
 
 #[test]
-fn every_option_of_a_run_is_refused_where_the_run_does_something_else() {
+fn every_option_is_refused_by_runs_of_other_verbs() {
     for key in Key::ALL {
         let value = match key.kind() {
             Kind::Whole { range } => Value::Whole(*range.start()),

@@ -1,4 +1,4 @@
-//! What holds for every patch, every run and every text.
+//! Properties of all patches, runs and texts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -10,16 +10,16 @@ use proptest::sample::{select, subsequence};
 
 const HERE: Source = Source::File { line: None };
 
-/// Any text, control characters and line ends too.
+/// Any text, including control characters and line ends.
 fn text() -> impl Strategy<Value = String> {
     "(?s).{0,20}"
 }
 
-/// Any value of the shape that a key has, in its range or not.
+/// Any value of a key's shape, in its range or not.
 fn raw(key: Key) -> BoxedStrategy<Value> {
     match key.kind() {
         Kind::Whole { .. } => any::<u64>().prop_map(Value::Whole).boxed(),
-        // NaN equals nothing, itself neither.
+        // NaN is not equal to itself.
         Kind::Number { .. } => any::<f64>().prop_filter("no NaN", |n| !n.is_nan()).prop_map(Value::Number).boxed(),
         Kind::Text => text().prop_map(Value::Text).boxed(),
         Kind::Flag => any::<bool>().prop_map(Value::Flag).boxed(),
@@ -31,7 +31,7 @@ fn file_keys() -> Vec<Key> {
     Key::ALL.iter().copied().filter(|key| key.scope() != Scope::Evaluate).collect()
 }
 
-/// A patch of some keys, with the layers that they belong to.
+/// A patch of some keys, with their layers.
 fn patch(
     value: fn(Key) -> BoxedStrategy<Value>,
     keys: Vec<Key>,
@@ -61,7 +61,7 @@ fn patch(
     })
 }
 
-/// What a patch says, without where it came from.
+/// The content of a patch without its sources.
 fn said(patch: &RunSpecPatch) -> (Vec<(Key, Value)>, Option<Vec<String>>) {
     let values = patch.keys().map(|key| (key, patch.get(key).unwrap().0.clone()));
     (values.collect(), patch.layers().map(|(layers, _)| layers.clone()))
@@ -79,7 +79,7 @@ fn plugin() -> impl Strategy<Value = String> {
     })
 }
 
-/// A value that a key takes.
+/// A valid value of a key.
 fn sound(key: Key) -> BoxedStrategy<Value> {
     let distinct = |some: &'static [&'static str]| {
         subsequence(some.to_vec(), 0..=some.len()).prop_map(|all| all.into_iter().map(str::to_owned).collect())
@@ -122,7 +122,7 @@ fn sound(key: Key) -> BoxedStrategy<Value> {
     }
 }
 
-/// A patch that resolves: of any sound values, those that contradict others are taken out.
+/// A patch that resolves: valid values, without those that contradict others.
 fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
     let keys: Vec<Key> = Key::ALL.iter().copied().filter(|key| key.applies_to(verb) && *key != Key::Model).collect();
     let must = (sound(Key::Plugin), sound(Key::Rewards), sound(Key::Reflectors), 1..=32_u64, 1..=1000_u64);
@@ -187,14 +187,14 @@ fn run() -> impl Strategy<Value = (Verb, RunSpecPatch)> {
     prop_oneof![resolvable(Verb::Play), resolvable(Verb::Learn), resolvable(Verb::Evaluate)]
 }
 
-/// Pieces of which files are made: some fit together, most do not.
+/// Pieces of files: some fit together, most do not.
 const PIECES: [&str; 36] = [
     "plugin", "rewards", "tasks", "group", "episodes", "seed", "price", "grants", "learn", "harness", "layer",
     "forbid", "version", "=", "=", "=", ".", ",", "[", "]", "[[", "]]", "{", "}", "\n", "\n", "\r\n", "\"a\"", "\"",
     "\"\"\"", "'", "7", "-1.5e9", "0xff", "true", "# c",
 ];
 
-/// Lines of which files are made that are TOML more often than not.
+/// Lines of files: mostly valid TOML.
 const LINES: [&str; 16] = [
     "plugin = \"e\"",
     "[[learn]]",
@@ -214,7 +214,7 @@ const LINES: [&str; 16] = [
     "learn = [{ layer = \"weights\", x.y = 1 }]",
 ];
 
-/// It does not panic, and every problem lies inside the text, in order.
+/// The reader does not panic, and every problem has a line inside the text, in order.
 fn check(text: &str) {
     let problems = match RunSpecPatch::from_toml(text, "runs") {
         Ok(patch) => {
@@ -236,14 +236,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_patch_reads_back_as_it_was_written(patch in patch(raw, file_keys(), HERE)) {
+    fn a_patch_round_trips(patch in patch(raw, file_keys(), HERE)) {
         let written = patch.to_toml();
         let read = RunSpecPatch::from_toml(&written, "");
         prop_assert_eq!(read.map(|read| said(&read)), Ok(said(&patch)), "{}", written);
     }
 
     #[test]
-    fn a_run_reads_back_from_its_document((verb, patch) in run()) {
+    fn a_run_round_trips_through_its_document((verb, patch) in run()) {
         let spec = patch.resolve(verb).unwrap_or_else(|problems| panic!("{problems}"));
         let document = spec.to_document();
         prop_assert_eq!(RunSpec::from_document(document.clone()), Ok(spec.clone()));
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_resolves_from_all_its_options_to_itself((verb, patch) in run()) {
+    fn the_full_patch_of_a_run_resolves_to_the_run((verb, patch) in run()) {
         let spec = patch.resolve(verb).unwrap_or_else(|problems| panic!("{problems}"));
         prop_assert_eq!(spec.work.verb(), verb);
         prop_assert_eq!(spec.to_patch().resolve(verb), Ok(spec.clone()));
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_resolves_from_what_is_no_default_to_itself_under_no_name((verb, patch) in run()) {
+    fn the_short_patch_of_a_run_resolves_to_the_run_without_labels((verb, patch) in run()) {
         let spec = patch.resolve(verb).unwrap_or_else(|problems| panic!("{problems}"));
         let (short, whole) = (spec.to_short_patch(), spec.to_patch());
         prop_assert!(short.keys().count() <= whole.keys().count());
@@ -268,10 +268,10 @@ proptest! {
     }
 
     #[test]
-    fn a_flag_wins_over_the_file_and_the_file_over_nothing(
+    fn a_flag_wins_over_the_file_and_the_file_over_defaults(
         flags in patch(raw, Key::ALL.to_vec(), Source::Flag), file in patch(raw, Key::ALL.to_vec(), HERE),
     ) {
-        // Layers, and options that exclude each other, count as one; their tests are beside the code.
+        // Layers, and options that exclude each other, count as one. Their tests are beside the code.
         let flags = keys_only(&flags);
         let rivals = [Key::Policy, Key::Model, Key::SystemPrompt, Key::SystemPromptFile];
         let merged = flags.clone().over(file.clone());
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn no_patch_is_too_odd(patch in patch(raw, Key::ALL.to_vec(), Source::Flag)) {
+    fn any_patch_resolves_or_gives_problems(patch in patch(raw, Key::ALL.to_vec(), Source::Flag)) {
         for verb in Verb::ALL {
             if let Err(problems) = patch.clone().resolve(verb) {
                 prop_assert_eq!(problems.to_string().lines().count(), problems.iter().count());
@@ -293,23 +293,23 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in any::<String>()) {
+    fn any_text_parses_or_gives_problems(text in any::<String>()) {
         check(&text);
     }
 
     #[test]
-    fn no_heap_of_pieces_is_too_odd(pieces in vec(select(&PIECES[..]), 0..40)) {
+    fn any_pieces_parse_or_give_problems(pieces in vec(select(&PIECES[..]), 0..40)) {
         check(&pieces.concat());
         check(&pieces.join(" "));
     }
 
     #[test]
-    fn no_heap_of_lines_is_too_odd(lines in vec(select(&LINES[..]), 0..12)) {
+    fn any_lines_parse_or_give_problems(lines in vec(select(&LINES[..]), 0..12)) {
         check(&lines.join("\n"));
     }
 
     #[test]
-    fn no_damage_to_a_file_is_too_odd(from in 0..2500_usize, length in 0..30_usize, patch in "[^-]{0,5}") {
+    fn any_damaged_file_parses_or_gives_problems(from in 0..2500_usize, length in 0..30_usize, patch in "[^-]{0,5}") {
         let characters: Vec<char> = sample().chars().collect();
         let kept = characters.iter().take(from).copied().chain(patch.chars());
         check(&kept.chain(characters.iter().skip(from + length).copied()).collect::<String>());
@@ -317,7 +317,7 @@ proptest! {
 }
 
 #[test]
-fn deep_nesting_is_refused_and_not_followed() {
+fn deep_nesting_is_refused_without_recursion() {
     for (open, close) in [("[", "]"), ("{ a = ", "}")] {
         check(&format!("seed = {}{}", open.repeat(100_000), close.repeat(100_000)));
         check(&format!("seed = {}", open.repeat(100_000)));

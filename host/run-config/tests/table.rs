@@ -1,5 +1,5 @@
-//! The table of options as people see it, in `table.expected`: a changed range or default is a change of that file.
-//! `UPDATE_GOLDEN=1 cargo test -p clawhost-run-config` writes it anew; read the difference before you commit it.
+//! The table of options, in `table.expected`: a changed range or default changes that file. `UPDATE_GOLDEN=1 cargo test
+//! -p clawhost-run-config` writes it; review the difference before you commit it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ fn row(key: Key) -> String {
 }
 
 #[test]
-fn the_table_of_options_is_as_people_agreed_on() {
+fn the_table_of_options_matches_the_golden_file() {
     let got: String = Key::ALL.iter().map(|key| row(*key)).collect();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/table.expected");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct ChatSettings {
     /// What the model is told first.
     pub system: Option<String>,
-    /// Most tokens per answer.
+    /// Largest number of tokens per answer.
     pub max_tokens: u32,
     /// Sampling temperature; 0: always the likeliest token; none: the model's own.
     pub temperature: Option<f32>,

@@ -20,7 +20,7 @@ pub struct GenerateRequest {
     pub prompt: String,
     /// So many answers, drawn independently.
     pub answers: u16,
-    /// Most tokens per answer.
+    /// Largest number of tokens per answer.
     pub max_tokens: u32,
     /// Sampling temperature; 0: always the likeliest token; none: the model's own.
     pub temperature: Option<f32>,

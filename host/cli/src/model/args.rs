@@ -97,7 +97,7 @@ pub(crate) struct GenerateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SamplingArgs {
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help = with_default("Most tokens per answer", MAX_TOKENS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help = with_default("Largest number of tokens per answer", MAX_TOKENS))]
     pub(crate) max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2; 0: always the likeliest token [default: the model's own]
     #[arg(long, value_name = "T", value_parser = crate::args::temperature)]

@@ -1,4 +1,4 @@
-//! How a run learns, and how its harness does; with the rules between these options.
+//! The settings of learning and of the harness layer, with the rules between these options.
 
 use super::{Resolver, preset_text, small};
 use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec};
@@ -31,7 +31,7 @@ impl Resolver<'_> {
         let parse = |text: &String| PluginSpec::parse(text, exists).ok();
         let reflectors: Vec<PluginSpec> = self.texts(Key::Reflectors).iter().filter_map(parse).collect();
         let evolve = self.evolve(reflectors.first());
-        // One mistake is reported once.
+        // A mistake is reported once.
         let is_reported = self.refused.contains(&Key::Reflectors) || self.refused.contains(&Key::EvolveReflector);
         let is_evolving = evolve.as_ref().is_some_and(|evolve| !evolve.reflector.path.is_empty());
         if reflectors.is_empty() && !is_evolving && !is_reported {
@@ -50,7 +50,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// How a section evolves: with the reflector that is named, or the first of the harness with `write=section`.
+    /// The evolution of a section: with the named reflector, or the first one of the harness with `write=section`.
     fn evolve(&mut self, first: Option<&PluginSpec>) -> Option<EvolveSpec> {
         if self.has(Key::EvolveReflector) && !self.has(Key::Evolve) {
             let why = ["needs ".into(), Key::Evolve.into(), "; without it nothing evolves".into()];
@@ -75,7 +75,7 @@ impl Resolver<'_> {
         Some(EvolveSpec {
             budget,
             minibatch: small(self.whole_or(Key::EvolveMinibatch, 0)),
-            // Without a reflector the harness has a problem, and the run is not handed out.
+            // Without a reflector the harness has a problem, and the run is not returned.
             reflector: reflector.unwrap_or(PluginSpec { path: String::new(), options: Vec::new(), plugin: None }),
             section,
         })

@@ -1,8 +1,8 @@
-//! The validator: a patch becomes a resolved run, or everything that is wrong with it.
+//! The validator: a patch becomes a resolved run, or the list of its problems.
 //!
-//! First every option is checked by itself (`check.rs`) and against what the run does. Options that fail count as absent from
-//! then on, so that nothing is reported that follows from them. Then come the rules between options, beside the code that
-//! builds each part of the spec.
+//! First every option is checked on its own (`check.rs`) and against the verb of the run. Options that fail count as
+//! absent from then on, so that no consequential problems are reported. Then the rules between options are checked, in
+//! the code that builds each part of the spec.
 
 mod learn;
 mod play;
@@ -19,19 +19,20 @@ use crate::{
 use std::collections::BTreeSet;
 
 impl RunSpecPatch {
-    /// The run that this patch describes, with every default filled in. No file counts as existing, so a path ends at its
-    /// first `?`.
+    /// The run that this patch describes, with all defaults filled in. No file counts as existing, so a path ends at
+    /// its first `?`.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// All problems.
     pub fn resolve(self, verb: Verb) -> Result<RunSpec, Problems> {
         self.resolve_with(verb, &|_| false)
     }
 
-    /// As [`RunSpecPatch::resolve`]; `exists` tells whether a file of a name exists, for names that contain `?` or `#`.
+    /// As [`RunSpecPatch::resolve`]. `exists` returns whether a file of a name exists, for names that contain `?` or
+    /// `#`.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// All problems.
     pub fn resolve_with(self, verb: Verb, exists: &dyn Fn(&str) -> bool) -> Result<RunSpec, Problems> {
         let mut resolver =
             Resolver { patch: self, verb, exists, layers: Vec::new(), refused: BTreeSet::new(), problems: Vec::new() };
@@ -57,7 +58,7 @@ struct Resolver<'e> {
 }
 
 impl Resolver<'_> {
-    /// Reads the layers, and whether there are any where there must be.
+    /// Reads the layers, and checks whether there are any if there must be.
     fn name_layers(&mut self) {
         let label = "[[learn]]";
         let known = Layer::known();
@@ -88,7 +89,7 @@ impl Resolver<'_> {
         self.layers = named.into_iter().collect();
     }
 
-    /// Checks every option by itself, and whether this run has it.
+    /// Checks every option on its own, and whether this run has it.
     fn check_options(&mut self) {
         let mut problems = Vec::new();
         for (key, value, source) in self.patch.values() {
@@ -109,7 +110,7 @@ impl Resolver<'_> {
             return Some(format!("belongs to {}; this run is for {}", verbs.join(" and "), self.verb.activity()));
         }
         match key.scope() {
-            // Without any layer that is the problem, and not its options.
+            // Without any layer that is the problem, and not the options.
             Scope::Layer(layer) if !self.layers.is_empty() && !self.layers.contains(&layer) => {
                 Some(format!("belongs to layer {layer}, which this run does not name"))
             }
@@ -138,7 +139,7 @@ impl Resolver<'_> {
             version: SPEC_VERSION,
             name: self.text(Key::Name).and_then(|name| name.parse().ok()),
             tags: self.texts(Key::Tags).iter().filter_map(|tag| tag.parse().ok()).collect(),
-            // A run without an environment has a problem, and is not handed out.
+            // A run without an environment has a problem, and is not returned.
             environment: plugin.unwrap_or(PluginSpec { path: String::new(), options: Vec::new(), plugin: None }),
             rewards,
             policy,
@@ -167,13 +168,13 @@ impl Resolver<'_> {
         !self.refused.contains(&Key::Rewards) && self.texts(Key::Rewards).is_empty()
     }
 
-    /// Notes that an option is wrong. Of an option that is absent the problem has no source.
+    /// Records a problem of an option. For an absent option it has no source.
     fn refuse(&mut self, key: Key, message: impl IntoIterator<Item = Part>) {
         self.refused.insert(key);
         self.problems.push(Problem::of(key, self.source(key), message));
     }
 
-    /// Whether an option was given, right or wrong. An empty list says as much as none: a command line has no empty lists.
+    /// Whether an option is set, valid or not. An empty list counts as absent: a command line has no empty lists.
     fn has(&self, key: Key) -> bool {
         self.patch.get(key).is_some_and(|(value, _)| !matches!(value, Value::Texts(texts) if texts.is_empty()))
     }
@@ -220,7 +221,7 @@ impl Resolver<'_> {
         self.whole(key).unwrap_or_else(|| preset_whole(key, case))
     }
 
-    /// A whole number of a smaller type, which the range of the option keeps it in.
+    /// A whole number of a smaller type; the range of the option guarantees that it fits.
     fn small_or<N: TryFrom<u64> + Default>(&self, key: Key, case: usize) -> N {
         small(self.whole_or(key, case))
     }
@@ -234,12 +235,12 @@ impl Resolver<'_> {
     }
 }
 
-/// A number that its range keeps in the type.
+/// A number that fits the type because of its range.
 fn small<N: TryFrom<u64> + Default>(number: u64) -> N {
     N::try_from(number).unwrap_or_default()
 }
 
-/// The default of a case, as the table states it.
+/// The default of a case in the table.
 fn preset_whole(key: Key, case: usize) -> u64 {
     match key.presets().get(case) {
         Some(Preset::Whole(number)) => *number,

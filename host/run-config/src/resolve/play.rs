@@ -1,16 +1,16 @@
-//! How much is played, who acts, and what it may cost; with the rules between these options.
+//! The settings of playing, of the policy and of the budget, with the rules between these options.
 
 use super::{Resolver, preset_whole, small};
 use crate::check::expected;
 use crate::{BudgetSpec, Key, Layer, PlaySpec, PolicySpec, Verb};
 use std::ops::RangeInclusive;
 
-/// Episodes of an iteration: all of them are in memory until the layers have learned from them.
+/// Episodes of an iteration. All of them are in memory until the layers have learned from them.
 const EPISODES_OF_AN_ITERATION: RangeInclusive<u64> = 2..=100_000;
-/// Members of a group where lessons are credited: half of them see a lesson and half do not, so the number is even; beyond
-/// 64 another group tells more than another member.
+/// Members of a group if lessons are credited. Half of them see a lesson and half do not, so the number is even. Beyond
+/// 64, another group gives more information than another member.
 const CREDIT_GROUP: RangeInclusive<u64> = 2..=64;
-/// Splits that are kept for measuring.
+/// Splits that are reserved for measuring.
 const KEPT: [&str; 2] = ["test", "val"];
 
 impl Resolver<'_> {
@@ -41,7 +41,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Where weights learn, the model computes the next token of all episodes together.
+    /// If weights learn, the model computes the next token of all episodes together.
     fn concurrency(&self, episodes: u64) -> u16 {
         let least = preset_whole(Key::Concurrency, 0);
         let usual = match self.learns(Layer::Weights) {

@@ -1,13 +1,13 @@
-//! How weights learn; with the rules between these options.
+//! The settings of the weights layer, with the rules between these options.
 
 use super::{Resolver, preset_flag, preset_number, small};
 use crate::check::options;
 use crate::{AdapterSpec, Key, Layer, Optimizer, Truncated, Value, WeightsSpec};
 
-/// Below it a draw is hardly ever another than the likeliest, and what single precision loses of a log-prob is multiplied by
-/// more than twenty: rollout and trainer would differ by more than they may.
+/// Below this temperature a draw is almost always the most likely token, and the rounding error of a single-precision
+/// log-prob is multiplied by more than twenty: rollout and trainer would differ by more than the limit.
 const LEAST_TEMPERATURE: f64 = 0.05;
-/// An adapter's alpha for each of its ranks, unless chosen otherwise.
+/// An adapter's alpha per rank, by default.
 const ALPHA_PER_RANK: f64 = 2.0;
 
 impl Resolver<'_> {
@@ -44,7 +44,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Weights that learn are here: in a folder.
+    /// Weights that learn must be in a local folder.
     fn check_model(&mut self) {
         let is_local = |text: &str| text.strip_prefix("local:").is_some_and(|folder| !folder.is_empty());
         let is_reported = self.refused.contains(&Key::Policy) || self.refused.contains(&Key::Model);
@@ -67,7 +67,7 @@ impl Resolver<'_> {
     fn adapter(&self) -> Option<AdapterSpec> {
         let rank: u32 = small(self.whole(Key::AdapterRank)?);
         let named = self.texts(Key::AdapterTargets);
-        // Their order means nothing: equal choices are equal.
+        // Their order has no meaning: equal sets are equal.
         let targets = Key::AdapterTargets.choices().iter().filter(|target| named.iter().any(|name| name == *target));
         Some(AdapterSpec {
             rank,
@@ -89,7 +89,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The temperature, which must leave something to learn from where weights learn.
+    /// The temperature. If weights learn, it must be high enough to sample different answers.
     pub(super) fn temperature(&mut self) -> Option<f32> {
         let given = self.number(Key::Temperature);
         if !self.learns(Layer::Weights) {
@@ -104,19 +104,20 @@ impl Resolver<'_> {
         Some(single(given.unwrap_or(usual)))
     }
 
-    /// How much of a distribution is drawn from: all of it where weights learn. Of a part of it a gradient says nothing about the rest.
+    /// Top-p. It is 1 if weights learn: the gradient of a truncated distribution does not cover the tokens that were
+    /// cut off.
     pub(super) fn top_p(&mut self) -> Option<f32> {
         let given = self.number(Key::TopP);
         if let Some(part) = given.filter(|part| *part < 1.0 && self.learns(Layer::Weights)) {
             let why = "weights learn only from draws among all tokens";
             self.refuse(Key::TopP, [format!("found {part}; expected 1: {why}").into()]);
         }
-        // What single precision rounds to 0 is above 0 still.
+        // A value above 0 that single precision rounds to 0 stays above 0.
         given.map(|part| single(part).max(f32::MIN_POSITIVE))
     }
 }
 
-/// Models take single precision.
+/// Models use single precision.
 fn single(number: f64) -> f32 {
     number as f32
 }
