@@ -38,7 +38,7 @@ impl<F: Fn(&Episode) -> Option<f64> + Send + Sync> RewardFunction<F> {
         match (self.judge)(episode) {
             Some(value) if (0.0..=1.0).contains(&value) => Verdict::Scored(ScoreCard::plain(value)),
             Some(odd) => {
-                let why = format!("{}: a reward of {odd}; it must lie between 0 and 1", self.identity.name);
+                let why = format!("{}: a reward of {odd}; it must be between 0 and 1", self.identity.name);
                 Verdict::Failed(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, why))
             }
             None => Verdict::NotApplicable("nothing to say".to_owned()),

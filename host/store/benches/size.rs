@@ -1,8 +1,8 @@
 //! Bytes of a stored episode, and the time to write and to read one: `cargo bench -p clawhost-store --bench size`.
 //!
-//! 100,000 episodes of `env-guess` (`CLAWHOST_BENCH_EPISODES` sets another number) are written in batches of 256, each of
-//! them one transaction, and read back one by one; then the same as plain JSON text. Whoever writes waits for each batch, so one
-//! thread is busy at any time. Making the episodes is not counted.
+//! 100,000 episodes of `env-guess` (`CLAWHOST_BENCH_EPISODES` sets another number) are written in batches of 256, one
+//! transaction each, and read back one by one; then the same as plain JSON text. The writer waits for each batch, so
+//! one thread is busy at any time. The time to create the episodes is not counted.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -23,14 +23,14 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Episodes of a transaction.
+/// Episodes per transaction.
 const BATCH: u64 = 256;
-/// Episodes of a run.
+/// Episodes per run.
 const RUN: u64 = 25_000;
 /// Episodes that are read back.
 const READ: u64 = 20_000;
 
-/// Time by the clock and of processors.
+/// Wall-clock and processor time.
 #[derive(Default, Clone, Copy)]
 struct Spent {
     wall: Duration,
@@ -52,7 +52,7 @@ impl Spent {
     }
 }
 
-/// Processor time of all threads. Zero where the system does not tell.
+/// Processor time of all threads. Zero if the system does not report it.
 fn processor() -> Duration {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let time = |thread: std::fs::DirEntry| {
@@ -73,7 +73,7 @@ fn batches(run: &RunRecord, count: u64) -> impl Iterator<Item = Vec<Recorded>> {
     (0..count).step_by(BATCH as usize).map(batch)
 }
 
-/// Episodes to read, in no order, in batches.
+/// Episodes to read, in random order, in batches.
 fn chosen(count: u64) -> impl Iterator<Item = Vec<Episode>> {
     let one = move |number: u64| {
         let place = derive_seed(7, "read", number) % count;
@@ -83,7 +83,7 @@ fn chosen(count: u64) -> impl Iterator<Item = Vec<Episode>> {
     (0..read).step_by(BATCH as usize).map(move |first| (first..read.min(first + BATCH)).map(one).collect())
 }
 
-/// Prints the bytes of every table and index, and all of them; gives the latter.
+/// Prints the bytes of every table and index. Returns the total.
 fn sizes(path: &Path, count: u64) -> f64 {
     let database = Connection::open(path).unwrap();
     database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();

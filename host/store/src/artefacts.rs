@@ -1,6 +1,6 @@
-//! The stored document of an episode: without its verdicts, which have rows of their own, and with references in the place of
-//! large artefacts, whose bytes are blobs. The digest of its task is left out where it follows from the task: it takes as much
-//! as all else that is said of most tasks.
+//! The stored document of an episode: without its verdicts, which have rows of their own, and with references in place
+//! of large artefacts, whose bytes are blobs. The digest of its task is omitted if it follows from the task: it would
+//! take as many bytes as all other fields of most tasks.
 
 use crate::blobs::Blobs;
 use clawhost_core::{Artefact, Digest, Episode, StoreError};
@@ -12,10 +12,10 @@ use std::sync::LazyLock;
 /// and larger content slower; the two are equal near 100 KB.
 pub const ARTEFACT_BLOB_BYTES: usize = 64 << 10;
 
-/// Stands for the digest of a task that follows from the task. No task has it.
+/// Replaces a task's digest that follows from the task. No task has this digest.
 static OF_THE_TASK: LazyLock<Option<Digest>> = LazyLock::new(|| format!("sha256:{}", "0".repeat(64)).parse().ok());
 
-/// An episode made ready for its row.
+/// An episode prepared for its row.
 pub(crate) struct StoredEpisode {
     pub(crate) document: String,
     /// Positions and digests of the artefacts that the document refers to.
@@ -31,7 +31,7 @@ fn is_large(artefact: &Artefact) -> bool {
     artefact.bytes.len() >= ARTEFACT_BLOB_BYTES
 }
 
-/// The place of an artefact's bytes in a document. A digest is no base64, so the two cannot be confused.
+/// The position of an artefact's bytes in a document. A digest is not base64, so the two cannot be confused.
 fn bytes_of(document: &mut Value, position: usize) -> Option<&mut Value> {
     document.get_mut("artefacts")?.get_mut(position)?.get_mut("bytes")
 }
@@ -61,13 +61,13 @@ pub(crate) fn write(episode: &Episode) -> serde_json::Result<StoredEpisode> {
     Ok(StoredEpisode { document: document.to_string(), large })
 }
 
-/// Why a document gives no episode.
+/// Why a document cannot be read as an episode.
 pub(crate) enum Unreadable {
     Document(serde_json::Error),
     Blob(StoreError),
 }
 
-/// The episode of a document; `blobs` are the sizes of the blobs that it refers to.
+/// The episode of a document. `blobs` has the sizes of the blobs that it refers to.
 pub(crate) fn read(
     text: &str,
     what: &str,

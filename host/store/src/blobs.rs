@@ -1,18 +1,18 @@
 //! Blobs: large content in files beside the database, named by their digest.
 //!
-//! A blob is written once, as a temporary file that is flushed and renamed, and checked whenever it is read. Every writer of
-//! blobs holds a shared lease of the data folder; temporary files are deleted under the exclusive lease alone.
+//! A blob is written once, to a temporary file that is flushed and renamed, and is checked on every read. Every writer
+//! of blobs holds a shared lease of the data folder. Temporary files are deleted only under the exclusive lease.
 
 use crate::error::file;
 use clawhost_core::{Digest, StoreError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The largest blob. A blob is held in memory as a whole; this one holds a model of one billion parameters with both moments of
-/// its optimiser in 32 bits (12 GB). A larger file in the folder is no blob of ours.
+/// Largest size of a blob. A blob is held in memory as a whole. This size fits a model of one billion parameters with
+/// both moments of its optimiser in 32 bits (12 GB). A larger file in the folder is not treated as a blob.
 pub const LARGEST_BLOB: u64 = 16 << 30;
 
-/// Begins the names of files that are being written.
+/// Prefix of the names of files that are being written.
 const TEMPORARY: &str = "tmp-";
 
 /// The blobs of one data folder.
@@ -22,12 +22,12 @@ pub(crate) struct Blobs {
     largest: u64,
 }
 
-/// What lies in the folder.
+/// The files of the folder.
 #[derive(Debug, Default)]
 pub(crate) struct BlobFiles {
     /// Blobs with their sizes.
     pub(crate) blobs: Vec<(Digest, u64)>,
-    /// Files that a process was writing, with their sizes.
+    /// Unfinished temporary files with their sizes.
     pub(crate) temporary: Vec<(PathBuf, u64)>,
 }
 
@@ -41,12 +41,12 @@ impl Blobs {
         self.folder.join(hex.get(..2).unwrap_or_default()).join(hex)
     }
 
-    /// Whether a file of this name and size is there; its content is checked when it is read.
+    /// Whether a file with this name and size exists. Its content is checked on reading.
     pub(crate) fn contains(&self, digest: &Digest, size: u64) -> bool {
         std::fs::metadata(self.path(digest)).is_ok_and(|found| found.is_file() && found.len() == size)
     }
 
-    /// Writes a blob that is not there yet; durable when this returns.
+    /// Writes a blob if it is missing. It is durable when this returns.
     pub(crate) fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.path(digest);
         if bytes.len() as u64 > self.largest {
@@ -65,7 +65,7 @@ impl Blobs {
             temporary.as_file().sync_all()?;
             temporary.persist(path)?;
         }
-        // Also for a file that was there: another process may have renamed it a moment ago.
+        // Also for an existing file: another process may have renamed it a moment ago.
         sync_folder(folder)
     }
 
@@ -82,24 +82,24 @@ impl Blobs {
         }
     }
 
-    /// None: the file does not hold what its name says.
+    /// `None`: the content does not match the name.
     fn read(&self, digest: &Digest, size: u64) -> io::Result<Option<Vec<u8>>> {
         let found = std::fs::File::open(self.path(digest))?;
         if found.metadata()?.len() != size || size > self.largest {
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-        // One byte more shows a file that grows.
+        // One byte more detects a file that grows.
         found.take(size + 1).read_to_end(&mut bytes)?;
         Ok((Digest::of(&bytes) == *digest).then_some(bytes))
     }
 
-    /// Deletes a blob; says whether it was there.
+    /// Deletes a blob. Returns whether it existed.
     pub(crate) fn delete(&self, digest: &Digest) -> Result<bool, StoreError> {
         delete(&self.path(digest))
     }
 
-    /// All files of the folder. Files of other names are not ours and are left out.
+    /// All files of the folder, except files with other names.
     pub(crate) fn files(&self) -> Result<BlobFiles, StoreError> {
         let mut files = BlobFiles::default();
         for folder in entries(&self.folder)? {
@@ -107,7 +107,7 @@ impl Blobs {
                 continue;
             }
             for path in entries(&folder)? {
-                // A file may be renamed or deleted while this reads.
+                // A file may be renamed or deleted during the listing.
                 let Ok(found) = std::fs::symlink_metadata(&path) else { continue };
                 let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| found.is_file()) else {
                     continue;
@@ -125,7 +125,7 @@ impl Blobs {
     }
 }
 
-/// Deletes a file; says whether it was there.
+/// Deletes a file. Returns whether it existed.
 pub(crate) fn delete(path: &Path) -> Result<bool, StoreError> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -134,7 +134,7 @@ pub(crate) fn delete(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// What a folder holds; nothing where there is no such folder.
+/// The entries of a folder. Empty if the folder does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let list = || -> io::Result<Vec<PathBuf>> { std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect() };
     match list() {
@@ -143,7 +143,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     }
 }
 
-/// Makes a folder that its owner alone may read, with all that lead to it; durable when this returns.
+/// Creates a folder and its parents, readable only by their owner. They are durable when this returns.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -156,7 +156,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     match builder.create(folder) {
-        // Another process was faster.
+        // Another process has created it.
         Err(_) if folder.is_dir() => {}
         made => made?,
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_names_are_left_out() {
+    fn files_with_other_names_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let blobs = Blobs::new(folder.path());
         let digest = Digest::of(b"blob");

@@ -1,57 +1,58 @@
-//! Compresses documents for one store, and makes dictionaries for them.
+//! Compresses documents for one store, and trains dictionaries.
 //!
-//! Documents of one kind and subject are samples until there are enough; then a thread of its own trains a dictionary, and
-//! documents after that use it. Nothing waits for the thread. A dictionary that later documents no longer fit is followed
-//! by a new one. Which dictionary a document gets depends on time; what it says when it is read does not.
+//! Documents of one kind and subject are samples until there are enough of them. Then a separate thread trains a
+//! dictionary, and later documents use it. Nothing waits for the thread. If later documents no longer fit a dictionary,
+//! a new one is trained. Which dictionary a document gets depends on timing; the text that is read back does not.
 
 use crate::dictionaries::{self, Dictionary};
 use crate::documents::{self, Around, Kind, Stored, TooLong};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Documents that a dictionary is made of. More made it no better.
+/// Samples per dictionary. More samples gave no better dictionary.
 const SAMPLES: usize = 256;
 
-/// Bytes of samples that wait for their dictionary; fewer documents have to do where they are long.
+/// Largest total size of samples in bytes. If samples are long, fewer suffice.
 const SAMPLE_BYTES: usize = 2 << 20;
 
-/// Longer documents hold what a dictionary helps with many times over, and are left out.
+/// Longer documents compress well on their own, and are not used as samples.
 const LONGEST_SAMPLE: usize = 64 << 10;
 
-/// Fewer samples than this tell nothing.
+/// Smallest number of samples per dictionary.
 const FEWEST_SAMPLES: usize = 32;
 
-/// Subjects that get dictionaries in one process: their samples are kept in memory. Documents of others have none.
+/// Largest number of subjects with dictionaries in one process: their samples are kept in memory. Documents of other
+/// subjects have none.
 pub(crate) const SUBJECTS: usize = 16;
 
-/// A dictionary no longer fits when documents take so many hundredths of the share that they took when it was made. Digests
-/// and seeds take the same with every dictionary, and dilute what it loses.
+/// A dictionary is replaced if documents take this many hundredths of the share that they took when it was trained.
+/// Digests and seeds take the same with every dictionary, and dilute its loss.
 const OUTGROWN: u64 = 125;
 
-/// The documents of one subject.
+/// The state of one subject.
 #[derive(Debug, Default)]
 struct Subject {
     dictionary: Option<Arc<Dictionary>>,
-    doing: Doing,
+    doing: SubjectState,
     samples: Vec<String>,
     sample_bytes: usize,
-    /// Dictionaries made in this process. Each one has to serve twice as many documents as the one before.
+    /// Dictionaries made in this process. Each one must serve twice as many documents as the previous one.
     made: u32,
 }
 
-/// What the next documents are for.
+/// The use of the next documents.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum SubjectState {
     /// They are samples.
     #[default]
     Sampling,
-    /// A dictionary is being made.
+    /// A dictionary is being trained.
     Training,
-    /// They show whether the dictionary fits: how many, their bytes, and their compressed bytes.
+    /// They show whether the dictionary fits: their number, their bytes, and their compressed bytes.
     Watching { documents: usize, bytes: u64, compressed: u64 },
 }
 
-const WATCHING: Doing = Doing::Watching { documents: 0, bytes: 0, compressed: 0 };
+const WATCHING: SubjectState = SubjectState::Watching { documents: 0, bytes: 0, compressed: 0 };
 
 type Subjects = BTreeMap<(Kind, String), Subject>;
 
@@ -62,7 +63,7 @@ pub(crate) struct Compressor {
 }
 
 impl Compressor {
-    /// Begins with the newest dictionaries of a database.
+    /// A compressor with the newest dictionaries of a database.
     pub(crate) fn new(newest: Vec<Arc<Dictionary>>) -> Self {
         let subject = |dictionary: Arc<Dictionary>| {
             let key = (dictionary.kind, dictionary.subject.clone());
@@ -78,7 +79,7 @@ impl Compressor {
     /// Compresses a document with the dictionary of its subject.
     ///
     /// # Errors
-    /// It is longer than its kind may be.
+    /// The document is longer than its kind allows.
     pub(crate) fn encode(&self, kind: Kind, subject: &str, document: &str, around: &Around) -> Result<Stored, TooLong> {
         let key = (kind, subject.to_owned());
         let dictionary = {
@@ -100,22 +101,23 @@ impl Compressor {
         let mut subjects = self.subjects();
         let Some(subject) = subjects.get_mut(&key) else { return };
         match &mut subject.doing {
-            Doing::Training => {}
-            Doing::Watching { documents, bytes, compressed } => {
+            SubjectState::Training => {}
+            SubjectState::Watching { documents, bytes, compressed } => {
                 *documents += 1;
                 *bytes += document.len() as u64;
                 *compressed += compressed_bytes as u64;
                 if *documents >= SAMPLES << subject.made.min(32) {
                     let share = compressed.saturating_mul(1_000_000) / (*bytes).max(1);
                     let fit = subject.dictionary.as_ref().map_or(0, |dictionary| dictionary.fit);
-                    subject.doing = if share > fit.saturating_mul(OUTGROWN) / 100 { Doing::Sampling } else { WATCHING };
+                    subject.doing =
+                        if share > fit.saturating_mul(OUTGROWN) / 100 { SubjectState::Sampling } else { WATCHING };
                 }
             }
-            Doing::Sampling => {
+            SubjectState::Sampling => {
                 subject.samples.push(document.to_owned());
                 subject.sample_bytes += document.len();
                 if subject.samples.len() >= SAMPLES || subject.sample_bytes >= SAMPLE_BYTES {
-                    subject.doing = Doing::Training;
+                    subject.doing = SubjectState::Training;
                     subject.sample_bytes = 0;
                     let samples = std::mem::take(&mut subject.samples);
                     drop(subjects);
@@ -125,14 +127,14 @@ impl Compressor {
         }
     }
 
-    /// Trains beside the caller. Where no thread can be had, there is no dictionary.
+    /// Trains in the background. If no thread can be started, there is no dictionary.
     fn train(&self, key: (Kind, String), samples: Vec<String>) {
         let compressor = self.clone();
         let work = move || compressor.adopt(&key, Dictionary::train(key.0, &key.1, &samples), &samples);
         drop(std::thread::Builder::new().name("clawhost-dictionary".into()).spawn(work));
     }
 
-    /// Takes a dictionary where it is better than what there was.
+    /// Adopts a dictionary if it is better than the previous one.
     fn adopt(&self, key: &(Kind, String), made: Option<Dictionary>, samples: &[String]) {
         let before = self.subjects().get(key).and_then(|subject| subject.dictionary.clone());
         let made = made.filter(|_| samples.len() >= FEWEST_SAMPLES);

@@ -9,7 +9,7 @@ fn document(form: &str, number: usize) -> String {
     )
 }
 
-/// A compressor that has seen these documents, and waited for what it makes of them.
+/// A compressor that has compressed these documents, after its training has ended.
 fn seen(documents: impl Iterator<Item = String>) -> (Compressor, Vec<Stored>) {
     let compressor = Compressor::default();
     let stored = documents.map(|document| encode(&compressor, &document)).collect();
@@ -18,7 +18,7 @@ fn seen(documents: impl Iterator<Item = String>) -> (Compressor, Vec<Stored>) {
 
 fn encode(compressor: &Compressor, document: &str) -> Stored {
     let stored = compressor.encode(Kind::Episode, "guess", document, &Around::default()).unwrap();
-    while compressor.subjects().values().any(|subject| subject.doing == Doing::Training) {
+    while compressor.subjects().values().any(|subject| subject.doing == SubjectState::Training) {
         std::thread::yield_now();
     }
     stored
@@ -32,7 +32,7 @@ fn digests(stored: &[Stored]) -> Vec<String> {
 }
 
 #[test]
-fn the_first_documents_of_a_subject_make_a_dictionary_for_the_others() {
+fn the_first_documents_of_a_subject_train_a_dictionary_for_later_ones() {
     let (_, stored) = seen((0..2 * SAMPLES).map(|number| document("said", number)));
     assert!(stored[..SAMPLES].iter().all(|stored| stored.dictionary.is_none()));
     assert!(stored[SAMPLES..].iter().all(|stored| stored.dictionary.is_some()));
@@ -41,7 +41,7 @@ fn the_first_documents_of_a_subject_make_a_dictionary_for_the_others() {
 }
 
 #[test]
-fn a_dictionary_that_documents_have_outgrown_is_followed_by_another() {
+fn a_dictionary_that_no_longer_fits_is_replaced() {
     let words = |seed: u8| (0..8).map(|number| Digest::of(&[seed, number]).hex()).collect::<String>();
     let form = |seed: u8, count: usize| (0..count).map(move |number| document(&words(seed), number));
     let (_, stored) = seen(form(1, 2 * SAMPLES).chain(form(2, 8 * SAMPLES)));
@@ -49,7 +49,7 @@ fn a_dictionary_that_documents_have_outgrown_is_followed_by_another() {
 }
 
 #[test]
-fn each_kind_and_each_subject_has_its_own_and_later_ones_have_none() {
+fn dictionaries_are_separate_by_kind_and_subject_and_limited_in_number() {
     let compressor = Compressor::default();
     for subject in 0..SUBJECTS + 4 {
         let document = document("said", subject);
@@ -59,7 +59,7 @@ fn each_kind_and_each_subject_has_its_own_and_later_ones_have_none() {
 }
 
 #[test]
-fn documents_without_anything_in_common_make_no_dictionary_worse() {
+fn documents_without_common_parts_make_no_dictionary_worse() {
     let (_, stored) = seen((0..3 * SAMPLES).map(|number| Digest::of(&number.to_be_bytes()).hex()));
     for (number, stored) in stored.iter().enumerate() {
         assert!(stored.form.len() <= 64, "{number}");

@@ -1,8 +1,8 @@
-//! Dictionaries: what documents of one kind and subject have in common.
+//! Dictionaries: the common parts of documents of one kind and subject.
 //!
-//! A dictionary never changes, is named by its digest, and lies in the database, so that the file alone can be read. It is
-//! written in the transaction of the first document that needs it. So no crash leaves a document without its dictionary, or a
-//! dictionary without a document.
+//! A dictionary never changes, is named by its digest, and is stored in the database, so that the file can be read on
+//! its own. It is written in the transaction of the first document that needs it. So a crash leaves neither a document
+//! without its dictionary nor a dictionary without a document.
 
 use crate::documents::{self, Kind, LEVEL, Unreadable};
 use crate::packing::{self, MOST_KNOWN, Raw, read_number, write_number};
@@ -13,27 +13,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use zstd::zstd_safe::{CDict, DDict};
 
-/// Bytes of what zstd trains. Larger dictionaries made short episodes no shorter.
+/// Size of the part that zstd trains. Larger dictionaries made short episodes no shorter.
 const TRAINED_BYTES: usize = 16 << 10;
 
-/// Bytes of the longest dictionary that is read: known digests and what was trained.
+/// Largest size of a dictionary on reading: known digests and the trained part.
 const LARGEST: i64 = 64 << 10;
 
-/// A digest is known if it stands in one of so many documents.
+/// A digest is known if at least one of this many documents contains it.
 const KNOWN_SHARE: usize = 8;
 
-/// Where a trained dictionary has a random number. It would stand in every frame, and the row has a better name.
+/// The position of a random number in a trained dictionary. Every frame would repeat it; the row has a better
+/// identifier.
 const TRAINED_ID: std::ops::Range<usize> = 4..8;
 
-/// A dictionary that is ready to use.
+/// A dictionary, ready to use.
 pub(crate) struct Dictionary {
     pub(crate) kind: Kind,
-    /// Whose documents it fits: an environment, an agent or a reward.
+    /// The subject: an environment, an agent or a reward.
     pub(crate) subject: String,
     digest: Digest,
     content: Vec<u8>,
     known: Vec<Raw>,
-    /// Compressed bytes per million bytes of the documents that it was made of.
+    /// Compressed bytes per million bytes of its samples.
     pub(crate) fit: u64,
     encoder: OnceLock<Option<CDict<'static>>>,
     decoder: OnceLock<Option<DDict<'static>>>,
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Dictionary {
 }
 
 impl Dictionary {
-    /// Reads what [`train`](Self::train) made.
+    /// Reads the output of [`train`](Self::train).
     fn read(kind: Kind, subject: String, content: Vec<u8>, fit: u64) -> Option<Self> {
         let mut rest = content.as_slice();
         let count = read_number(&mut rest).ok()?;
@@ -61,7 +62,7 @@ impl Dictionary {
         Some(Self { kind, subject, digest, known, fit, encoder, decoder, content })
     }
 
-    /// Makes a dictionary of samples. None: they are too few or have too little in common.
+    /// Trains a dictionary. `None`: there are too few samples, or they have too little in common.
     pub(crate) fn train(kind: Kind, subject: &str, samples: &[String]) -> Option<Self> {
         let known = common_digests(samples);
         let (mut all, mut sizes) = (Vec::new(), Vec::with_capacity(samples.len()));
@@ -82,7 +83,7 @@ impl Dictionary {
         Some(made)
     }
 
-    /// Digests that many documents have in common.
+    /// Digests that many documents contain.
     pub(crate) fn known(&self) -> &[Raw] {
         &self.known
     }
@@ -93,18 +94,18 @@ impl Dictionary {
         rest.get(32 * self.known.len()..).unwrap_or_default()
     }
 
-    /// None: it is none of zstd's, or there is no memory.
+    /// `None`: zstd rejects it, or lacks memory.
     pub(crate) fn encoder(&self) -> Option<&CDict<'static>> {
         self.encoder.get_or_init(|| CDict::try_create(self.trained(), LEVEL)).as_ref()
     }
 
-    /// None: it is none of zstd's, or there is no memory.
+    /// `None`: zstd rejects it, or lacks memory.
     pub(crate) fn decoder(&self) -> Option<&DDict<'static>> {
         self.decoder.get_or_init(|| DDict::try_create(self.trained())).as_ref()
     }
 }
 
-/// Compressed bytes per million bytes of some documents. None: there is nothing to measure.
+/// Compressed bytes per million bytes of documents. `None`: there is nothing to measure.
 pub(crate) fn fit(samples: &[String], dictionary: Option<&Dictionary>) -> Option<u64> {
     let known = dictionary.map_or(&[][..], Dictionary::known);
     let (mut before, mut after) = (0_u64, 0_u64);
@@ -117,11 +118,11 @@ pub(crate) fn fit(samples: &[String], dictionary: Option<&Dictionary>) -> Option
     after.saturating_mul(1_000_000).checked_div(before)
 }
 
-/// The digests that stand in many of some documents, the most frequent first.
+/// The digests that many documents contain, the most frequent first.
 fn common_digests(samples: &[String]) -> Vec<Raw> {
     let mut counts: BTreeMap<Raw, usize> = BTreeMap::new();
     for sample in samples {
-        // What is packed without known digests has each of them once among its atoms, but so are other things: search the text.
+        // Packing without known digests puts each of them into the atoms, but other values too: search the text.
         let found: BTreeSet<Raw> = sample
             .match_indices("sha256:")
             .filter_map(|(at, _)| packing::digest(sample.as_bytes().get(at..)?))
@@ -134,7 +135,7 @@ fn common_digests(samples: &[String]) -> Vec<Raw> {
     common.into_iter().map(|(digest, _)| digest).take(MOST_KNOWN / 2).collect()
 }
 
-/// The number of a dictionary in the database, which gets it where it has it not.
+/// The number of a dictionary in the database. Inserts it if it is missing.
 pub(crate) fn number_of(transaction: &Transaction<'_>, dictionary: &Dictionary) -> rusqlite::Result<i64> {
     let digest = dictionary.digest.to_string();
     let known = transaction
@@ -159,7 +160,7 @@ pub(crate) const REMOVE_UNUSED: &str = "
 /// A row of a dictionary: digest, kind, subject, fit, content.
 type Columns = (String, String, String, i64, Vec<u8>);
 
-/// The dictionary of a number, checked.
+/// The dictionary with a number, checked.
 fn read(connection: &Connection, number: i64) -> rusqlite::Result<Result<Dictionary, Unreadable>> {
     let row: Option<Columns> = connection
         .prepare_cached(
@@ -174,8 +175,8 @@ fn read(connection: &Connection, number: i64) -> rusqlite::Result<Result<Diction
     Ok(made.filter(|made| made.digest.to_string() == digest).ok_or(Unreadable::OtherDictionary(number)))
 }
 
-/// The newest dictionary of every kind and subject, at most `limit`. One that cannot be read is left out: documents are written
-/// without it.
+/// The newest dictionary of every kind and subject, at most `limit`. Unreadable ones are left out: documents are then
+/// written without them.
 pub(crate) fn newest(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<Arc<Dictionary>>> {
     let numbers: Vec<i64> = connection
         .prepare("SELECT max(number) FROM dictionaries GROUP BY kind, subject ORDER BY 1 DESC LIMIT ?")?
@@ -188,12 +189,12 @@ pub(crate) fn newest(connection: &Connection, limit: usize) -> rusqlite::Result<
     Ok(newest)
 }
 
-/// Dictionaries that were read. Numbers are given once, so none becomes stale.
+/// Dictionaries that were read. A number is never reused, so none becomes stale.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded(RefCell<BTreeMap<i64, Arc<Dictionary>>>);
 
 impl Loaded {
-    /// The dictionary that a row names. None: the row names none.
+    /// The dictionary of a row. `None`: the row has none.
     pub(crate) fn get(
         &self,
         connection: &Connection,

@@ -1,11 +1,11 @@
 //! The stored form of a document.
 //!
-//! A document is JSON text. It is stored as a BLOB: packed ([`packing`](crate::packing)), and compressed by zstd with a dictionary
-//! where there is one. A document that this does not shorten is stored as it is, as TEXT. Digests and identities are those of
-//! the text: compression changes neither.
+//! A document is JSON text. It is stored as a BLOB: packed ([`packing`](crate::packing)), and compressed by zstd, with
+//! a dictionary if there is one. A document that does not become shorter is stored unchanged, as TEXT. Digests and
+//! identities are those of the text: compression changes neither.
 //!
-//! What is read is bounded before it is computed: the length that a BLOB claims, and the length that its frame claims. A
-//! checksum of the text finds every changed byte, and a dictionary that is not the one it was compressed with.
+//! Sizes are checked before memory is allocated: the length that a BLOB declares, and the length that its frame
+//! declares. A checksum of the text detects every changed byte, and a wrong dictionary.
 
 use crate::dictionaries::Dictionary;
 use crate::packing::{self, Packed, read_number, write_number};
@@ -16,21 +16,22 @@ use std::fmt;
 use std::sync::Arc;
 use zstd::zstd_safe::{self, CCtx, DCtx};
 
-/// How hard zstd tries. The levels above take twice as long and make short episodes no shorter; those below save a half of the time, and
-/// make them a fortieth longer.
+/// The level of zstd. Higher levels take twice as long and make short episodes no shorter. Lower levels save half of
+/// the time and make episodes 2.5 % longer.
 pub(crate) const LEVEL: i32 = 5;
 
-/// What every frame of zstd begins with. It says nothing here, and is left out.
+/// The first bytes of every zstd frame. They are constant, and are omitted.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// The BLOB leaves out the beginning or the end of the text, because its row has what stands there.
+/// The BLOB omits the beginning or the end of the text, because other columns of the row determine it.
 const WITHOUT_HEAD: u8 = 1;
 const WITHOUT_TAIL: u8 = 2;
 
-/// Bytes that a packed text and its numbers can have beside twice the document: a number of one digit is a mark and a byte.
+/// Margin in bytes by which a packed text with its numbers may exceed twice the document: a number of one digit becomes
+/// a mark and a byte.
 const PACKED_MARGIN: usize = 64;
 
-/// What a document is.
+/// The kind of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// An episode without its verdicts.
@@ -48,7 +49,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const WITH_DICTIONARIES: [Self; 2] = [Self::Episode, Self::Verdict];
 
-    /// Its name in a row.
+    /// Its name in rows.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Episode => "episode",
@@ -59,9 +60,10 @@ impl Kind {
         }
     }
 
-    /// Bytes of the longest document. Messages, signals and artefacts of an episode are at most 16 MiB by default, and twice
-    /// that as base64; tokens with their log-probs take several times their text. Others hold no conversation, but a verdict's
-    /// journal and a checkpoint's estimates can be long. None comes near a billion bytes, which SQLite allows.
+    /// Largest size of a document in bytes. Messages, signals and artefacts of an episode are at most 16 MiB by
+    /// default, and twice that as base64; tokens with their log-probs take several times their text. Other kinds hold
+    /// no conversation, but a verdict's journal and a checkpoint's estimates can be long. All limits are far below
+    /// SQLite's of a billion bytes.
     pub(crate) fn limit(self) -> usize {
         match self {
             Self::Episode | Self::State => 512 << 20,
@@ -79,29 +81,29 @@ impl fmt::Display for Kind {
 /// Why a stored document cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
-    /// It is, or claims to be, longer than it may be.
+    /// It is too long, or declares a length that is too long.
     #[error("it claims more than the {limit} bytes that a document of kind {kind} may have")]
     TooLong {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// The limit.
         limit: usize,
     },
-    /// Its bytes have no meaning.
+    /// Its bytes are invalid.
     #[error("its compressed bytes cannot be read")]
     Broken,
-    /// They lead to another text.
+    /// The checksum of its text does not match.
     #[error("its text is not the one that was written")]
     Changed,
-    /// The database has no such dictionary.
+    /// The database lacks its dictionary.
     #[error("its dictionary {0} is missing from the database")]
     NoDictionary(i64),
-    /// The dictionary does not have the digest that names it.
+    /// The content of the dictionary does not match its digest.
     #[error("its dictionary {0} does not have the digest that names it")]
     OtherDictionary(i64),
 }
 
-/// A document is longer than its kind may be.
+/// A document is longer than its kind allows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes; a document of kind {kind} has at most {limit}")]
 pub(crate) struct TooLong {
@@ -110,17 +112,17 @@ pub(crate) struct TooLong {
     limit: usize,
 }
 
-/// The beginning and the end of a document, as its row has them.
+/// The beginning and the end of a document, as its row determines them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Around {
     pub(crate) head: String,
     pub(crate) tail: String,
 }
 
-/// A document in the form that its column has.
+/// A document in the form of its column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it is.
+    /// Unchanged.
     Plain(String),
     /// Packed and compressed.
     Packed(Vec<u8>),
@@ -145,7 +147,7 @@ impl FromSql for Form {
     }
 }
 
-/// A document made ready for its columns.
+/// A document prepared for its columns.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) form: Form,
@@ -153,7 +155,7 @@ pub(crate) struct Stored {
 }
 
 impl Form {
-    /// Its bytes.
+    /// Its size in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Plain(text) => text.len(),
@@ -165,7 +167,7 @@ impl Form {
 /// Compresses a document.
 ///
 /// # Errors
-/// It is longer than its kind may be.
+/// The document is longer than its kind allows.
 pub(crate) fn encode(
     kind: Kind,
     document: &str,
@@ -186,7 +188,7 @@ pub(crate) fn encode(
 /// Compresses a document of a kind without dictionaries.
 ///
 /// # Errors
-/// It is longer than its kind may be.
+/// The document is longer than its kind allows.
 pub(crate) fn encode_alone(kind: Kind, document: &str) -> Result<Form, TooLong> {
     encode(kind, document, &Around::default(), None).map(|stored| stored.form)
 }
@@ -209,8 +211,8 @@ pub(crate) fn decode_alone(kind: Kind, form: &Form) -> Result<String, Unreadable
     decode(kind, form, &Around::default(), None)
 }
 
-// A BLOB: what is left out, the checksum of the text (4 bytes), lengths of the packed document, of its text and of its atoms;
-// the atoms; the frame of text and numbers.
+// Layout of a BLOB: the omitted parts, the checksum of the text (4 bytes), the lengths of the document, of its text and
+// of its atoms; the atoms; the frame of text and numbers.
 
 fn compress(document: &str, around: &Around, dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
     let (mut left_out, mut body) = (0, document);
@@ -234,12 +236,12 @@ fn compress(document: &str, around: &Around, dictionary: Option<&Dictionary>) ->
 }
 
 thread_local! {
-    /// What zstd works with. Making one takes longer than a short document.
+    /// Contexts of zstd. Creating one takes longer than compressing a short document.
     static COMPRESSION: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSION: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
-/// None: zstd has no memory.
+/// `None`: zstd lacks memory.
 pub(crate) fn frame(bytes: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
     let mut frame = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
     COMPRESSION.with_borrow_mut(|context| {
@@ -291,7 +293,7 @@ fn decompress(
     }
 }
 
-/// What a frame holds: at most `most` bytes.
+/// The content of a frame: at most `most` bytes.
 fn unframe(frame: &[u8], most: usize, dictionary: Option<&Dictionary>) -> Result<Vec<u8>, Unreadable> {
     let claimed = zstd_safe::get_frame_content_size(frame).ok().flatten().and_then(|size| usize::try_from(size).ok());
     let claimed = claimed.filter(|claimed| *claimed <= most).ok_or(Unreadable::Broken)?;

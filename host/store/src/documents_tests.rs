@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Samples that have much in common.
+/// Samples with many common parts.
 fn samples() -> Vec<String> {
     let one = |number: u64| {
         let digest = clawhost_core::Digest::of(&number.to_be_bytes());
@@ -23,7 +23,7 @@ fn around(head: &str, tail: &str) -> Around {
     Around { head: head.into(), tail: tail.into() }
 }
 
-/// A document reads back; gives the bytes that it takes.
+/// Checks that a document reads back. Returns its stored size.
 fn check(document: &str, around: &Around, dictionary: Option<&Arc<Dictionary>>) -> usize {
     let stored = encode(Kind::Episode, document, around, dictionary).unwrap();
     let used = stored.dictionary.as_deref();
@@ -60,7 +60,7 @@ fn documents_of_all_sizes_read_back_with_and_without_a_dictionary() {
 }
 
 #[test]
-fn what_does_not_become_shorter_is_stored_as_it_is() {
+fn an_incompressible_document_is_stored_unchanged() {
     for document in ["", "{}", "0123456789"] {
         let stored = encode(Kind::Verdict, document, &Around::default(), Some(&dictionary())).unwrap();
         assert_eq!(stored.form, Form::Plain(document.into()));
@@ -69,20 +69,20 @@ fn what_does_not_become_shorter_is_stored_as_it_is() {
 }
 
 #[test]
-fn what_the_row_has_is_left_out_where_the_document_has_it_there() {
+fn parts_that_the_row_determines_are_omitted() {
     let document = format!("{{\"id\":\"{0}\",{0},\"at\":5}}", "words that are the same ".repeat(9));
     let whole = check(&document, &Around::default(), None);
     assert!(check(&document, &around("{\"id\":", ",\"at\":5}"), None) < whole);
     for other in [around("{\"at\":", ",\"id\":5}"), around(&document, &document), around("{", "}")] {
         check(&document, &other, None);
     }
-    // Of a row that was changed afterwards.
+    // A row that was changed after writing.
     let stored = encode(Kind::Episode, &document, &around("{\"id\":", ""), None).unwrap();
     assert_eq!(decode(Kind::Episode, &stored.form, &around("{\"ID\":", ""), None), Err(Unreadable::Changed));
 }
 
 #[test]
-fn every_changed_byte_and_every_missing_one_is_an_error() {
+fn every_changed_or_missing_byte_is_an_error() {
     let dictionary = dictionary();
     let sample = &samples()[7];
     for dictionary in [None, Some(&dictionary)] {
@@ -96,7 +96,7 @@ fn every_changed_byte_and_every_missing_one_is_an_error() {
             for bit in 0..8 {
                 let mut changed = whole.clone();
                 changed[at] ^= 1 << bit;
-                // Bits that mean nothing may change: they lead to the same text.
+                // Some bits of a frame have no effect: changing them leads to the same text.
                 if let Ok(text) = read(changed) {
                     assert_eq!(text, *sample, "bit {bit} of byte {at}");
                 }
@@ -118,7 +118,7 @@ fn a_document_read_with_another_dictionary_is_an_error() {
     }
 }
 
-/// A BLOB with these lengths of its document, its text and its atoms.
+/// A BLOB that declares these lengths of its document, its text and its atoms.
 fn claiming(lengths: [u64; 3], frame: &[u8]) -> Form {
     let mut bytes = vec![0; 5];
     lengths.iter().for_each(|length| write_number(&mut bytes, *length));
@@ -127,17 +127,18 @@ fn claiming(lengths: [u64; 3], frame: &[u8]) -> Form {
 }
 
 #[test]
-fn what_claims_or_holds_too_much_is_refused_before_it_is_computed() {
+fn declared_and_actual_sizes_above_the_limit_are_refused_early() {
     let limit = Kind::Verdict.limit();
     let read = |form| decode(Kind::Verdict, &form, &Around::default(), None);
     let too_long = Err(Unreadable::TooLong { kind: Kind::Verdict, limit });
     for lengths in [[limit as u64 + 1, 0, 0], [0, u64::MAX, 0], [0, 0, u64::MAX]] {
         assert_eq!(read(claiming(lengths, &[])), too_long, "{lengths:?}");
     }
-    // A frame of 1 GiB of one byte takes a few dozen KiB: it is refused by what it claims, and holds more than 10 bytes can need.
+    // A frame of 1 GiB of one byte takes a few dozen KiB. It is refused because of its declared length, which exceeds
+    // what 10 bytes can need.
     let bomb = frame(&vec![b'x'; 64 << 20], None).unwrap();
     assert_eq!(read(claiming([10, 10, 0], &bomb[MAGIC.len()..])), Err(Unreadable::Broken));
-    // Without a claim, or with one that it does not keep.
+    // Without a declared length, or with a wrong one.
     let mut honest = frame(b"ten bytes.", None).unwrap();
     assert_eq!(read(claiming([10, 10, 0], &honest[MAGIC.len()..])), Err(Unreadable::Changed), "a checksum of 0");
     honest[5] = 9;

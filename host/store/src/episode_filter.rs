@@ -1,11 +1,12 @@
-//! Which episodes a list shows, as a condition on columns: no document is read for it.
+//! Filters of episode lists as SQL conditions on columns: no document is read.
 
 use crate::integers::signed;
 use crate::reader::sql_limit;
 use clawhost_core::{EpisodeFilter, FailureFilter, RewardFilter};
 use rusqlite::types::Value;
 
-/// A condition of SQL, with the values of its places in order. The last value is the limit, whose place follows the condition.
+/// An SQL condition with the values of its placeholders in order. The last value is the limit, whose placeholder
+/// follows the condition.
 pub(crate) struct Selected {
     pub(crate) condition: String,
     pub(crate) values: Vec<Value>,
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_of_a_condition_has_a_value_and_one_is_left_for_the_limit() {
+    fn every_placeholder_has_a_value_including_the_limit() {
         let full = EpisodeFilter {
             run: Some(clawhost_core::RunId("run-a".into())),
             failure: Some(FailureFilter::Named("fu_el%".into())),

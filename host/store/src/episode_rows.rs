@@ -1,4 +1,4 @@
-//! The rows of an episode: what its columns refer to, and the document that they leave.
+//! The rows of an episode: its columns, and its document.
 
 use crate::artefacts;
 use crate::compressor::Compressor;
@@ -13,11 +13,10 @@ use rusqlite::{OptionalExtension as _, Params, Transaction, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bits of a verdict's number that are its position: people and rewards give a few, and a program that asks again and again gets as
-/// far as 65,536. The schema has the same number.
+/// Bits of a verdict's number for its position in the episode: at most 65,536 verdicts. The schema has the same number.
 const VERDICT_BITS: u32 = 16;
 
-/// An episode made ready for its rows, so that the writer thread only writes.
+/// An episode prepared for its rows, so that the writer thread only writes.
 pub(crate) struct EpisodeRows {
     pub(crate) recorded: Recorded,
     document: Stored,
@@ -26,7 +25,7 @@ pub(crate) struct EpisodeRows {
     blobs: BTreeMap<Digest, u64>,
 }
 
-/// Makes episodes ready for their rows.
+/// Prepares episodes for their rows.
 pub(crate) fn prepare(
     episodes: Vec<Recorded>,
     compressor: &Compressor,
@@ -66,7 +65,7 @@ pub(crate) fn verdict(
     compressor.encode(Kind::Verdict, &record.reward.name, &document, &Around::default()).map_err(|error| fail(&error))
 }
 
-/// What a document of an episode begins and ends with, as its columns have it.
+/// The beginning and the end of an episode's document, as its columns determine them.
 pub(crate) fn around(format: u32, id: &str, run: &str, index: u64, created_at: u64) -> Around {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     Around {
@@ -79,7 +78,7 @@ pub(crate) fn around(format: u32, id: &str, run: &str, index: u64, created_at: u
     }
 }
 
-/// Writes rows of one transaction, and remembers the numbers of what they refer to.
+/// Writes rows in one transaction, and caches the numbers of referenced rows.
 pub(crate) struct RowWriter<'a> {
     transaction: &'a Transaction<'a>,
     run: Option<(RunId, i64)>,
@@ -118,7 +117,7 @@ impl Setting {
     }
 }
 
-/// The number of a row that is there, or is inserted. Both statements take the same values.
+/// The number of a row that exists or is inserted. Both statements take the same values.
 fn number(
     transaction: &Transaction<'_>,
     select: &str,
@@ -132,12 +131,12 @@ fn number(
     }
 }
 
-/// The number of the run in its rows.
+/// The row number of a run.
 pub(crate) fn run_number(transaction: &Transaction<'_>, run: &RunId) -> rusqlite::Result<Option<i64>> {
     transaction.prepare_cached("SELECT number FROM runs WHERE id = ?")?.query_row([&run.0], |row| row.get(0)).optional()
 }
 
-/// The number of an episode in its rows.
+/// The row number of an episode.
 pub(crate) fn episode_number(
     transaction: &Transaction<'_>,
     run: &RunId,
@@ -149,7 +148,7 @@ pub(crate) fn episode_number(
         .optional()
 }
 
-/// The numbers that verdicts of an episode can have.
+/// The range of numbers for verdicts of an episode.
 pub(crate) fn verdict_numbers(episode: i64) -> (i64, i64) {
     let first = episode << VERDICT_BITS;
     (first, first | ((1 << VERDICT_BITS) - 1))
@@ -203,7 +202,7 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 
-    /// Writes a verdict at a position that is free.
+    /// Writes a verdict at a free position.
     pub(crate) fn verdict(
         &mut self,
         episode: i64,
@@ -296,7 +295,8 @@ impl<'a> RowWriter<'a> {
     }
 }
 
-/// Until when an episode waits. Taken at time 0 it does not depend on the clock: the state at any time follows from it.
+/// The time until which an episode waits. It is computed at time 0, so it does not depend on the clock: the state at
+/// any time follows from it.
 pub(crate) fn pending_until(state: EpisodeState) -> Option<i64> {
     match state {
         EpisodeState::Pending { until } => Some(signed(until)),
@@ -304,7 +304,7 @@ pub(crate) fn pending_until(state: EpisodeState) -> Option<i64> {
     }
 }
 
-/// Removes an episode with what belongs to it alone, but not its notes, which belong to its position.
+/// Removes an episode with everything that belongs to it alone. Its notes belong to its position and stay.
 pub(crate) fn remove(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
     transaction.prepare_cached("DELETE FROM episode_blobs WHERE episode = ?")?.execute([number])?;
     transaction
@@ -314,7 +314,7 @@ pub(crate) fn remove(transaction: &Transaction<'_>, number: i64) -> rusqlite::Re
     Ok(())
 }
 
-/// Removes what no row refers to.
+/// Removes rows that nothing refers to.
 pub(crate) const REMOVE_UNUSED: [&str; 4] = [
     "DELETE FROM settings WHERE number NOT IN (SELECT setting FROM episodes)",
     "DELETE FROM endings WHERE number NOT IN (SELECT ending FROM episodes)",

@@ -1,11 +1,11 @@
-//! From the errors of SQLite, JSON and the file system to the store's own.
+//! Converts errors of SQLite, JSON and the file system to the store's errors.
 
 use clawhost_core::StoreError;
 use rusqlite::ErrorCode;
 use std::io;
 use std::path::Path;
 
-/// What a SQLite error means for the user.
+/// The store's error for a SQLite error.
 pub(crate) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.display().to_string();
     match error.sqlite_error_code() {
@@ -21,12 +21,12 @@ pub(crate) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// A record that cannot be read back.
+/// The error for a record that cannot be read.
 pub(crate) fn damaged(path: &Path, what: &str, why: &impl ToString) -> StoreError {
     StoreError::Damaged { path: path.display().to_string(), what: what.to_owned(), why: why.to_string() }
 }
 
-/// What an error of the file system means for the user.
+/// The store's error for a file system error.
 pub(crate) fn file(path: &Path, error: &io::Error) -> StoreError {
     let path = path.display().to_string();
     match error.kind() {

@@ -1,4 +1,4 @@
-//! Failpoints: the writer, or the process, ends right after a chosen commit. Only with the feature `failpoints`, for tests.
+//! Failpoints: the writer, or the process, ends right after a chosen commit. For tests, with the feature `failpoints`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The process aborts right after the commit of this number.
 const ABORT: &str = "CLAWHOST_ABORT_AFTER_COMMIT";
 
-/// Counts commits, and ends the writer after one of them.
+/// Counts commits, and ends the writer after a chosen one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failpoint {
     commits: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! SQLite's integers are signed, ours are not; none of ours comes near the top bit.
+//! SQLite's integers are signed; those of the types here are unsigned, and never use the top bit.
 
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

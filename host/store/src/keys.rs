@@ -1,13 +1,14 @@
-//! Ids of episodes in rows and indexes. The ids that runs give, `ep-` and 16 hexadecimal digits, are 8 bytes there; all others,
-//! such as those of agents' sessions, are text. SQLite never takes bytes for a text, so no two ids are one.
+//! Ids of episodes in rows and indexes. The ids that runs assign, `ep-` and 16 hexadecimal digits, are stored as 8
+//! bytes. All others, such as those of agents' sessions, are text. SQLite distinguishes bytes and text, so ids stay
+//! distinct.
 
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, Value, ValueRef};
 
-/// What an id of this program begins with.
+/// Prefix of ids that this program assigns.
 const PREFIX: &str = "ep-";
 
-/// An id as a column has it.
+/// An id in the form of its column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EpisodeKey(pub(crate) String);
 

@@ -15,13 +15,13 @@ use rusqlite::{OptionalExtension as _, Transaction, params};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A checkpoint made ready for its rows: large state is replaced by digests and sizes.
+/// A checkpoint prepared for its rows: large state is replaced by digests and sizes.
 pub(crate) struct CheckpointRows {
     checkpoint: Checkpoint,
     state: Form,
-    /// None: this iteration has none.
+    /// `None`: the iteration has none.
     report: Option<Form>,
-    /// By name. None: unchanged.
+    /// By name. `None`: unchanged.
     large: BTreeMap<String, Option<(Digest, u64)>>,
 }
 
@@ -50,7 +50,7 @@ fn prepare(mut checkpoint: Checkpoint) -> Result<(CheckpointRows, Vec<NewBlob>),
     Ok((CheckpointRows { checkpoint, state, report, large }, blobs))
 }
 
-/// Writes the end of an iteration; adds blobs that lost a reference to `released`.
+/// Writes the end of an iteration. Adds blobs that lost a reference to `released`.
 pub(crate) fn checkpoint(
     transaction: &Transaction<'_>,
     rows: &CheckpointRows,

@@ -1,5 +1,5 @@
-//! Leases as locks on files: `leases/run-...`, `leases/playbook-...` and `leases/folder`. The operating system ends a lock with
-//! its process.
+//! Leases as file locks: `leases/run-...`, `leases/playbook-...` and `leases/folder`. The operating system releases a
+//! lock when its process ends.
 
 use crate::blobs::make_private;
 use crate::error::file;
@@ -8,10 +8,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Locks that are tried where others keep removing the file. Each failure means that another process ended its lease.
+/// Attempts to lock while other processes keep removing the file. Each failure means that another process ended its
+/// lease.
 const ATTEMPTS: usize = 16;
 
-/// Longest name that is kept in a file name: file systems take 255 bytes.
+/// Longest name inside a file name: file systems allow 255 bytes.
 const LONGEST_NAME: usize = 200;
 
 /// Leases of one data folder.
@@ -51,13 +52,13 @@ impl FileLeases {
     }
 }
 
-/// What came of one attempt to lock an open file.
+/// The result of one attempt to lock an open file.
 #[derive(Debug)]
 enum Attempt {
     Locked(File),
     /// Another process holds it.
     Held,
-    /// It is no longer at its path: a lock on it excludes no other process.
+    /// It is no longer at its path: a lock on it would exclude no other process.
     Removed,
 }
 
@@ -92,7 +93,7 @@ struct FileLease {
 
 impl Lease for FileLease {
     fn complete(self: Box<Self>) {
-        // A shared lease leaves the file: other processes may hold it. A file that stays is unlocked, which is enough.
+        // A shared lease keeps the file: other processes may hold it. Unlocking is sufficient.
         if self.mode == LeaseMode::Exclusive && is_at(&self.file, &self.path).unwrap_or(false) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -111,12 +112,13 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
         Ok((own.dev(), own.ino()) == (there.dev(), there.ino()))
     }
-    // Elsewhere an open file keeps its name until it is closed.
+    // On other systems an open file keeps its name until it is closed.
     #[cfg(not(unix))]
     Ok(own.is_file() && there.is_file())
 }
 
-/// A name as part of a file name: other names, other texts, also where a file system ignores case. No text leaves the folder.
+/// A name as part of a file name. Different names give different texts, even if the file system ignores case. No text
+/// leaves the folder.
 fn escaped(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {

@@ -1,15 +1,15 @@
 //! Runs, episodes, verdicts, playbooks and plugins in SQLite (floor 2): the only crate that sees rusqlite.
 //!
-//! One database in one folder, in WAL mode. All writes go through one thread ([`Store`]), which puts everything that is
-//! waiting into one transaction: many small appends cost one flush to disk. An append that returned is on disk;
-//! one that failed left nothing. Readers ([`Reader`]) have connections of their own and never wait for the writer.
+//! One database in one folder, in WAL mode. All writes go through one thread ([`Store`]), which commits all waiting
+//! writes in one transaction: many small appends cost one flush to disk. An append that returned is on disk; one that
+//! failed left nothing. Readers ([`Reader`]) have their own connections and never wait for the writer.
 //!
-//! An episode is kept as its versioned JSON document, compressed, with the columns that lists and filters need beside it.
-//! Verdicts have a table of their own, because yesterday's episode can be judged again; [`Reader`] puts the two together.
-//! The dictionaries of compression lie in the database: the file can be read alone.
+//! An episode is stored as its versioned JSON document, compressed, beside the columns that lists and filters need.
+//! Verdicts have their own table, because an episode can be judged later; [`Reader`] joins the two. The compression
+//! dictionaries are in the database, so the file can be read on its own.
 //!
-//! Large content lies beside the database, in files named by their digest: plugin components, large parts of checkpoints,
-//! large artefacts of episodes. A file is on disk before the record that refers to it is committed.
+//! Large content is stored beside the database, in files named by their digest: plugin components, large parts of
+//! checkpoints, large artefacts of episodes. A file is on disk before the record that refers to it is committed.
 //!
 //! [`FileLeases`] grants leases in the same folder. The caller holds a shared lease of the folder while it uses a [`Store`], and
 //! an exclusive one while it calls `Retention::remove`: a removal deletes unfinished files and files without a record.

@@ -1,42 +1,45 @@
-//! The packed form of a document: what does not compress as text is taken out of it.
+//! The packed form of a document: incompressible parts are separated from its text.
 //!
-//! Half of a short episode's bytes are digests, and most of the rest is the same in every episode but for its numbers. A
-//! packed document has three parts: its *text*, in which marks stand for what was taken out; its *numbers*, as bytes; its
-//! *atoms*, which are random and compress no further. Text and numbers are compressed together, atoms are kept as they are.
+//! Half of a short episode's bytes are digests, and most of the rest is equal in all episodes except for its numbers. A
+//! packed document has three parts: its *text*, in which marks replace digests and numbers; its *numbers*, as bytes;
+//! its *atoms*, which are random and incompressible. Text and numbers are compressed together; atoms are stored
+//! unchanged.
 //!
-//! The marks are bytes that no UTF-8 text contains. So the text needs no escapes, and every document has exactly one way back.
+//! The marks are bytes that UTF-8 never contains. So the text needs no escapes, and a packed document unpacks to exactly
+//! one text.
 
-/// Stands for a digest; the atoms have its 32 bytes.
+/// Replaces a digest. The atoms have its 32 bytes.
 const DIGEST: u8 = 0xff;
-/// Stands for a digest that is known; the next byte of the text is its position in the list.
+/// Replaces a known digest. The next byte of the text is its position in the list.
 const KNOWN: u8 = 0xfe;
-/// Stands for 16 hexadecimal digits, as ids of episodes have them; the atoms have their 8 bytes.
+/// Replaces 16 hexadecimal digits, as in episode ids. The atoms have their 8 bytes.
 const HEX: u8 = 0xfd;
-/// Stands for a decimal number; the numbers have it.
+/// Replaces a decimal number. The numbers have it.
 const NUMBER: u8 = 0xfc;
-/// Stands for a decimal number that looks random; the atoms have it.
+/// Replaces a decimal number that looks random. The atoms have it.
 const LARGE: u8 = 0xfb;
 
-/// What a digest begins with as text.
+/// Prefix of a digest as text.
 const PREFIX: &[u8] = b"sha256:";
 /// Hexadecimal digits of a digest.
 const DIGEST_DIGITS: usize = 64;
-/// Bytes of the longest text that a byte stands for: a digest.
+/// Length of the longest text that a mark replaces: a digest.
 const LONGEST_MARK: usize = PREFIX.len() + DIGEST_DIGITS;
 /// Hexadecimal digits of an id.
 const ID_DIGITS: usize = 16;
-/// Numbers of more digits than this may not fit 64 bits.
+/// Numbers with more digits may not fit 64 bits.
 const MOST_DIGITS: usize = 19;
-/// Numbers from here on look random: seeds. Smaller ones are counts, times and guesses, whose leading bytes repeat.
+/// From here on numbers count as random (seeds). Smaller ones are counts, times and guesses, whose leading bytes
+/// repeat.
 const RANDOM: u64 = 1 << 44;
-/// Numbers from here on do not fit the bytes of a seed.
+/// From here on numbers do not fit the bytes of a seed.
 const ABOVE_SEEDS: u64 = 1 << 56;
 /// Bytes of a seed.
 const SEED_BYTES: usize = 7;
-/// Digests that a position of one byte can name.
+/// Largest number of known digests: a position is one byte.
 pub(crate) const MOST_KNOWN: usize = 256;
 
-/// 32 bytes that a text shows as `sha256:` and 64 digits.
+/// The 32 bytes of a digest, written as `sha256:` and 64 digits.
 pub(crate) type Raw = [u8; 32];
 
 /// A document in three parts.
@@ -47,18 +50,18 @@ pub(crate) struct Packed {
     pub(crate) atoms: Vec<u8>,
 }
 
-/// The parts lead to no document, or to one that is longer than it may be.
+/// The parts give no document, or one of another length than declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// Packs a document. `known` are digests that many documents of its kind have in common.
+/// Packs a document. `known` are digests that many documents of its kind contain.
 pub(crate) fn pack(document: &str, known: &[Raw]) -> Packed {
     let bytes = document.as_bytes();
     let mut digests: Vec<Raw> = known.iter().copied().take(MOST_KNOWN).collect();
     let mut packed =
         Packed { text: Vec::with_capacity(bytes.len() / 2), numbers: Vec::new(), atoms: Vec::with_capacity(512) };
     let mut rest = bytes;
-    // All that is taken out begins with a digit, or has one soon.
+    // Every replaced part begins with a digit or has one soon after.
     while let Some(at) = rest.iter().position(u8::is_ascii_digit) {
         let (plain, digits) = rest.split_at_checked(at).unwrap_or((rest, &[]));
         let taken = if let Some(before) = plain.strip_suffix(b"sha")
@@ -90,15 +93,15 @@ impl Packed {
         }
     }
 
-    /// Packs what stands before a digit, and the number or the id that the digit belongs to; gives how many bytes of `digits`
-    /// were taken.
+    /// Packs the text before a digit, and the number or id to which the digit belongs. Returns how many bytes of
+    /// `digits` were consumed.
     fn word(&mut self, plain: &[u8], digits: &[u8]) -> usize {
         let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
         let decimals = digits.get(..end).unwrap_or_default();
         let number = decimal(decimals);
         let is_hex = |byte: Option<&u8>| byte.is_some_and(|byte| value(*byte) < 16);
         if is_hex(plain.last()) || is_hex(digits.get(end)) || (end == ID_DIGITS && number >= Some(ABOVE_SEEDS)) {
-            // An id: a run of 16 hexadecimal digits, some of which may stand before the first decimal one.
+            // An id: a run of 16 hexadecimal digits, some of which may precede the first decimal one.
             let letters = plain.iter().rev().take(ID_DIGITS).take_while(|byte| value(**byte) < 16).count();
             let length = digits.iter().take(ID_DIGITS + 1).take_while(|byte| value(**byte) < 16).count();
             let (before, first) = plain.split_at_checked(plain.len() - letters).unwrap_or((plain, &[]));
@@ -127,9 +130,9 @@ impl Packed {
     }
 }
 
-/// The document of a packed one. `length`: its bytes; what would be longer or shorter is broken.
+/// Unpacks a document. `length` is its size in bytes; any other size is an error.
 pub(crate) fn unpack(packed: &Packed, known: &[Raw], length: usize) -> Result<String, Broken> {
-    // Before anything is reserved: no text leads to a document so long.
+    // Before memory is reserved: no text gives a document of this length.
     if length > packed.text.len().saturating_mul(LONGEST_MARK) {
         return Err(Broken);
     }
@@ -175,12 +178,13 @@ fn after(bytes: &[u8], count: usize) -> &[u8] {
     bytes.get(count..).unwrap_or_default()
 }
 
-/// The digest that a text begins with.
+/// The digest at the beginning of a text.
 pub(crate) fn digest(text: &[u8]) -> Option<Raw> {
     hex(text.strip_prefix(PREFIX)?.get(..DIGEST_DIGITS)?)
 }
 
-/// The value of each byte as a hexadecimal digit; above 15: it is none. A table, because half of all bytes are such digits.
+/// The value of each byte as a hexadecimal digit; above 15: it is not one. A table, because half of all bytes are such
+/// digits.
 #[allow(clippy::indexing_slicing, reason = "the compiler computes it, and finds what is out of range")]
 static VALUES: [u8; 256] = {
     let mut values = [0xff; 256];
@@ -250,7 +254,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Broken> {
     Ok(*taken)
 }
 
-/// The number that digits show. None: they show it with leading zeros, or it may not fit.
+/// The number of decimal digits. `None`: they have leading zeros, or the number may not fit.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.len() > MOST_DIGITS || (digits.len() > 1 && digits.first() == Some(&b'0')) {
         return None;
@@ -260,7 +264,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Seven bits in a byte, the lowest first; the top bit says that more follow.
+/// Seven bits per byte, the lowest first. The top bit means that more bytes follow.
 pub(crate) fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -269,7 +273,7 @@ pub(crate) fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Reads what [`write_number`] wrote.
+/// Reads the output of [`write_number`].
 pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, Broken> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -300,7 +304,7 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    /// Packs into a text of so many bytes beside its numbers and atoms, and back.
+    /// Packs and unpacks. Compares the text, and the sizes of numbers and atoms.
     fn check(document: &str, known: &[Raw], parts: (&[u8], usize, usize)) {
         let packed = pack(document, known);
         assert_eq!(unpack(&packed, known, document.len()).as_deref(), Ok(document));
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_ids_and_numbers_are_taken_out_and_nothing_else() {
+    fn only_digests_ids_and_numbers_are_replaced() {
         check("", &[], (b"", 0, 0));
         check("words alone", &[], (b"words alone", 0, 0));
         check(r#"{"a":50}"#, &[], (b"{\"a\":\xfc}", 1, 0));
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn more_digests_than_a_byte_can_name_are_kept_all_the_same() {
+    fn more_known_digests_than_a_byte_can_index_are_handled() {
         let digest = |number: usize| shown(&std::array::from_fn(|at| (number >> (at % 2 * 8)) as u8));
         let document: String = (0..2 * MOST_KNOWN).chain(0..2 * MOST_KNOWN).map(digest).collect();
         let packed = pack(&document, &[LONE]);
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_or_shorter_than_it_says_is_broken() {
+    fn a_wrong_declared_length_is_an_error() {
         let document = format!("{} and 17", shown(&LONE));
         let packed = pack(&document, &[]);
         for length in [0, document.len() - 1, document.len() + 1, usize::MAX] {
@@ -352,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Texts with much of what is taken out, and with the bytes around it.
+    /// Texts with many replaceable parts, and with bytes that resemble them.
     fn document() -> impl Strategy<Value = String> {
         let part = prop_oneof![
             any::<u64>().prop_map(|number| number.to_string()),
@@ -371,7 +375,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn every_text_has_one_way_back(document in document(), is_known in any::<bool>()) {
+        fn every_text_round_trips(document in document(), is_known in any::<bool>()) {
             let known = if is_known { &[LONE][..] } else { &[] };
             prop_assert_eq!(unpack(&pack(&document, known), known, document.len()), Ok(document));
         }

@@ -7,7 +7,7 @@ use crate::reader::Reader;
 use clawhost_core::{PlaybookLedger, PlaybookReader, PlaybookVersion, RunId, StoreError};
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
-/// Adds a version with the next number. One of the newest version's digest adds nothing.
+/// Adds a version with the next number, unless it has the digest of the newest version.
 pub(crate) fn add_version(transaction: &Transaction<'_>, version: &PlaybookVersion) -> Result<(), Fault> {
     let newest: Option<(i64, String)> = transaction
         .prepare_cached("SELECT number, digest FROM playbooks WHERE name = ? ORDER BY number DESC LIMIT 1")?
@@ -45,7 +45,7 @@ pub(crate) fn write_ledger(transaction: &Transaction<'_>, ledger: &PlaybookLedge
     Ok(())
 }
 
-/// A row before its digest and its document are read.
+/// A row before its digest and its document are decoded.
 struct VersionColumns {
     name: String,
     number: i64,
@@ -71,7 +71,7 @@ impl VersionColumns {
 }
 
 impl Reader {
-    /// Versions of a playbook, newest first; a negative limit means all.
+    /// Versions of a playbook, newest first. A negative limit means all.
     fn newest_versions(&self, name: &str, limit: i64) -> Result<Vec<PlaybookVersion>, StoreError> {
         let rows: Vec<VersionColumns> = self.query(|connection| {
             connection

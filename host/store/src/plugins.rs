@@ -1,4 +1,4 @@
-//! Kept plugins: a row by digest, and the component as a blob.
+//! Stored plugins: a row by digest, and the component as a blob.
 
 use crate::error::{Fault, damaged};
 use crate::integers::{signed, unsigned};

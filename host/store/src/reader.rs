@@ -1,4 +1,4 @@
-//! Reading runs and episodes: lists and whole records.
+//! Reads runs and episodes: lists and complete records.
 
 use crate::artefacts::{self, Unreadable};
 use crate::blobs::Blobs;
@@ -19,7 +19,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row, params, params_f
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The reader's end of a database.
+/// A read-only connection to a database.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -47,8 +47,8 @@ fn episode_row(row: &Row<'_>) -> rusqlite::Result<EpisodeRow> {
     })
 }
 
-/// A run with all its phases. Of what models cost, the largest: every record of a learning run and its phases counts from the
-/// beginning of the run.
+/// A run with all its phases. The cost is the largest recorded one: every record of a learning run and its phases
+/// counts from the beginning of the run.
 const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, created_at, state, summary, planned, pruned,
     (SELECT part.spent FROM runs AS part WHERE (part.id = runs.id OR part.parent = runs.id) AND part.spent IS NOT NULL
      ORDER BY json_extract(part.spent, '$.prompt_tokens') + json_extract(part.spent, '$.completion_tokens') DESC LIMIT 1)
@@ -58,7 +58,7 @@ const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, crea
     (SELECT count(reward) FROM episodes
      WHERE run IN (SELECT number FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS scored";
 
-/// A row of a run before its documents are read.
+/// A row of a run before its documents are decoded.
 struct RunColumns {
     id: String,
     kind: String,
@@ -131,7 +131,7 @@ pub(crate) fn state(path: &Path, what: &str, name: &str) -> Result<RunState, Sto
     found.ok_or_else(|| damaged(path, what, &format!("`{name}` is no state of a run")))
 }
 
-/// What an episode is read from: its rows.
+/// The columns of an episode.
 #[derive(PartialEq)]
 struct EpisodeColumns {
     number: i64,
@@ -164,7 +164,7 @@ impl Reader {
     /// Opens the database of a data folder.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// The database does not exist, or cannot be read.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(crate::FILE);
         let connection = schema::open_for_reading(&path)?;
@@ -183,7 +183,7 @@ impl Reader {
         read(&self.connection).map_err(|error| explain(&self.path, &error))
     }
 
-    /// Reads a row, then the blobs that it refers to. Another process may replace both between the two: then it reads again.
+    /// Reads a row, then the blobs that it refers to. If another process replaces both meanwhile, it reads again.
     pub(crate) fn with_blobs<R: PartialEq, T>(
         &self,
         row: impl Fn() -> Result<Option<R>, StoreError>,
@@ -204,7 +204,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Runs that a condition selects, newest first.
+    /// Runs that match a condition, newest first.
     pub(crate) fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>, StoreError> {
         let rows: Vec<RunColumns> = self.query(|connection| {
             connection
@@ -215,7 +215,7 @@ impl Reader {
         rows.into_iter().map(|columns| columns.decode(&self.path)).collect()
     }
 
-    /// How far a run or a phase came; none: there is none of this id.
+    /// The state of a run or a phase. `None`: the id is unknown.
     pub(crate) fn state(&self, id: &RunId) -> Result<Option<RunState>, StoreError> {
         let name: Option<String> = self.query(|connection| {
             connection
@@ -327,7 +327,7 @@ impl EpisodeReader for Reader {
 
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError> {
         let Selected { condition, values } = episode_filter::select(filter);
-        // Of one run in its order, of a learning run phase by phase; of several runs the newest first.
+        // Within one run in its order, within a learning run phase by phase. Of several runs the newest first.
         let order = if filter.run.is_some() { "run_number" } else { "run_number DESC" };
         self.query(|connection| {
             connection
@@ -342,7 +342,7 @@ impl EpisodeReader for Reader {
     fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError> {
         match name.split_once('/') {
             Some((run, id)) => self.episode_of(run, id),
-            // Run by run, each by its index: the newest that has it.
+            // Run by run, each by its index: the newest run that has the episode.
             None => {
                 self.read_episode("WHERE e.id = ?1 ORDER BY r.number DESC LIMIT 1", params![EpisodeKey::of(name)], name)
             }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_changed_under_a_missing_blob_is_read_again() {
+    fn a_row_whose_blob_disappeared_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         drop(schema::open(&folder.path().join(crate::FILE)).unwrap());
         let reader = Reader::open(folder.path()).unwrap();

@@ -107,8 +107,8 @@ pub(crate) fn finish(
         spent,
         run.0
     ])?;
-    // The last writer of a key, in the order of the plan; one that deleted it leaves none. The notes of the episodes
-    // stay: a run that is resumed merges them again.
+    // The last writer of a key, in the order of the plan; if it deleted the key, the key is absent. The notes of the
+    // episodes stay: a resumed run merges them again.
     transaction.prepare_cached("DELETE FROM notes WHERE run = ?")?.execute(params![run.0])?;
     transaction
         .prepare_cached(
@@ -177,7 +177,7 @@ pub(crate) fn open(transaction: &Transaction<'_>, episode: &OpenEpisode) -> rusq
     Ok(())
 }
 
-/// What decides whether a later verdict counts, as the row of its episode has it.
+/// The columns that decide whether a later verdict counts.
 struct JudgedRow {
     number: i64,
     is_live: bool,
@@ -185,7 +185,7 @@ struct JudgedRow {
     is_failed: bool,
 }
 
-/// Adds a later verdict to the stored verdicts as they are now: another process may have judged meanwhile.
+/// Adds a later verdict to the verdicts as they are stored now: another process may have added some meanwhile.
 pub(crate) fn judge(
     transaction: &Transaction<'_>,
     judged: &Judged,

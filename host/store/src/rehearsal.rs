@@ -1,4 +1,4 @@
-//! A removal that is not committed: the same statements as a removal, so its counts are the counts of one.
+//! Rehearsal of a removal: runs the same statements without committing, so its counts are exact.
 
 use crate::blobs::Blobs;
 use crate::error::Fault;
@@ -8,8 +8,8 @@ use clawhost_core::{Removal, Removed, StoreError};
 use rusqlite::TransactionBehavior;
 
 impl Store {
-    /// What a removal would remove. It has a connection of its own, so that writes of this store need not wait in its queue;
-    /// no process commits meanwhile.
+    /// Counts what a removal would remove. It uses its own connection, so that writes of this store do not wait for it
+    /// in the queue. No process commits meanwhile.
     pub(crate) async fn rehearse_removal(&self, removal: Removal) -> Result<Removed, StoreError> {
         let path = self.path().to_owned();
         off_executor(move || {

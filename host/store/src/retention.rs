@@ -1,7 +1,7 @@
-//! Retention: what a data folder holds, and what is removed from it.
+//! Retention: the contents of a data folder, and their removal.
 //!
-//! A removal is one transaction. What follows it deletes files that no record refers to: a process that dies before that leaves
-//! them for the next removal.
+//! A removal is one transaction. Afterwards files that no record refers to are deleted. If the process dies before
+//! that, the next removal deletes them.
 
 use crate::blobs::{self, Blobs};
 use crate::episode_rows;
@@ -16,12 +16,12 @@ use rusqlite::{Connection, Row, Rows, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Everything that refers to a blob.
+/// All references to blobs.
 const REFERENCES: &str =
     "SELECT digest FROM plugins UNION SELECT digest FROM large_states UNION SELECT digest FROM episode_blobs";
 
-/// Bytes and episodes by learning run or run, phases included. One pass over each table; `octet_length` of a stored text reads
-/// no more than the row's header.
+/// Bytes and episodes by run, including its phases. One pass over each table; `octet_length` of a stored text reads
+/// only the row's header.
 const BY_RUN: &str = "
     SELECT coalesce(runs.parent, runs.id), sum(episodes), sum(bytes) FROM (
         SELECT id AS run, 0 AS episodes, octet_length(config) + coalesce(octet_length(summary), 0) AS bytes FROM runs
@@ -36,7 +36,7 @@ const BY_RUN: &str = "
         UNION ALL SELECT run, 0, sum(octet_length(report)) FROM iterations GROUP BY run
     ) AS part JOIN runs ON runs.id = part.run GROUP BY 1";
 
-/// Bytes of blobs by learning run or run; each blob counts once for each run that refers to it.
+/// Bytes of blobs by run. A blob counts once for each run that refers to it.
 const BLOBS_BY_RUN: &str = "
     SELECT owner, 0, sum(size) FROM (
         SELECT coalesce(runs.parent, runs.id) AS owner, blob.digest, size
@@ -45,7 +45,7 @@ const BLOBS_BY_RUN: &str = "
         FROM episode_blobs AS blob JOIN episodes ON episodes.number = blob.episode JOIN runs ON runs.number = episodes.run
     ) GROUP BY owner";
 
-/// Removes plugins that nothing refers to. Runs name their plugins by digest in their configuration.
+/// Removes plugins that nothing refers to. Runs refer to their plugins by digest in their configuration.
 const UNUSED_PLUGINS: &str = "
     DELETE FROM plugins WHERE digest NOT IN (SELECT environment_digest FROM settings)
     AND digest NOT IN (SELECT digest FROM rewards)
@@ -121,7 +121,7 @@ pub(crate) fn remove(transaction: &Transaction<'_>, removal: &Removal) -> Result
     Ok(removed)
 }
 
-/// The numbers of episodes that stay and are there, by run.
+/// The numbers of episodes that are kept and exist, by run.
 fn kept_episodes(transaction: &Transaction<'_>, removal: &Removal) -> rusqlite::Result<BTreeMap<RunId, Vec<i64>>> {
     let mut kept: BTreeMap<RunId, Vec<i64>> = BTreeMap::new();
     for (run, id) in removal.keep_episodes.iter().filter_map(|name| name.split_once('/')) {
@@ -133,7 +133,7 @@ fn kept_episodes(transaction: &Transaction<'_>, removal: &Removal) -> rusqlite::
     Ok(kept)
 }
 
-/// Removes what a run or a phase holds beside its row and its reports; gives the number of episodes that are gone.
+/// Removes the content of a run or a phase, except its row and its reports. Returns the number of removed episodes.
 fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<i64>>) -> rusqlite::Result<u64> {
     let mut episodes = 0;
     if let Some(number) = episode_rows::run_number(transaction, run)? {
@@ -154,7 +154,7 @@ fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<
     Ok(episodes as u64)
 }
 
-/// Removes the reports and the row of a run or a phase, where they do not stay; gives the number of runs that are gone.
+/// Removes the reports and the row of a run or a phase, unless they are kept. Returns the number of removed runs.
 fn remove_record(
     transaction: &Transaction<'_>,
     run: &RunId,
@@ -173,7 +173,7 @@ fn remove_record(
     Ok(runs as u64)
 }
 
-/// Deletes blobs that no record refers to, and files that no process finished; gives the number of blobs. The caller holds the
+/// Deletes blobs that no record refers to, and unfinished files. Returns the number of blobs. The caller holds the
 /// exclusive lease of the folder.
 pub(crate) fn collect(connection: &mut Connection, blobs: &Blobs) -> Result<u64, Fault> {
     // Under the write lock: no process can commit a new reference meanwhile.
@@ -190,7 +190,8 @@ pub(crate) fn collect(connection: &mut Connection, blobs: &Blobs) -> Result<u64,
     Ok(deleted)
 }
 
-/// Gives room back to the file system. It may fail, for example without room for a copy: later writes use the free pages then.
+/// Returns free pages to the file system. It may fail, for example without room for a copy. Then later writes use the
+/// free pages.
 pub(crate) fn shrink(connection: &Connection) {
     let _ = connection.execute_batch("VACUUM");
     let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -235,7 +236,7 @@ fn pair(connection: &Connection, sql: &str) -> rusqlite::Result<(u64, u64)> {
 type RunColumns = (String, String, String, i64, String);
 
 fn holdings(reader: &Reader) -> Result<Holdings, StoreError> {
-    // One transaction: all numbers are of the same moment.
+    // One transaction: all numbers belong to the same moment.
     let (rows, by_run, blobs_by_run, referred, plugins, playbooks) = reader.query(|connection| {
         let snapshot = connection.unchecked_transaction()?;
         let rows: Vec<RunColumns> = snapshot

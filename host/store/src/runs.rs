@@ -1,4 +1,4 @@
-//! Names and tags of runs, and runs by them.
+//! Names and tags of runs, and queries for runs.
 
 use crate::error::{Fault, damaged};
 use crate::integers::{signed, unsigned};
@@ -13,7 +13,7 @@ use clawhost_core::{
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params, params_from_iter};
 
-/// The tables of this module. Labels go with their run.
+/// The tables of this module. Labels are deleted with their run.
 pub(crate) const TABLES: &str = "
     CREATE TABLE run_names (
         run TEXT PRIMARY KEY NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
@@ -26,7 +26,7 @@ pub(crate) const TABLES: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// Writes what a new run is called.
+/// Writes the labels of a new run.
 pub(crate) fn label(transaction: &Transaction<'_>, run: &RunId, labels: &RunLabels) -> Result<(), Fault> {
     let RunLabels { name, tags } = labels;
     if let Some(name) = name {
@@ -38,7 +38,7 @@ pub(crate) fn label(transaction: &Transaction<'_>, run: &RunId, labels: &RunLabe
     Ok(())
 }
 
-/// Changes what a run is called.
+/// Changes the labels of a run.
 pub(crate) fn relabel(transaction: &Transaction<'_>, run: &RunId, change: &LabelChange) -> Result<Relabelled, Fault> {
     if !transaction.prepare_cached("SELECT 1 FROM runs WHERE id = ? AND parent IS NULL")?.exists([&run.0])? {
         return Ok(Relabelled::NoRun);
@@ -55,7 +55,7 @@ pub(crate) fn relabel(transaction: &Transaction<'_>, run: &RunId, change: &Label
             tags.retain(|tag| !removed.iter().any(|removed| removed.as_str() == tag));
             let new = added.difference(removed).filter(|new| !tags.iter().any(|tag| tag == new.as_str()));
             let new: Vec<&RunTag> = new.collect();
-            // Nothing was written yet: a change is made as a whole, or not at all.
+            // Nothing was written before: a change is applied as a whole, or not at all.
             if tags.len() + new.len() > RUN_TAGS {
                 return Ok(Relabelled::TooManyTags);
             }
@@ -95,7 +95,7 @@ fn add_tag(transaction: &Transaction<'_>, run: &RunId, tag: &RunTag) -> rusqlite
     Ok(())
 }
 
-/// Labels as their rows have them.
+/// Labels as stored.
 struct Stored {
     name: Option<String>,
     tags: Vec<String>,
@@ -132,7 +132,7 @@ impl RunLabelStore for Store {
     }
 }
 
-/// A list of places, for so many values.
+/// A list of this many placeholders.
 fn places(number: usize) -> String {
     vec!["?"; number].join(", ")
 }
@@ -184,7 +184,7 @@ impl RunReader for Reader {
 
     fn runs_beginning(&self, text: &str, limit: u64) -> Result<Vec<RunId>, StoreError> {
         self.query(|connection| {
-            // By the index of ids: no text sorts behind the last character.
+            // Uses the index of ids: no text sorts after the last character.
             connection
                 .prepare_cached(
                     "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || char(1114111) AND parent IS NULL

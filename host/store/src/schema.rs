@@ -1,4 +1,4 @@
-//! The schema and its migrations. Migrations only go forward; each runs in a transaction with its version number.
+//! The schema and its migrations. Migrations only go forward. Each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
 use crate::runs;
@@ -8,10 +8,10 @@ use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
 
-/// The oldest schema that this program reads. Those before it belong to versions that were never released.
+/// The oldest schema that this program reads. Older ones were never released.
 const OLDEST: u32 = 8;
 
-/// `MIGRATIONS[n]` leads from version `OLDEST + n` to the next one.
+/// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
 
 /// Schema version of this program.
@@ -24,21 +24,21 @@ const fn newest(migrations: &[&str]) -> u32 {
 /// How long SQLite waits for another process before it reports a locked database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time between two attempts where SQLite does not wait by itself: as short as a switch takes, long enough to let others run.
+/// Time between two attempts if SQLite does not wait itself: short, but long enough for other processes to run.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Pages of the log after which it is carried into the database (16 MiB). SQLite's 1,000 carried the upper pages of the
-/// indexes over every few hundred episodes.
+/// Size in pages at which the log is written back to the database (16 MiB). SQLite's default of 1,000 rewrote the upper
+/// pages of the indexes every few hundred episodes.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// Bytes of a database page. A page holds whole rows, and rows of an episode are some 500 bytes: twice SQLite's default wastes half as
-/// much of it, and is still what a disk writes at once.
+/// Bytes of a database page. A page holds whole rows, and the rows of an episode take some 500 bytes: twice SQLite's
+/// default size halves the waste, and is still written in one disk operation.
 pub(crate) const PAGE_BYTES: u64 = 8192;
 
 /// The tables of version `OLDEST`, with [`runs::TABLES`].
 const TABLES: &str = "
     CREATE TABLE runs (
-        -- In the order in which they began.
+        -- In the order of their beginnings.
         number INTEGER PRIMARY KEY,
         id TEXT UNIQUE NOT NULL,
         parent TEXT,
@@ -56,17 +56,17 @@ const TABLES: &str = "
         pruned INTEGER NOT NULL DEFAULT 0
     );
     CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
-    -- What documents are compressed with. A number is given once: no reader takes one dictionary for another.
+    -- Dictionaries of compression. A number is never reused, so that no reader confuses two dictionaries.
     CREATE TABLE dictionaries (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         digest TEXT UNIQUE NOT NULL,
         kind TEXT NOT NULL,
         subject TEXT NOT NULL,
-        -- Compressed bytes per million bytes of the documents that it was made of.
+        -- Compressed bytes per million bytes of its samples.
         fit INTEGER NOT NULL,
         content BLOB NOT NULL
     );
-    -- What many episodes have in common.
+    -- Common values of many episodes.
     CREATE TABLE settings (
         number INTEGER PRIMARY KEY,
         environment TEXT NOT NULL,
@@ -77,7 +77,7 @@ const TABLES: &str = "
         format INTEGER NOT NULL,
         -- 1: captured from an agent; 0: played.
         live INTEGER NOT NULL,
-        -- The verdicts that it waits for; empty: none.
+        -- The expected verdicts; empty: none.
         expects TEXT NOT NULL,
         UNIQUE (state_id, environment_digest, split, environment, expects, format, live)
     );
@@ -92,7 +92,7 @@ const TABLES: &str = "
     CREATE TABLE episodes (
         number INTEGER PRIMARY KEY,
         run INTEGER NOT NULL REFERENCES runs(number),
-        -- Bytes of an id that a run gave; another id as text.
+        -- An id that a run assigned as bytes; another id as text.
         id NOT NULL,
         position INTEGER NOT NULL,
         group_number INTEGER NOT NULL,
@@ -102,17 +102,17 @@ const TABLES: &str = "
         reward REAL,
         turns INTEGER NOT NULL,
         created_at INTEGER NOT NULL,
-        -- Until when it waits for a verdict that is missing; NULL: nothing is missing.
+        -- The deadline of a missing verdict; NULL: none is missing.
         pending_until INTEGER,
-        -- How often its verdicts were revised.
+        -- The number of revisions of its verdicts.
         revision INTEGER NOT NULL DEFAULT 0,
-        -- What the document is compressed with; NULL: without a dictionary.
+        -- The dictionary of the document; NULL: none.
         dictionary INTEGER,
         -- A BLOB is compressed, a TEXT is not.
         document NOT NULL
     );
     CREATE UNIQUE INDEX episodes_by_id ON episodes (run, id);
-    -- Episodes with what their numbers stand for. Lists and filters read this.
+    -- Episodes with the values of their references. Lists and filters read this view.
     CREATE VIEW episode_rows AS SELECT
         e.number, r.number AS run_number, r.id AS run, r.parent AS parent,
         CASE typeof(e.id) WHEN 'blob' THEN 'ep-' || lower(hex(e.id)) ELSE e.id END AS id,
@@ -129,7 +129,7 @@ const TABLES: &str = "
         PRIMARY KEY (episode, digest)
     ) WITHOUT ROWID;
     CREATE INDEX episode_blobs_by_digest ON episode_blobs (digest);
-    -- Episodes whose end is not recorded: agents that work now, or that a gateway lost.
+    -- Open episodes: their end is not recorded.
     CREATE TABLE open_episodes (
         run TEXT NOT NULL REFERENCES runs(id),
         id TEXT NOT NULL,
@@ -140,13 +140,13 @@ const TABLES: &str = "
         opened_at INTEGER NOT NULL,
         PRIMARY KEY (run, id)
     ) WITHOUT ROWID;
-    -- Rewards that gave verdicts.
+    -- Rewards with verdicts.
     CREATE TABLE rewards (
         number INTEGER PRIMARY KEY,
         digest TEXT UNIQUE NOT NULL
     );
-    -- Verdicts are added and never changed: of one question the last one stands. The number is that of the episode and the position
-    -- in it: one key of the table itself, which is filled without gaps.
+    -- Verdicts are added and never changed: of one question the last one stands. The number combines the episode's number with
+    -- the verdict's position.
     CREATE TABLE verdicts (
         number INTEGER PRIMARY KEY,
         episode INTEGER AS (number >> 16),
@@ -155,14 +155,14 @@ const TABLES: &str = "
         dictionary INTEGER,
         document NOT NULL
     );
-    -- The merged notes of runs that ended.
+    -- The merged notes of finished runs.
     CREATE TABLE notes (
         run TEXT NOT NULL REFERENCES runs(id),
         key TEXT NOT NULL,
         value BLOB NOT NULL,
         PRIMARY KEY (run, key)
     ) WITHOUT ROWID;
-    -- Notes of episodes until their run ends and merges them.
+    -- Notes of episodes; a run merges them when it ends.
     CREATE TABLE episode_notes (
         run INTEGER NOT NULL,
         position INTEGER NOT NULL,
@@ -191,7 +191,7 @@ const TABLES: &str = "
         report NOT NULL,
         PRIMARY KEY (run, number)
     ) WITHOUT ROWID;
-    -- Every version of every playbook that was ever served.
+    -- All versions of all playbooks.
     CREATE TABLE playbooks (
         name TEXT NOT NULL,
         number INTEGER NOT NULL,
@@ -206,7 +206,7 @@ const TABLES: &str = "
         name TEXT PRIMARY KEY NOT NULL,
         document NOT NULL
     ) WITHOUT ROWID;
-    -- Kept plugins; their components are blobs.
+    -- Stored plugins; their components are blobs.
     CREATE TABLE plugins (
         digest TEXT PRIMARY KEY NOT NULL,
         name TEXT NOT NULL,
@@ -228,9 +228,9 @@ fn open_with(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError>
     }
     let mut connection = Connection::open(path).map_err(fail)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
-    // Before anything is written: a database of another program stays as it is.
+    // Before anything is written: a database of another program stays unchanged.
     version(path, &connection, migrations)?;
-    // WAL: readers and the writer do not wait for each other. FULL: a commit that returned survives a power cut.
+    // WAL: readers and the writer do not wait for each other. FULL: a commit that returned survives a power failure.
     keep_plans(&connection).map_err(fail)?;
     connection.pragma_update(None, "page_size", PAGE_BYTES.cast_signed()).map_err(fail)?;
     write_ahead(&connection).map_err(fail)?;
@@ -241,13 +241,13 @@ fn open_with(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError>
     Ok(connection)
 }
 
-/// Plans do not depend on the values of a statement: else SQLite prepares some statements anew for every value, which took half of the
-/// time of reading an episode.
+/// Makes query plans independent of values. Otherwise SQLite prepares some statements again for every value, which took
+/// half of the time of reading an episode.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
 }
 
-/// Switches to the write-ahead log. SQLite does not wait for another process that does the same at this moment.
+/// Switches to the write-ahead log. SQLite does not wait for another process that switches at the same moment.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     for _ in 0..BUSY_TIMEOUT.as_millis() / BUSY_PAUSE.as_millis() {
         match connection.pragma_update(None, "journal_mode", "WAL") {
@@ -272,7 +272,7 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     match version(path, &connection, MIGRATIONS)? {
         None => return Err(no_tables(path)),
         Some(SCHEMA) => {}
-        // Readers know one schema: an older database is migrated first.
+        // Readers know one schema: an older database must be migrated first.
         Some(_) => drop(open(path)?),
     }
     connection.pragma_update(None, "query_only", true).map_err(fail)?;
@@ -283,11 +283,11 @@ fn no_tables(path: &Path) -> StoreError {
     StoreError::Corrupt { path: path.display().to_string(), why: "it holds no clawhost tables".into() }
 }
 
-/// The schema version of a database that this program can read. None: the database is empty.
+/// The schema version of a database, if this program can read it. `None`: the database is empty.
 fn version(path: &Path, connection: &Connection, migrations: &[&str]) -> Result<Option<u32>, StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     let name = || path.display().to_string();
-    // One statement, one moment: another process may be creating the tables.
+    // One statement, so that both values belong to the same moment: another process may be creating the tables.
     let (found, tables, runs): (u32, u32, u32) = connection
         .query_row(
             "SELECT (SELECT user_version FROM pragma_user_version), count(*), count(CASE name WHEN 'runs' THEN 1 END)
@@ -310,7 +310,7 @@ fn version(path: &Path, connection: &Connection, migrations: &[&str]) -> Result<
 fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Result<(), StoreError> {
     let fail = |error: rusqlite::Error| explain(path, &error);
     loop {
-        // The version is read under the write lock: two processes may open a new folder at once.
+        // The version is read under the write lock: two processes may open a new folder at the same time.
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
         let (step, reached) = match version(path, &transaction, migrations)? {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_that_fails_leaves_the_version_before_it() {
+    fn a_failed_migration_leaves_the_previous_version() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(crate::FILE);
         let migrations = ["CREATE TABLE added (a TEXT)", "CREATE TABLE half (a TEXT); CREATE TABLE added (a TEXT)"];

@@ -1,4 +1,4 @@
-//! The one writer: a thread that puts everything waiting into one transaction.
+//! The only writer: a thread that commits all waiting writes in one transaction.
 
 use crate::blobs::Blobs;
 use crate::compressor::{Compressor, SUBJECTS};
@@ -21,17 +21,18 @@ use tokio::sync::oneshot;
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StoreOptions {
-    /// The database never grows past this; reaching it reads as a full disk. None: no limit but the disk. Blobs do not count.
+    /// Largest size of the database. Reaching it is reported as a full disk. `None`: only the disk limits it. Blobs do
+    /// not count.
     pub max_bytes: Option<u64>,
-    /// After the commit of this number, counted from 1, the writer ends as if the process had died: the write gets no answer,
-    /// and later writes fail. None: it never does.
+    /// After this commit, counted from 1, the writer ends as if the process had died: the write gets no answer, and
+    /// later writes fail. `None`: never.
     #[cfg(feature = "failpoints")]
     pub fail_after_commit: Option<u64>,
 }
 
 impl StoreOptions {
-    /// A store whose database never grows past a size. It sets whatever other options there are to their defaults, so that a
-    /// caller builds with and without the feature `failpoints`.
+    /// Options with a largest size of the database and defaults otherwise, so that a caller builds with and without the
+    /// feature `failpoints`.
     pub fn bounded(max_bytes: Option<u64>) -> Self {
         Self {
             max_bytes,
@@ -41,10 +42,10 @@ impl StoreOptions {
     }
 }
 
-/// Writes that may wait before senders do: enough to keep the thread busy, little enough to bound memory.
+/// Length of the queue of writes: enough to keep the thread busy, and few enough to bound memory.
 const WAITING: usize = 1024;
 
-/// Writes of one transaction. Failpoints count commits: each write is one then, in every run.
+/// Largest number of writes per transaction. Failpoints count commits: with them each write is one commit in every run.
 const BATCH: usize = if cfg!(feature = "failpoints") { 1 } else { WAITING };
 
 pub(crate) enum Write {
@@ -58,7 +59,7 @@ pub(crate) enum Write {
     Plugin(plugins::PluginRow),
 }
 
-/// Content that a write refers to, with its digest.
+/// Content to which a write refers, with its digest.
 pub(crate) struct NewBlob {
     pub(crate) digest: Digest,
     pub(crate) content: Content,
@@ -96,13 +97,13 @@ enum Job {
     Relabel(RunId, LabelChange, oneshot::Sender<Result<Relabelled, StoreError>>),
 }
 
-/// The writer's end of a database. Dropping it waits for writes under way.
+/// The writing handle of a database. Dropping it waits for pending writes.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     sender: Option<mpsc::SyncSender<Job>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// A reader that no read uses at present.
+    /// An idle reader.
     idle: Arc<Mutex<Option<Reader>>>,
     compressor: Compressor,
     #[cfg(feature = "failpoints")]
@@ -161,7 +162,7 @@ impl Store {
         &self.compressor
     }
 
-    /// Commits of this store since it was opened.
+    /// Commits since this store was opened.
     #[cfg(feature = "failpoints")]
     pub fn commits(&self) -> u64 {
         self.failpoint.commits()
@@ -192,7 +193,7 @@ impl Store {
         let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
         let (reply, answer) = oneshot::channel();
         let sender = self.sender.as_ref().ok_or_else(stopped)?.clone();
-        // The channel may be full: waiting for it must not hold up the executor.
+        // The channel may be full: waiting for it must not block the executor.
         match sender.try_send(job(reply)) {
             Ok(()) => {}
             Err(mpsc::TrySendError::Full(waiting)) => {
@@ -206,7 +207,8 @@ impl Store {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Reads beside the writer, off the executor. One reader is kept open: opening one costs more than most reads.
+    /// Reads concurrently with the writer, off the executor. One reader is kept open: opening one costs more than most
+    /// reads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
@@ -224,7 +226,7 @@ impl Store {
     }
 }
 
-/// Runs long work beside the executor.
+/// Runs long work off the executor.
 pub(crate) async fn off_executor<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -236,19 +238,19 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A writer that panicked has sent no answer, so no caller believes that it wrote.
+            // A writer that panicked has sent no answer, so no caller assumes that its write succeeded.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread's own.
+/// The state of the writer thread.
 struct Writer {
     path: PathBuf,
     connection: Connection,
     blobs: Blobs,
     compressor: Compressor,
-    /// What stored verdicts are compressed with.
+    /// Compresses stored verdicts.
     dictionaries: Loaded,
     #[cfg(feature = "failpoints")]
     failpoint: crate::failpoints::Failpoint,
@@ -269,7 +271,7 @@ impl Writer {
                             let judge = |judged| records::judge(transaction, judged, &compressor, &loaded);
                             judged.iter().map(judge).collect()
                         })?;
-                        // What a transaction that failed has read may never be in the database.
+                        // Dictionaries that a failed transaction has read may not exist in the database.
                         if admitted.is_ok() {
                             self.dictionaries = loaded;
                         }
@@ -308,7 +310,7 @@ impl Writer {
         if together.is_ok() || ready.len() == 1 {
             ready.into_iter().for_each(|waiting| drop(waiting.reply.send(together.clone())));
         } else {
-            // One bad write must not take its neighbours with it.
+            // An invalid write must not fail the other writes of its batch.
             for waiting in ready {
                 let alone = self.commit(std::slice::from_ref(&waiting))?;
                 drop(waiting.reply.send(alone));
@@ -323,7 +325,7 @@ impl Writer {
             let mut released = BTreeSet::new();
             for waiting in batch {
                 for NewBlob { digest, content } in &waiting.blobs {
-                    // Another process may have deleted it since, as the last one that referred to it.
+                    // Another process may have deleted it since, with the last record that referred to it.
                     if !blobs.contains(digest, content.bytes().len() as u64) {
                         blobs.put(digest, content.bytes())?;
                     }
@@ -353,12 +355,12 @@ impl Writer {
         ControlFlow::Continue(done.map_err(|fault| fault.explain(&self.path)))
     }
 
-    /// Deletes blobs that records referred to until now, where none does any more. What it cannot delete, `remove` will.
+    /// Deletes blobs that lost their last reference. If a deletion fails, `remove` repeats it.
     fn release(&mut self, digests: BTreeSet<Digest>) {
         if digests.is_empty() {
             return;
         }
-        // Under the write lock: no process can commit a new reference between the question and the deletion.
+        // Under the write lock: no process can commit a new reference between the check and the deletion.
         let Ok(transaction) = self.connection.transaction_with_behavior(TransactionBehavior::Immediate) else { return };
         for digest in digests {
             if retention::is_referred_to(&transaction, &digest).is_ok_and(|referred| !referred) {
@@ -382,7 +384,7 @@ impl Writer {
     }
 }
 
-/// Applies a write; adds blobs that lost a reference to `released`.
+/// Applies a write. Adds blobs that lost a reference to `released`.
 fn apply(transaction: &Transaction<'_>, write: &Write, released: &mut BTreeSet<Digest>) -> Result<(), Fault> {
     match write {
         Write::Begin(run) => records::begin(transaction, run)?,

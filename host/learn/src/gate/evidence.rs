@@ -1,4 +1,4 @@
-//! What is known about one candidate.
+//! The evidence about one candidate.
 
 use super::martingale::{Form, Martingale, Question};
 use super::power::{Observed, smallest_lift};
@@ -7,37 +7,38 @@ use crate::normal::interval;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
-/// The probability with which a run may promote anything that is no better. The default.
+/// Default of the probability that a run promotes any candidate that is no better.
 pub const ALPHA: f64 = 0.05;
 
-/// Wealth of the mirrored martingale at which a candidate is given up.
+/// Wealth of the mirrored martingale at which a candidate is rejected.
 const FUTILE: f64 = 20.0;
 
-/// The share of `alpha` that the j-th candidate of a run has: `alpha 6/(pi^2 j^2)`, so that all together have `alpha`.
+/// The share of `alpha` of the j-th candidate of a run: `alpha 6/(pi^2 j^2)`. The shares of all candidates add up to
+/// `alpha`.
 pub fn alpha_of(candidate: NonZeroU32, alpha: f64) -> f64 {
     alpha * 6.0 / (std::f64::consts::PI * f64::from(candidate.get())).powi(2)
 }
 
-/// What follows from the evidence.
+/// The decision that follows from the evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It does better (or no worse, if that was asked).
+    /// The candidate is better (or no worse, if that was the question).
     Promote,
-    /// There is evidence of the contrary: give it up.
+    /// There is evidence of the contrary: reject it.
     Futile,
-    /// The budget is spent, and one cannot tell. The evidence is kept, for [`GateEvidence::extend`].
+    /// The budget is spent without a decision. The evidence is kept for [`GateEvidence::extend`].
     Undecided,
     /// Play more pairs.
     Continue,
 }
 
-/// The comparison of one candidate with what is deployed.
+/// The comparison of one candidate with the served version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateEvidence {
     candidate: NonZeroU32,
     alpha: f64,
-    /// Pairs after which it is undecided.
+    /// Number of pairs after which it is undecided.
     budget: u64,
     martingale: Martingale,
     pairs: u64,
@@ -45,21 +46,21 @@ pub struct GateEvidence {
     losses: u64,
     sum: f64,
     squares: f64,
-    /// Taken once, and not taken back: that a threshold was ever reached is what the error probability is about.
+    /// Final once it is made: the error probability refers to the threshold ever being reached.
     decided: Option<Decision>,
 }
 
-/// A comparison for people.
+/// A summary of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What follows.
+    /// The decision.
     pub decision: Decision,
-    /// Mean difference per pair; none without pairs.
+    /// Mean difference per pair. `None` without pairs.
     pub lift: Option<f64>,
-    /// Of the lift: 95 %, and holds however often one looks. A normal-mixture asymptotic confidence sequence
-    /// (Waudby-Smith et al. 2021), with the standard error `sqrt(variance/n + (2/n)^2)`: it is never surer than to
-    /// within one pair that falls out the other way. It is not what decides, and may touch 0 where the martingale
-    /// promotes. None for fewer than two pairs.
+    /// 95 % confidence interval of the lift, valid at any number of pairs. A normal-mixture asymptotic confidence
+    /// sequence (Waudby-Smith et al. 2021), with the standard error `sqrt(variance/n + (2/n)^2)`: it is never narrower
+    /// than the effect of one pair with the opposite result. It does not decide, and may contain 0 when the martingale
+    /// promotes. `None` for fewer than two pairs.
     pub interval: Option<(f64, f64)>,
     /// Pairs used.
     pub pairs: u64,
@@ -67,22 +68,22 @@ pub struct Report {
     pub wins: u64,
     /// Pairs in which it was lower.
     pub losses: u64,
-    /// Wealth of the bet on the candidate; it began with 1.
+    /// Wealth of the bet on the candidate. It starts at 1.
     pub martingale: f64,
-    /// The wealth that promotes.
+    /// The wealth at which the candidate is promoted.
     pub threshold: f64,
-    /// The smallest lift that the whole budget finds with a probability of 80 %, if pairs go on to differ as often as
-    /// so far. A candidate that is better by less is one of which this budget cannot tell. None while no pair has
-    /// differed, and where the budget finds nothing at all.
+    /// The smallest lift that the whole budget detects with a probability of 80 %, if pairs continue to differ as often
+    /// as so far. A smaller lift cannot be decided with this budget. `None` while no pair has differed, and if the
+    /// budget detects nothing at all.
     pub smallest_lift: Option<f64>,
 }
 
 impl GateEvidence {
-    /// Before the first pair. `candidate` counts candidates of the run, `alpha` is what the run as a whole may err
-    /// ([`ALPHA`]), and `budget` how many pairs may be used.
+    /// A comparison before its first pair. `candidate` counts the candidates of the run, `alpha` is the error
+    /// probability of the whole run ([`ALPHA`]), and `budget` is the number of pairs.
     ///
     /// # Errors
-    /// `alpha` does not lie between 0 and 1.
+    /// `alpha` is not between 0 and 1.
     pub fn new(
         candidate: NonZeroU32,
         form: Form,
@@ -91,7 +92,7 @@ impl GateEvidence {
         budget: u64,
     ) -> Result<Self, LearnError> {
         if !(alpha > 0.0 && alpha < 1.0) {
-            return Err(LearnError::Gate(format!("an alpha of {alpha}; it must lie between 0 and 1")));
+            return Err(LearnError::Gate(format!("an alpha of {alpha}; it must be between 0 and 1")));
         }
         let martingale = Martingale::new(form, question);
         Ok(Self {
@@ -108,11 +109,11 @@ impl GateEvidence {
         })
     }
 
-    /// Takes a pair in: the candidate's reward less that of what is deployed. After a decision pairs are still counted,
-    /// and change it no more.
+    /// Adds a pair: the candidate's reward minus that of the served version. After a decision pairs are still counted,
+    /// but no longer change it.
     ///
     /// # Errors
-    /// `d` is no number from -1 to 1, or one that does not fit the form. Nothing is changed.
+    /// `d` is not a number from -1 to 1, or does not fit the form. Nothing is changed.
     pub fn observe(&mut self, d: f64) -> Result<Decision, LearnError> {
         self.martingale.observe(d)?;
         self.pairs += 1;
@@ -132,13 +133,13 @@ impl GateEvidence {
         Ok(self.decision())
     }
 
-    /// What follows from what was seen.
+    /// The decision so far.
     pub fn decision(&self) -> Decision {
         let open = if self.pairs < self.budget { Decision::Continue } else { Decision::Undecided };
         self.decided.unwrap_or(open)
     }
 
-    /// Allows for so many pairs from here on.
+    /// Increases the budget by this number of pairs from here on.
     pub fn extend(&mut self, pairs: u64) {
         self.budget = self.pairs.saturating_add(pairs);
     }

@@ -1,57 +1,57 @@
-//! Wealth of somebody who bets on a candidate.
+//! The wealth of a gambler who bets on a candidate.
 
 use crate::LearnError;
 use crate::normal::LARGEST_EXPONENT;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// How much worse a candidate may be that is only asked not to be worse, in reward per episode.
+/// How much worse a candidate may be, in reward per episode, if it only has to be no worse.
 pub const MARGIN: f64 = 0.02;
 
-/// Values of theta, the share of wins among pairs that differ, which are bet on at once; evenly spaced between 1/2 and
-/// 1.
+/// Number of values of theta, the share of wins among pairs that differ, that are bet on simultaneously. They are
+/// evenly spaced between 1/2 and 1.
 const THETAS: usize = 40;
 
-/// Stakes that are bet at once on graded differences: large ones find large effects early, small ones small effects at
-/// all.
+/// Stakes that are bet simultaneously on graded differences. Large stakes detect large effects early; small effects
+/// need small stakes.
 const STAKES: [f64; 8] = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9];
 
-/// What rewards are like.
+/// The scale of rewards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// 0 or 1, so that a pair is won, lost or drawn: `d` is 1, -1 or 0.
     Binary,
-    /// Anything, so that `d` is anything from -1 to 1.
+    /// Any value, so that `d` is any number from -1 to 1.
     Graded,
 }
 
-/// What is asked about a candidate.
+/// The question about a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// Whether it does better.
+    /// Is it better?
     Better,
-    /// Whether it does no worse, to within [`MARGIN`]: for one that only shortens, merges, reorders or takes out. Asked
-    /// of `d` + margin, in the graded form whatever rewards are like.
+    /// Is it no worse, to within [`MARGIN`]? For a candidate that only shortens, merges, reorders or removes. The bet
+    /// is on `d` + margin, always in the graded form.
     NotWorse,
 }
 
-/// The wealth of a gambler who began with 1, at odds that are fair if the candidate is no better. It holds sums alone,
+/// The wealth of a gambler who starts with 1, at odds that are fair if the candidate is no better. It stores only sums,
 /// so the order of pairs does not matter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Martingale {
-    /// Bets on who wins: the mean over theta of `(2 theta)^wins (2 (1 - theta))^losses`.
+    /// Bets on the winner: the mean over theta of `(2 theta)^wins (2 (1 - theta))^losses`.
     Binary {
         /// Pairs that the candidate won.
         wins: u64,
         /// Pairs that it lost.
         losses: u64,
     },
-    /// Bets on how much: the mean over stakes of the product of `1 + stake (d + margin)`.
+    /// Bets on the difference: the mean over stakes of the product of `1 + stake (d + margin)`.
     Graded {
-        /// Added to each difference; 0 unless the question is [`Question::NotWorse`].
+        /// Added to each difference. 0 unless the question is [`Question::NotWorse`].
         margin: f64,
         /// Logarithm of the product, for each stake on the candidate.
         on: [f64; STAKES.len()],
@@ -61,7 +61,7 @@ pub enum Martingale {
 }
 
 impl Martingale {
-    /// Before the first pair.
+    /// The wealth before the first pair.
     pub fn new(form: Form, question: Question) -> Self {
         let graded = |margin| Self::Graded { margin, on: [0.0; STAKES.len()], against: [0.0; STAKES.len()] };
         match (question, form) {
@@ -71,13 +71,13 @@ impl Martingale {
         }
     }
 
-    /// Takes a pair in.
+    /// Adds a pair.
     ///
     /// # Errors
-    /// `d` is no number from -1 to 1; or one between them, in the binary form. Nothing is changed.
+    /// `d` is not a number from -1 to 1, or is fractional in the binary form. Nothing is changed.
     pub fn observe(&mut self, d: f64) -> Result<(), LearnError> {
         if !(-1.0..=1.0).contains(&d) {
-            return Err(LearnError::Gate(format!("a difference of {d}; it must lie between -1 and 1")));
+            return Err(LearnError::Gate(format!("a difference of {d}; it must be between -1 and 1")));
         }
         match self {
             Self::Binary { wins, .. } if d == 1.0 => *wins += 1,
@@ -103,7 +103,7 @@ impl Martingale {
         }
     }
 
-    /// The logarithm of the wealth of somebody who bets against the candidate.
+    /// The logarithm of the wealth of a gambler who bets against the candidate.
     pub fn ln_mirror(&self) -> f64 {
         match self {
             Self::Binary { wins, losses } => ln_of_bets(*losses, *wins),
@@ -111,7 +111,7 @@ impl Martingale {
         }
     }
 
-    /// The wealth; over 0, and never infinite.
+    /// The wealth: above 0 and finite.
     pub fn value(&self) -> f64 {
         self.ln_value().min(LARGEST_EXPONENT).exp()
     }
@@ -121,7 +121,7 @@ impl Martingale {
         if let Self::Graded { margin, .. } = self { *margin } else { 0.0 }
     }
 
-    /// The logarithms of what each bet makes of a pair with this difference, for those that make up the value.
+    /// The logarithms of the factors of all bets for a pair with this difference.
     pub(super) fn ln_factors(&self, d: f64) -> Vec<f64> {
         match self {
             Self::Binary { .. } if d > 0.0 => BETS.iter().map(|(win, _)| *win).collect(),
@@ -132,7 +132,7 @@ impl Martingale {
     }
 }
 
-/// The logarithms of what each theta makes of a win and of a loss.
+/// The logarithms of the factors of each theta for a win and for a loss.
 static BETS: LazyLock<[(f64, f64); THETAS]> = LazyLock::new(|| {
     std::array::from_fn(|number| {
         let theta = 0.5 + 0.5 * (number + 1) as f64 / (THETAS + 1) as f64;
@@ -145,7 +145,7 @@ fn ln_of_bets(wins: u64, losses: u64) -> f64 {
     ln_mean_exp(BETS.iter().map(|(win, loss)| wins * win + losses * loss))
 }
 
-/// The logarithm of the mean of numbers whose logarithms these are: at least one, and none is infinite.
+/// The logarithm of the mean, from logarithms: at least one, all finite.
 pub(super) fn ln_mean_exp(logs: impl Iterator<Item = f64> + Clone) -> f64 {
     let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
     let (count, sum) = logs.fold((0.0, 0.0), |(count, sum), log| (count + 1.0, sum + (log - largest).exp()));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn wealth_is_as_computed_by_hand() {
+    fn wealth_matches_values_computed_by_hand() {
         let check = |form, question, differences: &[f64], expect: f64, mirror: f64| {
             let martingale = after(form, question, differences);
             let got = (martingale.value(), martingale.ln_mirror().exp());
@@ -185,12 +185,12 @@ mod tests {
         // The mean stake is 2.82/8.
         check(Form::Graded, Question::Better, &[0.5], 1.0 + 0.5 * 0.3525, 1.0 - 0.5 * 0.3525);
         check(Form::Graded, Question::NotWorse, &[0.0], 1.0 + 0.02 * 0.3525, 1.0 - 0.02 * 0.3525);
-        // Rewards of 0 and 1 are asked about in the same way.
+        // Rewards of 0 and 1 use the same form.
         check(Form::Binary, Question::NotWorse, &[0.0], 1.0 + 0.02 * 0.3525, 1.0 - 0.02 * 0.3525);
     }
 
     #[test]
-    fn what_is_no_difference_is_refused_and_changes_nothing() {
+    fn an_invalid_difference_is_refused_and_changes_nothing() {
         for (form, question) in ALL {
             let mut martingale = after(form, question, &[1.0, -1.0, 0.0]);
             let before = martingale.clone();
@@ -215,8 +215,7 @@ mod tests {
         }
     }
 
-    /// The mean of the wealth over every course of `pairs` pairs, each of which has one of these differences with these
-    /// probabilities.
+    /// The mean wealth over all sequences of `pairs` pairs with these differences and their probabilities.
     fn mean_wealth(martingale: &Martingale, pairs: u32, outcomes: &[(f64, f64)], mirror: bool) -> f64 {
         if pairs == 0 {
             return if mirror { martingale.ln_mirror() } else { martingale.ln_value() }.exp();
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_bets_on_nothing_wins_nothing_on_average() {
+    fn without_an_effect_the_mean_wealth_stays_1() {
         let check = |form, question, pairs, outcomes: &[(f64, f64)]| {
             for mirror in [false, true] {
                 let mean = mean_wealth(&Martingale::new(form, question), pairs, outcomes, mirror);
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn who_bets_on_the_wrong_side_loses_on_average() {
+    fn with_an_opposite_effect_the_mean_wealth_falls() {
         let check = |form, question, outcomes: &[(f64, f64)]| {
             let mean = mean_wealth(&Martingale::new(form, question), 8, outcomes, false);
             assert!(mean < 1.0, "{form:?} {question:?}: {mean}");
@@ -276,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn a_candidate_and_what_is_deployed_may_change_places(pairs in prop::collection::vec(-1..=1_i8, 0..100)) {
+        fn exchanging_the_two_sides_mirrors_the_wealth(pairs in prop::collection::vec(-1..=1_i8, 0..100)) {
             let differences: Vec<f64> = pairs.iter().map(|d| f64::from(*d)).collect();
             let swapped: Vec<f64> = differences.iter().map(|d| -d).collect();
             for form in [Form::Binary, Form::Graded] {

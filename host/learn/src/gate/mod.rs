@@ -1,14 +1,14 @@
-//! The gate: does a candidate do better than what is deployed?
+//! The gate: is a candidate better than the served version?
 //!
-//! Both play the same tasks with the same seeds, on tasks that taught nothing. A pair's difference `d` is the
-//! candidate's reward less that of what is deployed. The gate bets on these differences, pair by pair, with odds that
-//! are fair if the candidate is no better: its wealth is a [`Martingale`], and wealth of `1/alpha` is reached with a
-//! probability of at most `alpha` by chance alone, however often one looks and whenever one stops (Ville's inequality;
-//! testing by betting: Shafer 2021, Waudby-Smith and Ramdas 2024). So a comparison may end early, and one that ended
-//! undecided may go on another day with what it knows.
+//! Both play the same tasks with the same seeds, on tasks that were not used for learning. A pair's difference `d` is
+//! the candidate's reward minus that of the served version. The gate bets on these differences, pair by pair, with odds
+//! that are fair if the candidate is no better. Its wealth is a [`Martingale`]: by chance alone, it reaches `1/alpha`
+//! with a probability of at most `alpha`, at any number of looks and any stopping time (Ville's inequality; testing by
+//! betting: Shafer 2021, Waudby-Smith and Ramdas 2024). So a comparison may end early, and an undecided one may
+//! continue later with its evidence.
 //!
-//! A run has many candidates. The j-th must reach `1/alpha_j` with `alpha_j = alpha 6/(pi^2 j^2)`; these add up to
-//! alpha, so the probability that anything worthless is ever promoted in a run stays below it.
+//! A run has many candidates. The j-th must reach `1/alpha_j` with `alpha_j = alpha 6/(pi^2 j^2)`. These add up to
+//! alpha, so the probability that a run ever promotes a candidate that is no better stays below alpha.
 
 mod evidence;
 mod martingale;

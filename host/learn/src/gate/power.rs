@@ -1,30 +1,30 @@
-//! What a comparison of this length can find.
+//! The lift that a comparison of a given length can detect.
 
 use super::martingale::{Martingale, ln_mean_exp};
 
-/// The power that is asked for: a candidate with the smallest lift is promoted with this probability.
+/// The power: a candidate with the smallest lift is promoted with this probability.
 const POWER: f64 = 0.8;
 
-/// Up to so many pairs that differ are followed one by one. What takes more is scaled: what can be found shrinks with
-/// the root of their number.
+/// Up to this many pairs that differ are computed one by one. Larger numbers are scaled: the detectable lift shrinks
+/// with the square root of their number.
 const FOLLOWED: usize = 1_000;
 
-/// Halvings of the interval in which the share of wins is sought: to a thousandth.
+/// Bisection steps for the share of wins: a precision of a thousandth.
 const HALVINGS: usize = 12;
 
-/// What pairs were like so far.
+/// The pairs so far.
 pub(super) struct Observed {
     /// Share of pairs that differ, over 0.
     pub(super) discordant: f64,
-    /// Root of the mean square of their difference.
+    /// Root mean square of their difference.
     pub(super) size: f64,
 }
 
-/// The smallest lift that `pairs` pairs find with a probability of 80 %, looking after each. None where even winning
-/// every pair that differs would not be found.
+/// The smallest lift that `pairs` pairs detect with a probability of 80 %, with a look after each pair. `None` if even
+/// winning every pair that differs would not be detected.
 ///
-/// It is worked out for pairs that differ as often as so far, always by the same size. The course of wins and losses is
-/// followed exactly; the number of pairs that differ is taken to be what is expected.
+/// It assumes that pairs differ as often as so far, always by the same amount. The sequence of wins and losses is
+/// computed exactly; the number of pairs that differ is set to its expectation.
 pub(super) fn smallest_lift(
     martingale: &Martingale,
     observed: &Observed,
@@ -46,8 +46,8 @@ pub(super) fn smallest_lift(
     Some((lift + martingale.margin()) * (followed as f64 / expected as f64).sqrt() - martingale.margin())
 }
 
-/// After each number of pairs that differ, from 1: how many of them must be won for the threshold; more than there are:
-/// no number is enough.
+/// For each number of pairs that differ, from 1: the number of wins that reaches the threshold. A value above the
+/// number of pairs: no number of wins does.
 fn wins_needed(martingale: &Martingale, observed: &Observed, discordant: usize, ln_threshold: f64) -> Vec<usize> {
     let factors = |d: f64| martingale.ln_factors(d);
     let (win, loss, draw) = (factors(observed.size), factors(-observed.size), factors(0.0));
@@ -59,7 +59,7 @@ fn wins_needed(martingale: &Martingale, observed: &Observed, discordant: usize, 
         ln_mean_exp(bets) >= ln_threshold
     };
     let fewest = |pairs: usize| {
-        // More wins, more wealth: halve the range.
+        // More wins give more wealth: bisect.
         let (mut low, mut high) = (0, pairs + 1);
         while low < high {
             let middle = (low + high) / 2;
@@ -70,9 +70,9 @@ fn wins_needed(martingale: &Martingale, observed: &Observed, discordant: usize, 
     (1..=discordant).map(fewest).collect()
 }
 
-/// The probability that wins, each of probability `win`, ever are as many as needed.
+/// The probability that wins, each with probability `win`, ever reach the needed number.
 fn promoted(needed: &[usize], win: f64) -> f64 {
-    // By number of wins: the probability to have it, and not to have been promoted.
+    // By number of wins: the probability of that number without an earlier promotion.
     let mut open = vec![1.0];
     let mut promoted = 0.0;
     for needed in needed {

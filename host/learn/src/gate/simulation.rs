@@ -1,4 +1,4 @@
-//! The gate in thousands of comparisons whose truth is known.
+//! Simulates the gate in thousands of comparisons with known truth.
 
 use super::*;
 use crate::random::Random;
@@ -10,12 +10,12 @@ fn candidate(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
 }
 
-/// An alpha for which the first candidate's threshold is 20.
+/// An alpha with which the first candidate's threshold is 20.
 fn alpha_for_20() -> f64 {
     0.05 / alpha_of(candidate(1), 1.0)
 }
 
-/// Pairs of rewards 0 and 1, of which a share differs and the candidate wins `lift` more often than it loses.
+/// Pairs of rewards 0 and 1. The share `discordant` differs, and the candidate wins `lift` more often than it loses.
 fn differences(discordant: f64, lift: f64) -> impl Fn(&mut Random) -> f64 {
     move |random| match random.uniform() {
         below if below < (discordant + lift) / 2.0 => 1.0,
@@ -43,8 +43,8 @@ fn tolerance(share: f64, runs: usize) -> f64 {
 }
 
 #[test]
-fn the_power_is_what_it_is_said_to_be() {
-    /// To which the expected shares are rounded, after simulations of their own.
+fn the_power_matches_the_documented_values() {
+    /// Precision to which the expected shares were rounded.
     const ROUNDED: f64 = 0.01;
     let check = |discordant: f64, lift: f64, pairs: u64, expect: f64| {
         let share = promoted(RUNS, Form::Binary, Question::Better, pairs, differences(discordant, lift));
@@ -60,7 +60,7 @@ fn the_power_is_what_it_is_said_to_be() {
 }
 
 #[test]
-fn what_is_no_better_is_rarely_promoted_however_often_one_looks() {
+fn a_candidate_without_effect_is_rarely_promoted_at_any_number_of_looks() {
     let check = |form: Form, question: Question, lift: f64, pairs: u64| {
         let share = promoted(RUNS, form, question, pairs, differences(0.3, lift));
         assert!(share <= 0.05, "{form:?} {question:?}: {share}");
@@ -70,9 +70,9 @@ fn what_is_no_better_is_rarely_promoted_however_often_one_looks() {
     check(Form::Graded, Question::NotWorse, -MARGIN, 1_024);
 }
 
-/// The test of a single look, looked at after every pair.
+/// The test for a single look, applied after every pair.
 #[test]
-fn who_peeks_at_a_single_look_test_promotes_one_in_five_for_nothing() {
+fn a_single_look_test_used_repeatedly_promotes_one_in_five_without_effect() {
     let difference = differences(0.3, 0.0);
     let promotes = |run: &usize| {
         let mut random = Random(*run as u64);
@@ -90,7 +90,7 @@ fn who_peeks_at_a_single_look_test_promotes_one_in_five_for_nothing() {
 }
 
 #[test]
-fn all_candidates_of_a_run_together_err_no_more_than_one_may() {
+fn all_candidates_of_a_run_share_one_error_probability() {
     let total: f64 = (1..=100_000).map(|number| alpha_of(candidate(number), ALPHA)).sum();
     assert!(total < ALPHA && total > ALPHA * 0.999, "{total}");
 
@@ -112,7 +112,7 @@ fn all_candidates_of_a_run_together_err_no_more_than_one_may() {
 }
 
 #[test]
-fn an_interval_that_is_looked_at_after_every_pair_rarely_misses() {
+fn the_interval_covers_the_truth_at_every_look() {
     let check = |discordant: f64, lift: f64| {
         let difference = differences(discordant, lift);
         let misses = |run: &usize| {
@@ -134,11 +134,11 @@ fn an_interval_that_is_looked_at_after_every_pair_rarely_misses() {
 }
 
 #[test]
-fn the_smallest_lift_is_found_four_times_in_five() {
-    /// The number of pairs that differ is not exactly what is expected.
+fn the_smallest_lift_is_detected_four_times_in_five() {
+    /// The number of pairs that differ deviates from its expectation.
     const APPROXIMATION: f64 = 0.02;
     let check = |form: Form, question: Question, discordant: f64, size: f64, pairs: u64| {
-        // What is seen first: as many pairs that differ as are expected, in balance.
+        // The first observations: as many pairs that differ as expected, in balance.
         let mut evidence = GateEvidence::new(candidate(1), form, question, alpha_for_20(), pairs).unwrap();
         let seen = [1.0, -1.0].into_iter().chain(std::iter::repeat(0.0));
         let ours = seen.take((2.0 / discordant).round() as usize);

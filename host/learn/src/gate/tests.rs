@@ -1,4 +1,4 @@
-//! The life of a comparison.
+//! The course of a comparison.
 
 use super::*;
 use crate::LearnError;
@@ -14,7 +14,7 @@ fn play(evidence: &mut GateEvidence, differences: &[f64]) -> Vec<Decision> {
 }
 
 #[test]
-fn a_candidate_is_promoted_given_up_or_left_open() {
+fn a_candidate_is_promoted_rejected_or_undecided() {
     use Decision::{Continue, Futile, Promote, Undecided};
     let check = |differences: &[f64], budget: u64, expect: Decision| {
         let mut evidence = evidence(Form::Binary, Question::Better, budget);
@@ -29,13 +29,13 @@ fn a_candidate_is_promoted_given_up_or_left_open() {
     check(&[1.0; 8], 10, Promote);
     check(&[-1.0; 6], 10, Continue);
     check(&[-1.0; 7], 10, Futile);
-    // What is decided by the last pair of the budget is decided.
+    // The last pair of the budget can still decide.
     check(&[1.0; 8], 8, Promote);
     check(&[], 0, Undecided);
 }
 
 #[test]
-fn a_decision_is_not_taken_back() {
+fn a_decision_is_final() {
     let mut promoted = evidence(Form::Binary, Question::Better, 10);
     play(&mut promoted, &[1.0; 8]);
     assert!(play(&mut promoted, &[-1.0; 30]).iter().all(|decision| *decision == Decision::Promote));
@@ -45,7 +45,7 @@ fn a_decision_is_not_taken_back() {
 }
 
 #[test]
-fn an_undecided_candidate_goes_on_with_what_is_known() {
+fn an_undecided_candidate_continues_with_its_evidence() {
     let mut halved = evidence(Form::Binary, Question::Better, 4);
     assert_eq!(play(&mut halved, &[1.0; 4]).last(), Some(&Decision::Undecided));
     let text = serde_json::to_string(&halved).unwrap();
@@ -59,7 +59,7 @@ fn an_undecided_candidate_goes_on_with_what_is_known() {
 }
 
 #[test]
-fn later_candidates_need_more() {
+fn later_candidates_need_more_evidence() {
     let wins = |number: u32| {
         let number = NonZeroU32::new(number).unwrap();
         let mut evidence = GateEvidence::new(number, Form::Binary, Question::Better, ALPHA, 100).unwrap();
@@ -69,7 +69,7 @@ fn later_candidates_need_more() {
 }
 
 #[test]
-fn what_only_shortens_is_let_through_unless_it_does_worse() {
+fn a_shortening_candidate_is_promoted_unless_it_is_worse() {
     let check = |differences: &[f64], expect: Decision| {
         let mut evidence = evidence(Form::Binary, Question::NotWorse, 512);
         let last = *play(&mut evidence, &differences.repeat(512 / differences.len())).last().unwrap();
@@ -82,7 +82,7 @@ fn what_only_shortens_is_let_through_unless_it_does_worse() {
 }
 
 #[test]
-fn what_is_no_difference_or_no_probability_is_refused() {
+fn invalid_differences_and_probabilities_are_refused() {
     let mut compared = evidence(Form::Binary, Question::Better, 10);
     let before = compared.clone();
     for odd in [1.1, -2.0, f64::NAN, 0.5] {
@@ -95,7 +95,7 @@ fn what_is_no_difference_or_no_probability_is_refused() {
 }
 
 #[test]
-fn a_report_says_what_was_seen() {
+fn a_report_summarises_the_evidence() {
     let mut compared = evidence(Form::Graded, Question::Better, 100);
     let report = compared.report();
     assert_eq!((report.lift, report.interval, report.smallest_lift, report.martingale), (None, None, None, 1.0));
@@ -119,7 +119,7 @@ fn a_report_says_what_was_seen() {
 }
 
 #[test]
-fn a_small_lift_is_more_than_a_thousand_pairs_can_tell() {
+fn a_small_lift_is_undecided_after_a_thousand_pairs() {
     for discordant in [2, 5, 10] {
         let mut compared = evidence(Form::Binary, Question::Better, 1_024);
         let pairs: Vec<f64> = (0..100)
@@ -132,7 +132,7 @@ fn a_small_lift_is_more_than_a_thousand_pairs_can_tell() {
 }
 
 #[test]
-fn what_no_budget_finds_has_no_smallest_lift() {
+fn without_a_detectable_lift_there_is_no_smallest_lift() {
     let check = |differences: &[f64], budget: u64, expect: bool| {
         let mut compared = evidence(Form::Binary, Question::Better, budget);
         play(&mut compared, differences);

@@ -1,6 +1,6 @@
-//! Episodes of the shape that `env-guess` with its default options leaves when the built-in model plays it, scored by
-//! `reward-signal`. Everything that differs between real episodes differs here: tasks, seeds, secrets, guesses, digests of
-//! requests, tokens, fuel and times.
+//! Episodes like those of `env-guess` with its default options, played by the built-in model and scored by
+//! `reward-signal`. Everything that differs between real episodes differs here: tasks, seeds, secrets, guesses, digests
+//! of requests, tokens, fuel and times.
 
 use clawhost_core::{
     Digest, EPISODE_FORMAT, Ending, Episode, EpisodeId, EpisodeOrigin, Grants, LlmIdentity, Message, Origin,
@@ -15,7 +15,7 @@ const TASKS: u64 = 1_000;
 /// Episodes of one task.
 const GROUP: u64 = 4;
 
-/// A stream of numbers that a seed begins.
+/// A pseudo-random stream from a seed.
 struct Chance(u64);
 
 impl Chance {
@@ -54,7 +54,7 @@ fn state_id(number: u64) -> StateId {
     serde_json::from_value(serde_json::Value::String(text)).unwrap()
 }
 
-/// The messages and turns of one game.
+/// The messages and turns of one episode.
 struct Game {
     turns: Vec<Turn>,
     closing: Vec<Message>,
@@ -199,7 +199,7 @@ pub(crate) fn episode(run: &RunRecord, index: u64) -> Episode {
     }
 }
 
-/// The same as it is handed to a store.
+/// The same in the form that a store accepts.
 pub(crate) fn recorded(run: &RunRecord, index: u64) -> Recorded {
     Recorded { episode: Arc::new(episode(run, index)), notes: BTreeMap::new(), replaces_existing: false }
 }

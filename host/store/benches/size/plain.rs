@@ -1,4 +1,4 @@
-//! The same episodes as plain JSON text, in tables whose keys are the texts of ids: what compression is compared with.
+//! The same episodes as plain JSON text, in tables with text ids as keys: the baseline of the comparison.
 
 use clawhost_core::{Episode, Recorded};
 use rusqlite::{Connection, params};
