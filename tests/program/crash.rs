@@ -104,7 +104,7 @@ fn a_run_that_its_operator_stopped_replays_and_is_resumed() {
     let output = child.wait_with_output().unwrap();
     drop(waiting);
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(stdout(&output).contains("the same command with --resume goes on"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("the same command with --resume continues"), "{}", stdout(&output));
     let replayed = bench.run(&["replay"]);
     assert_eq!(replayed.status.code(), Some(0), "{}", stdout(&replayed));
     assert!(stdout(&replayed).contains("failed: cancelled"), "{}", stdout(&replayed));

@@ -65,7 +65,7 @@ fn a_run_in_which_too_much_fails_stops_clearly() {
     let output = bench.run(&["run", &failing, "--episodes", "200", "--seed", "4"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.contains("stopped: 21 failed, 20 may; mend the cause above and begin a new run, or, if it was chance, raise --failure-budget"), "{said}");
+    assert!(said.contains("stopped: 21 failed, 20 may; fix the cause above and begin a new run, or, if it was chance, raise --failure-budget"), "{said}");
     assert!(said.contains("odd-failing: 21 x trap(unreachable)"), "{said}");
     assert!(stderr(&output).contains("first failure, ep-"), "told at once: {}", stderr(&output));
     // Others that were under way ended with the run: nobody stopped them.

@@ -101,7 +101,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     let short = ["run", &shop, "--episodes", "1", "-q", "--playbook", "env-shop"];
     let told = |more: &[&str]| stderr(&bench.run(&[&short[..], more].concat()));
     let elsewhere_seed = "note: playbook env-shop was learned in env-shop with seed 4; this is env-shop with seed 0: \
-        where tasks come from the seed, say --seed 4";
+        where tasks come from the seed, use --seed 4";
     assert!(told(&[]).contains(elsewhere_seed), "{}", told(&[]));
     let budget = told(&["--seed", "4", "--token-budget", "10"]);
     assert_eq!(budget.trim(), "note: no lesson of playbook env-shop fits into --token-budget 10");
@@ -116,7 +116,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert!(ends.iter().all(|(low, high)| *low >= 0.0 && *high <= 1.0), "rewards lie from 0 to 1: {ends:?}");
     let number = newest.to_string();
     let same = ["eval", &shop, "--reward", &reward, "--playbook-version", &number, "--against", &number];
-    bench.refused(&same, &["says the same as version", "name another version"]);
+    bench.refused(&same, &["has the same content as version", "name another version"]);
 
     // Rolled back and forth: versions are never lost.
     let taken = bench.data.path().join("taken.json");
@@ -233,7 +233,7 @@ fn a_reflector_without_its_model_stops_the_run_before_it_costs_more() {
         .collect();
     bench.stops(
         &words,
-        &["verdict     none: all", "calls of reflectors failed", "model", "--resume goes on from iteration 1"],
+        &["verdict     none: all", "calls of reflectors failed", "model", "--resume continues from iteration 1"],
     );
 }
 

@@ -104,13 +104,16 @@ fn prompts_that_cannot_be_gone_on_with_are_refused() {
     };
     check(&["generate", &tiny, ""], "an empty prompt");
     check(&["generate", &tiny, "1+x="], "the alphabet has no 'x'");
-    check(&["chat", &tiny, "--system", "1"], "what --system says would never reach this model");
+    check(
+        &["chat", &tiny, "--system", "1"],
+        "what --system says would have no effect: the chat template of this model",
+    );
     check(
         &["generate", &tiny, &"1".repeat(32)],
         "the prompt has 32 tokens, and the model's context holds 32; shorten it",
     );
     check(&["info", &bench.path("nowhere")], "it is no model's folder; `clawhost model init DIR` makes a tiny one");
-    check(&["import", &bench.path("nowhere"), &bench.path("y")], "is no folder; download the model first");
+    check(&["import", &bench.path("nowhere"), &bench.path("y")], "is not a folder; download all files");
     check(&["export", &tiny, &bench.path("y"), "--merge"], "has no adapter to merge");
     check(&["generate", &tiny, "1", "--adapter", &reference("adapter")], "it belongs to another model");
     std::fs::remove_file(Path::new(&tiny).join("chat_template.jinja")).unwrap();

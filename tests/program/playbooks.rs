@@ -104,9 +104,9 @@ fn what_is_served_already_is_no_new_version() {
     bench.out(&["playbook", "import", "p", &two]);
     let told = bench.json(&["playbook", "rollback", "p", "--to", "2"]);
     assert_eq!((&told["version"], &told["added"], versions()), (&2.into(), &false.into(), 2));
-    assert_eq!(bench.out(&["playbook", "rollback", "p"]), "p: version 3 says what version 1 said\n");
+    assert_eq!(bench.out(&["playbook", "rollback", "p"]), "p: version 3 has the content of version 1\n");
     let told = bench.out(&["playbook", "rollback", "p", "--to", "1"]);
-    assert_eq!(told, "p: version 3 is what is served already, and says what version 1 said\n");
+    assert_eq!(told, "p: version 3 is what is served already, with the content of version 1\n");
     assert!(bench.out(&["playbook", "log"]).starts_with("p\n version"), "{}", bench.out(&["playbook", "log"]));
 }
 

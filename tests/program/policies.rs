@@ -125,7 +125,7 @@ fn a_missing_key_is_noticed_before_anything_is_sent() {
         let sent = proxy.accept().map(|_| ()).map_err(|error| error.kind());
         assert_eq!(sent, Err(std::io::ErrorKind::WouldBlock), "nothing is sent");
     };
-    let keys = "; say --api-key-file FILE";
+    let keys = "; use --api-key-file FILE";
     let openai = "api.openai.com answers nobody without a key; set OPENAI_API_KEY to your key";
     check(&["run", &guess, "--policy", "openai:m"], &["error: --policy: ", openai, keys]);
     let anthropic = "api.anthropic.com answers nobody without a key; set ANTHROPIC_API_KEY to your key";

@@ -98,6 +98,6 @@ fn a_run_by_name_must_be_there_interrupted_and_idle() {
     drop(lease);
     let (resumed, run, _) = bench.played(&["run", &guess, &named]);
     assert_eq!((run.as_str(), &resumed["stopped"]), (newest.as_str(), &Value::Null));
-    let over = format!("{newest} cannot be resumed: it has come to its end; begin a new run without --resume");
+    let over = format!("{newest} cannot be resumed: it has finished; begin a new run without --resume");
     bench.refused(&["run", &guess, &named], &[&over]);
 }

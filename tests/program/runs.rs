@@ -124,7 +124,7 @@ fn a_run_is_shown_in_full_with_the_command_that_resumes_it() {
     let interval = &summary["reward_interval"];
     assert_eq!(shown["reward"]["interval"], serde_json::json!([interval["low"], interval["high"]]));
     assert!(shown["held"]["bytes"].as_u64().unwrap() > 1000, "{shown}");
-    assert_eq!(bench.json(&["runs", "show"])["resume"], Value::Null, "it has come to its end");
+    assert_eq!(bench.json(&["runs", "show"])["resume"], Value::Null, "it has finished");
     let text = bench.out(&["runs", "show"]);
     for part in
         ["env-math 0.1.0", "seed 3", "policy      follower", "reward-exact", "30 of 30: 30 terminated", "95 % interval"]

@@ -174,7 +174,7 @@ fn what_cannot_be_learned_is_refused_with_what_can() {
     let base = ["learn", &plugin, "--layer", "weights"];
     let check = |more: &[&str], says: &str| game.bench.refused(&[&base[..], more].concat(), &[says]);
     check(&[], "layer weights needs a local model: name its folder with --model, or write local:DIR for --policy");
-    check(&["--model", "nowhere"], "nowhere: there is no config.json, so it is no model's folder");
+    check(&["--model", "nowhere"], "nowhere: there is no config.json, so it is not a model's folder");
     check(
         &["--model", &model, "--group", "1", "--episodes", "8"],
         "--group: found 1; expected at least 2: members of a group are compared with each other",
@@ -285,7 +285,7 @@ fn a_run_that_failed_too_often_says_how_and_what_would_go_on() {
     assert_eq!(told.status.code(), Some(4), "{out}");
     for part in [
         "most failed so: ",
-        "with --resume and a higher --failure-budget it goes on from iteration 1",
+        "with --resume and a higher --failure-budget it continues from iteration 1",
         "mend it and begin a new run",
     ] {
         assert!(out.contains(part), "{out}");

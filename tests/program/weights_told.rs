@@ -8,8 +8,14 @@ use clawhost_model::{AdapterSettings, ModelFolder, Targets, TinyModel};
 fn what_the_model_would_never_see_is_refused() {
     let Some(game) = Game::new("what_the_model_would_never_see", &[]) else { return };
     let bench = &game.bench;
-    bench.refused(&game.words(&["--system-prompt", "2"]), &["a system prompt would never reach this model"]);
-    bench.refused(&game.words(&["--playbook", "p"]), &["a playbook would never reach this model"]);
+    bench.refused(
+        &game.words(&["--system-prompt", "2"]),
+        &["a system prompt would have no effect: the chat template of this model"],
+    );
+    bench.refused(
+        &game.words(&["--playbook", "p"]),
+        &["a playbook would have no effect: the chat template of this model"],
+    );
     let (plugin, model) = (game.words[1].as_str(), game.words[5].as_str());
     let local = format!("local:{model}");
     bench.refused(&["run", plugin, "--policy", &local, "--system-prompt", "2"], &["a system prompt would never"]);

@@ -1,19 +1,19 @@
-//! Reports what is compiled while plugins are loaded: that takes seconds to minutes, once for each machine and version.
+//! Reports compilation while plugins are loaded. It takes seconds to minutes, once per machine and version.
 
 use crate::events::{Event, EventSink};
 use clawhost_engine::{Compiling, Host};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a person waits without a report. Components of a compiled language take less.
+/// Time after which a long compilation is reported again. Components of compiled languages take less.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Waits until something is loaded, and reports if it is compiled for that.
+/// Awaits the loading of a component, and reports if the component is compiled.
 pub(crate) async fn announced<T>(host: &Host, events: &dyn EventSink, loading: impl Future<Output = T>) -> T {
     reported(host.compiling(), events, loading).await
 }
 
-/// As [`announced`], with what the host is compiling now.
+/// As [`announced`], with the host's current compilation as an argument.
 async fn reported<T>(
     mut compiling: watch::Receiver<Option<Compiling>>,
     events: &dyn EventSink,
@@ -26,7 +26,7 @@ async fn reported<T>(
         tokio::select! {
             biased;
             changed = compiling.changed() => {
-                // The host is gone: there is nothing more to report.
+                // The host is gone: there are no more reports.
                 let now = if changed.is_ok() { compiling.borrow_and_update().clone() } else { None };
                 if at_work.is_some() {
                     events.event(Event::Compiled);
@@ -63,8 +63,8 @@ mod tests {
     use std::sync::Mutex;
     use tokio::sync::oneshot;
 
-    /// What is reported while a component is compiled, or loaded from the cache, or compiled for long. Time stands still, and goes on
-    /// when everything waits.
+    /// Checks the reports for a component that is compiled, loaded from the cache, or compiled slowly. The test clock
+    /// advances when all tasks wait.
     async fn check(steps: &[&str], expect: &[&str]) {
         let sender = watch::Sender::new(None);
         let so_far = Mutex::new(Vec::new());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_compiled_is_reported_and_what_takes_long_once_more() {
+    async fn only_compilations_are_reported_and_long_ones_twice() {
         check(&[], &[]).await;
         check(&["long"], &[]).await;
         check(&["begin", "end"], &["env.wasm 7 false", "compiled"]).await;

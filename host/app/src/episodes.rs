@@ -1,4 +1,4 @@
-//! Lists of stored episodes, single episodes, and all of some runs one after the other.
+//! Lists of stored episodes, single episodes, and exports of whole runs.
 
 use crate::runs::{RunChoice, choose_runs, run_id};
 use crate::{AppError, RequestError};
@@ -10,25 +10,25 @@ use serde::Serialize;
 /// An episode in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedEpisode {
-    /// What is stored about it.
+    /// Its row.
     #[serde(flatten)]
     pub row: EpisodeRow,
-    /// Whether learners may take it now.
+    /// Whether learners may use it now.
     pub state: EpisodeState,
 }
 
-/// Which episodes, of which runs. Everything that is set must hold.
+/// A query for episodes. All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeQuery {
-    /// Of these runs and their phases.
+    /// In these runs and their phases.
     pub runs: RunChoice,
-    /// Those that could not be completed.
+    /// Failed episodes.
     pub failure: Option<FailureFilter>,
-    /// By the reward that they have now.
+    /// By the current reward.
     pub reward: Option<RewardFilter>,
-    /// Of the task of this id; of live episodes the session.
+    /// With this task id; for live episodes, the session.
     pub task: Option<String>,
-    /// Those that wait for a verdict.
+    /// Pending episodes.
     pub is_pending: bool,
 }
 
@@ -38,7 +38,7 @@ impl EpisodeQuery {
         Self { runs, ..Self::default() }
     }
 
-    /// The run that is meant, if it is one; and what the store is asked at a time (milliseconds since 1970).
+    /// The run, if the query is about one, and the store's filter at a time (milliseconds since 1970).
     fn filter(
         &self,
         reader: &dyn StoreReader,
@@ -47,7 +47,7 @@ impl EpisodeQuery {
     ) -> Result<(Option<RunId>, EpisodeFilter), AppError> {
         let run = match &self.runs {
             RunChoice::All => None,
-            // A phase is a part of a run, and has episodes of its own.
+            // A phase is a part of a run, and has its own episodes.
             RunChoice::One(text) => Some(run_id(reader, text)?),
             RunChoice::Newest => choose_runs(reader, &RunChoice::Newest)?.pop().map(|row| row.id),
         };
@@ -62,8 +62,7 @@ impl EpisodeQuery {
         Ok((run, filter))
     }
 
-    /// Whether an episode whose end is not recorded is among those that are meant: it has no failure, no reward and waits for no
-    /// verdict.
+    /// Whether an open episode matches: it has no failure and no reward, and waits for no verdict.
     fn takes(&self, open: &OpenEpisode) -> bool {
         let is_plain = self.failure.is_none() && self.reward.is_none() && !self.is_pending;
         is_plain && self.task.as_ref().is_none_or(|task| *task == open.session.session)
@@ -73,14 +72,14 @@ impl EpisodeQuery {
 /// Episodes in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpisodeList {
-    /// The run that they are of; none: of all.
+    /// The run of the episodes. `None`: all runs.
     pub run: Option<RunId>,
-    /// Newest run first, in order inside a run. Those whose end is not recorded come first.
+    /// Newest run first, in order inside a run. Open episodes come first.
     pub episodes: Vec<ListedEpisode>,
 }
 
-/// Recorded episodes with their state at a time (milliseconds since 1970), at most so many. The store selects them by its
-/// columns.
+/// Recorded episodes with their state at a time (milliseconds since 1970), at most `limit`. The store selects them by
+/// its columns.
 ///
 /// # Errors
 /// There is no such run, or the store cannot be read.
@@ -114,11 +113,12 @@ pub fn list_episodes(
     Ok(EpisodeList { run, episodes: open.chain(recorded).take(most).collect() })
 }
 
-/// Where an episode lies that is named by its id or by `RUN/ID`. None: no run has a recorded episode of this id.
+/// The run and id of an episode that is given as an id or as `RUN/ID`. `None`: no run has a recorded episode with this
+/// id.
 ///
-/// An id without a run must be that of one episode: equal configurations name their episodes alike, and which of them is the
-/// newest changes with every run. RUN is the id, the name or a beginning of the id of a run, or the id of a phase; an episode of
-/// a learning run lies in one of its phases.
+/// An id without a run must be unique: equal configurations give equal episode ids, and the newest of them changes with
+/// every run. RUN is the id, the name or a beginning of the id of a run, or the id of a phase. An episode of a learning
+/// run belongs to one of its phases.
 pub(crate) fn locate(reader: &dyn StoreReader, name: &str) -> Result<Option<(RunId, String)>, AppError> {
     let (run, id) = match name.split_once('/') {
         Some((run, id)) => (Some(run_id(reader, run)?), id),
@@ -138,24 +138,24 @@ pub(crate) fn locate(reader: &dyn StoreReader, name: &str) -> Result<Option<(Run
 /// One episode with its verdicts, by its id or by `RUN/ID`.
 ///
 /// # Errors
-/// There is none, several runs have one of this id, or it cannot be read.
+/// There is no such episode, several runs have this id, or it cannot be read.
 pub fn find_episode(reader: &dyn StoreReader, name: &str) -> Result<Episode, AppError> {
     let missing = || RequestError::NoEpisode { name: name.to_owned() };
     let (run, id) = locate(reader, name)?.ok_or_else(missing)?;
     Ok(reader.episode(&format!("{run}/{id}"))?.ok_or_else(missing)?)
 }
 
-/// What was handed over.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The run that the episodes are of; none: of all.
+    /// The run of the episodes. `None`: all runs.
     pub run: Option<RunId>,
-    /// How many.
+    /// Number of episodes.
     pub episodes: u64,
 }
 
-/// Hands over every episode that is meant, one after the other. Only one is held in memory. Which are pending is a matter of the
-/// time (milliseconds since 1970).
+/// Passes all matching episodes to `take`, one after the other. Only one is in memory at a time. Pending episodes are
+/// determined at a time (milliseconds since 1970).
 ///
 /// # Errors
 /// There is no such run, a record cannot be read, or `take` fails.
@@ -168,7 +168,7 @@ pub fn export_episodes<E: From<AppError>>(
     let (run, filter) = query.filter(reader, None, now)?;
     let mut episodes = 0;
     for row in reader.episodes(&filter).map_err(AppError::from)? {
-        // One that was removed meanwhile is left out.
+        // An episode that was removed meanwhile is skipped.
         if let Some(episode) = reader.episode(&format!("{}/{}", row.run, row.id)).map_err(AppError::from)? {
             take(&episode)?;
             episodes += 1;

@@ -1,4 +1,4 @@
-//! Why an operation was not done: one type for every front end, with a code, a kind and structured hints.
+//! The error of every operation: one type for all front ends, with a code, a kind and structured hints.
 
 use crate::RequestError;
 use clawhost_core::{Hint, StoreError, TrapReport};
@@ -10,41 +10,41 @@ use clawhost_play::PlayError;
 use clawhost_providers::ProviderError;
 use clawhost_run_config::{Key, Problems, SpecError};
 
-/// What kind of trouble it is, by which programs choose an exit code or a status.
+/// The kind of an error, from which programs choose an exit code or a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request makes no sense here.
+    /// The request is invalid here.
     Usage,
     /// A plugin was refused.
     Plugin,
     /// The data folder cannot be used.
     Store,
-    /// The operator stopped it before anything was done.
+    /// The operator stopped the operation before anything was done.
     Cancelled,
-    /// Something else.
+    /// Any other error.
     Other,
 }
 
-/// What an option of a run names, and why it cannot be used.
+/// A value of an option that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct WrongOption {
     /// The option.
     pub key: Key,
-    /// Why not.
+    /// The reason.
     pub error: AppError,
 }
 
-/// Why an operation was not done.
+/// The error of an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The request makes no sense here.
+    /// The request is invalid here.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The specification of a run has problems.
     #[error(transparent)]
     Spec(#[from] Problems),
-    /// What an option of the run names cannot be used.
+    /// The value of an option of the run cannot be used.
     #[error(transparent)]
     Option(Box<WrongOption>),
     /// A stored specification cannot be read.
@@ -52,7 +52,7 @@ pub enum AppError {
     Document {
         /// The run.
         run: String,
-        /// Why not.
+        /// The reason.
         error: SpecError,
     },
     /// A plugin was refused, or the engine cannot be set up.
@@ -73,27 +73,27 @@ pub enum AppError {
     /// Episodes cannot be played.
     #[error(transparent)]
     Play(#[from] PlayError),
-    /// A learning run cannot go on.
+    /// A learning run cannot continue.
     #[error(transparent)]
     Learning(#[from] LearningError),
-    /// Lessons, objectives or playbooks that make no sense.
+    /// Invalid lessons, objectives or playbooks.
     #[error(transparent)]
     Learn(#[from] clawhost_learn::LearnError),
-    /// A file of the program's own cannot be written.
+    /// A file of the program cannot be written.
     #[error("{path}: {error}")]
     Io {
         /// The file.
         path: String,
-        /// The system's error.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// A part of the host died.
+    /// A task of the host ended unexpectedly.
     #[error("a task of the host stopped unexpectedly: {0}")]
     Host(String),
 }
 
 impl AppError {
-    /// This error as one of the option that named what was to be used, unless something else is at fault.
+    /// Attributes this error to an option, unless something else is at fault.
     pub(crate) fn of_option(self, key: Key) -> Self {
         match self {
             Self::Device(_)
@@ -104,7 +104,7 @@ impl AppError {
         }
     }
 
-    /// The error itself, without the option that it is about.
+    /// The error itself, without its option.
     pub fn cause(&self) -> &Self {
         match self {
             Self::Option(wrong) => wrong.error.cause(),
@@ -112,7 +112,7 @@ impl AppError {
         }
     }
 
-    /// The option that named what cannot be used.
+    /// The option whose value cannot be used.
     pub fn option(&self) -> Option<Key> {
         match self {
             Self::Option(wrong) => Some(wrong.key),
@@ -120,7 +120,7 @@ impl AppError {
         }
     }
 
-    /// What kind of trouble it is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Option(wrong) => wrong.error.kind(),
@@ -128,7 +128,7 @@ impl AppError {
             Self::Engine(EngineError::Options { .. }) => ErrorKind::Usage,
             Self::Engine(EngineError::Compiler(_) | EngineError::SetUp(_)) => ErrorKind::Other,
             Self::Engine(_) => ErrorKind::Plugin,
-            // What is asked for cannot be: the folder is sound.
+            // The request is at fault: the folder is sound.
             Self::Store(StoreError::NameTaken { .. }) => ErrorKind::Usage,
             Self::Store(_) | Self::Document { .. } => ErrorKind::Store,
             Self::Play(error) | Self::Learning(LearningError::Play(error)) => match error {
@@ -147,7 +147,7 @@ impl AppError {
         }
     }
 
-    /// A stable name of the error, for programs.
+    /// A stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Option(wrong) => wrong.error.code(),
@@ -167,7 +167,7 @@ impl AppError {
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::Option(wrong) => {
@@ -185,7 +185,7 @@ impl AppError {
         }
     }
 
-    /// The state of the guest, where the error is one of a guest.
+    /// The state of the guest, if the error is a trap.
     pub fn trap(&self) -> Option<&TrapReport> {
         let failure = match self {
             Self::Option(wrong) => return wrong.error.trap(),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_of_an_option_stays_as_it_is() {
+    fn errors_with_other_causes_are_not_attributed_to_an_option() {
         let error = AppError::Host("gone".into()).of_option(Key::Policy);
         assert_eq!(error.option(), None);
     }

@@ -1,4 +1,4 @@
-//! Measuring a playbook on the test split, pair by pair, against none or against another version.
+//! Evaluates a playbook on the test split, pair by pair, against no playbook or against another version.
 
 use crate::events::{Event, EventSink, Warning, Watch};
 use crate::resume;
@@ -11,10 +11,10 @@ use clawhost_learning::{Outcome, evaluate_playbooks};
 use clawhost_play::Cancel;
 use clawhost_run_config::{EvaluateSpec, PlaybookSpec, RunSpec, Work};
 
-/// Measures a playbook. What was stopped early has numbers and no outcome.
+/// Evaluates a playbook. An evaluation that was stopped early has numbers and no outcome.
 ///
 /// # Errors
-/// The specification is no evaluation, something cannot be loaded, or the store cannot be written.
+/// The specification is not an evaluation, something cannot be loaded, or the store cannot be written.
 pub async fn evaluate(
     workspace: &Workspace,
     spec: RunSpec,
@@ -40,7 +40,7 @@ pub async fn evaluate(
         for version in before.iter().chain([&after]) {
             warnings.extend(playbooks::warnings(reader.as_ref(), &session.spec, version, token_budget)?);
         }
-        // Both versions may have been learned in one place.
+        // Both versions may have the same origin.
         warnings.dedup();
         warnings.into_iter().for_each(|warning| events.event(Event::Warning(warning)));
         let worth = playbooks::worth(reader.as_ref(), &name)?;
@@ -63,7 +63,7 @@ pub async fn evaluate(
     if report.stopped.is_none() {
         lease.complete();
     }
-    // What was cut short was perhaps cut short at a good moment.
+    // A stopped evaluation has no outcome: the time of the stop may depend on the numbers.
     let outcome = if report.stopped.is_none() { evaluation.outcome() } else { Outcome::NotMeasured };
     let timing = clocked.timing(&session);
     Ok(Evaluated { run, spec: session.spec, before, after, evaluation, outcome, report, timing })

@@ -1,4 +1,4 @@
-//! What an operation emits while it works: typed, so that a terminal, a log and a page can each show it in their own way.
+//! Typed events of an operation in progress, which each front end can show in its own way.
 
 use clawhost_core::{Digest, Episode, PluginIdentity, RunId, Usage};
 use clawhost_learning::{EvolutionReport, IterationReport, WarmStart, WarmStartReport};
@@ -6,10 +6,10 @@ use clawhost_play::{EpisodeSummary, Unread};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Something that the operator should know, and that stops nothing.
+/// A condition that the operator should know and that does not stop the operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
-    /// Some episodes of a recorded run teach nothing.
+    /// Some episodes of a recorded run are not used for learning.
     LeftOut {
         /// The run.
         run: RunId,
@@ -20,54 +20,54 @@ pub enum Warning {
         /// Decided episodes without a reward.
         unscored: u64,
     },
-    /// A plugin imports kv and is not allowed to use it.
+    /// A plugin imports kv without permission.
     KvNotGranted {
         /// The plugin.
         plugin: String,
     },
-    /// A plugin imports models and is granted none.
+    /// A plugin imports models and has no grant.
     NoModelGranted {
         /// The plugin.
         plugin: String,
     },
-    /// A model's generation_config.json asks for something that answers do not follow.
+    /// A model's generation_config.json has settings that are not supported.
     SamplingIgnored {
         /// The model's folder.
         folder: String,
-        /// What it asks for.
+        /// The settings.
         settings: Vec<String>,
     },
     /// A model that learns samples from all tokens, whatever its generation_config.json says.
     SamplingWhileLearning,
     /// The adapter in the model's folder is merged, because all weights learn.
     AdapterMerged,
-    /// The device on which a local model is computed, with what was passed over.
+    /// The device of a local model, and devices that were rejected.
     Device {
-        /// The device, its name, and why it was chosen.
+        /// The device, its name, and the reason of the choice.
         chosen: String,
-        /// Devices that were not taken, with why.
+        /// Rejected devices with reasons.
         passed_over: Vec<String>,
     },
-    /// Nothing of what a reward reads was in any episode that it judged.
+    /// A reward found nothing to read in any episode that it judged.
     NothingToRead(Unread),
-    /// Other components of the same name and version were used in this data folder.
+    /// Other components with the same name and version were used in this data folder.
     SameNameAndVersion {
-        /// The plugin that is loaded.
+        /// The loaded plugin.
         plugin: PluginIdentity,
         /// Digests of the others, at least one.
         others: Vec<Digest>,
     },
-    /// No reward is named, so the end of an episode is scored.
+    /// No reward is named, so episodes are scored by their ending.
     FinishedReward,
-    /// A playbook was learned in another environment, with other options, another seed or another component.
+    /// A playbook was learned in another environment, or with other options, another seed or another component.
     PlaybookFromElsewhere {
         /// The playbook.
         playbook: String,
-        /// Where it was learned.
+        /// The tasks on which it was learned.
         learned: String,
-        /// Where it is served now.
+        /// The tasks on which it is served now.
         now: String,
-        /// What differs.
+        /// The difference.
         difference: TaskDifference,
     },
     /// No lesson of a playbook fits into the token budget.
@@ -77,72 +77,72 @@ pub enum Warning {
         /// The budget.
         token_budget: u64,
     },
-    /// Nothing was interrupted, so a new run begins.
+    /// No run was interrupted, so a new run begins.
     NothingToResume {
-        /// The newest run of this specification that has finished.
+        /// The newest finished run of this specification.
         finished: Option<RunId>,
     },
-    /// Numbers or a drawing of a run could not be written; the run goes on.
+    /// Metrics or a plot could not be written. The run continues.
     NotWritten {
-        /// What happened.
+        /// The error.
         why: String,
     },
 }
 
-/// In what the tasks of two runs differ: the first that holds.
+/// The difference between the tasks of two runs: the first that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskDifference {
     /// The environment has another name.
     Environment,
     /// The options differ.
     Options,
-    /// The seed alone differs, or the seed and the component.
+    /// Only the seed differs, or the seed and the component.
     Seed {
         /// The seed of the first run.
         learned: u64,
     },
-    /// The component alone differs.
+    /// Only the component differs.
     Component,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A warning.
     Warning(Warning),
-    /// A run begins, or goes on.
+    /// A run begins or is resumed.
     Begun {
         /// The run.
         run: RunId,
         /// Whether it was interrupted before.
         resumed: bool,
-        /// What is played, in one line.
+        /// A summary in one line.
         title: String,
-        /// Where models and numbers are written, if anywhere.
+        /// The folder for models and metrics, if there is one.
         out: Option<PathBuf>,
     },
-    /// A component is being compiled, because this data folder holds no compiled code of it that this program made on this
-    /// machine. Reported when it begins, and once more if it takes longer than a few seconds.
+    /// A component is being compiled, because this data folder has no compiled code of it from this program and
+    /// machine. Emitted when the compilation begins, and again if it takes longer than a few seconds.
     Compiling {
-        /// The component: its path, or its name where it was kept.
+        /// The component: its path, or its name in the store.
         plugin: String,
         /// Its length in bytes.
         bytes: u64,
         /// Whether it has taken long already.
         is_slow: bool,
     },
-    /// The component that was being compiled is compiled, or was given up.
+    /// The compilation has ended, successfully or not.
     Compiled,
     /// Episodes that were recorded before.
     AlreadyRecorded {
-        /// How many.
+        /// Number of episodes.
         episodes: u64,
     },
     /// A phase begins.
     Phase {
         /// Its name.
         name: String,
-        /// Episodes that it plays.
+        /// Number of its episodes.
         episodes: u64,
     },
     /// An episode was recorded: it is on disk.
@@ -154,11 +154,11 @@ pub enum Event {
         /// Episodes of the phase or the run.
         total: u64,
     },
-    /// Episodes were handled, or steps taken, by an operation that plays no episodes.
+    /// Progress of an operation that plays no episodes.
     Progress {
-        /// How many so far.
+        /// Episodes or steps so far.
         done: u64,
-        /// Of how many.
+        /// Episodes or steps in total.
         total: u64,
     },
     /// The training episodes of an iteration were played and scored.
@@ -170,33 +170,33 @@ pub enum Event {
     },
     /// A section of the prompt has evolved.
     Evolved(Box<EvolutionReport>),
-    /// The model was measured while it learns from demonstrations.
+    /// The model was evaluated while it learns from demonstrations.
     WarmedUp {
-        /// How far it came.
+        /// The progress.
         report: Box<WarmStartReport>,
         /// The plan.
         plan: Box<WarmStart>,
     },
-    /// An iteration is over.
+    /// An iteration has ended.
     Iteration {
-        /// What it came to.
+        /// Its report.
         report: Box<IterationReport>,
         /// Iterations of the plan.
         of: u64,
     },
-    /// What models have cost so far.
+    /// The cost of models so far.
     Cost(Usage),
-    /// A step of a demonstration begins: what follows belongs to it.
+    /// A step of a demonstration begins. Later events belong to it.
     Demo(crate::demo::DemoStep),
 }
 
-/// Takes events. Called from any thread; must not block.
+/// Receives events. Called from any thread; must not block.
 pub trait EventSink: Send + Sync {
-    /// Takes one.
+    /// Receives one event.
     fn event(&self, event: Event);
 }
 
-/// Takes events and drops them.
+/// Drops all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -210,7 +210,7 @@ impl<F: Fn(Event) + Send + Sync> EventSink for F {
     }
 }
 
-/// Hands what a run reports to a sink.
+/// Forwards the events of a run to a sink.
 pub(crate) struct Watch<'a>(pub(crate) &'a dyn EventSink);
 
 impl clawhost_play::Observer for Watch<'_> {

@@ -1,4 +1,4 @@
-//! Feedback: what a person says about a recorded episode.
+//! Feedback: a person's verdict about a recorded episode.
 
 use crate::episodes::locate;
 use crate::runs::run_id;
@@ -9,41 +9,41 @@ use clawhost_core::{
 };
 use serde::Serialize;
 
-/// What a person says about which episode.
+/// Feedback about an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedbackRequest {
-    /// The episode: its id, or `RUN/ID` where several runs have one of that id.
+    /// The episode: its id, or `RUN/ID` if several runs have this id.
     pub episode: String,
-    /// What is said.
+    /// The verdict.
     pub feedback: Feedback,
-    /// The caller's name for it: the same feedback under the same key is added once. None: it is added unless it says what
-    /// stands already.
+    /// The caller's key: the same feedback with the same key is added once. `None`: it is added unless it equals the
+    /// last verdict.
     pub key: Option<String>,
 }
 
-/// What came of feedback.
+/// The result of feedback.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FeedbackReport {
     /// The run.
     pub run: RunId,
     /// The episode.
     pub episode: EpisodeId,
-    /// Whether it made a revision; else it was there already.
+    /// Whether it made a revision. If not, it was recorded before.
     pub added: bool,
     /// The newest revision of the episode.
     pub revision: u32,
-    /// The effective reward before; none: it was not scored.
+    /// The effective reward before. `None`: not scored.
     pub reward_before: Option<f64>,
     /// The effective reward now.
     pub reward: Option<f64>,
-    /// Whether learners may take the episode now.
+    /// Whether learners may use the episode now.
     pub state: EpisodeState,
 }
 
-/// Adds feedback to an episode. Nothing that was said before is changed: it makes a new revision.
+/// Adds feedback to an episode as a new revision. Earlier verdicts are unchanged.
 ///
 /// # Errors
-/// There is no such episode, several have its id, it has not ended or could not be completed, the key names other feedback, or
+/// There is no such episode, several have its id, it has not ended or has failed, the key belongs to other feedback, or
 /// the store cannot be written.
 pub async fn give_feedback(workspace: &Workspace, request: FeedbackRequest) -> Result<FeedbackReport, AppError> {
     let FeedbackRequest { episode: name, feedback, key } = request;
@@ -74,7 +74,7 @@ pub async fn give_feedback(workspace: &Workspace, request: FeedbackRequest) -> R
     Ok(FeedbackReport { run, episode: id, added, revision, reward_before: before, reward, state })
 }
 
-/// The one recorded episode of a name.
+/// The recorded episode with a name.
 fn recorded(workspace: &Workspace, reader: &dyn StoreReader, name: &str) -> Result<Episode, AppError> {
     let missing = || RequestError::NoEpisode { name: name.to_owned() };
     if let Some((run, id)) = locate(reader, name)? {

@@ -1,4 +1,4 @@
-//! The host of plugins, as every operation sets it up.
+//! Creates the host of plugins for all operations.
 
 use crate::AppError;
 use clawhost_core::Limits;
@@ -8,28 +8,28 @@ use clawhost_engine::{
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A program that compiles components for this one, within limits: it calls [`clawhost_engine::serve_compiler`] when it is started
-/// with these arguments.
+/// A program that compiles components for this one, within limits. Started with these arguments, it calls
+/// [`clawhost_engine::serve_compiler`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerProgram {
-    /// The program; this one, as a rule.
+    /// The program, usually this one.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
-/// How plugins are hosted.
+/// The settings of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// Instantiate without a reserved pool: for machines with little address space.
+    /// Instantiate without a reserved pool, for machines with little address space.
     pub on_demand: bool,
-    /// Load components that carry an interpreter (Python, JavaScript).
+    /// Load components that contain an interpreter (Python, JavaScript).
     pub allow_interpreters: bool,
-    /// Who compiles; none: this process, without limits, which suits programs that trust their plugins.
+    /// The compiler program. `None`: this process compiles, without limits; only for trusted plugins.
     pub compiler: Option<CompilerProgram>,
 }
 
-/// A host. What it has not compiled before is compiled by a process of its own, where one is set.
+/// Creates a host. Uncached components are compiled in a separate process, if one is set.
 pub(crate) fn host(settings: &HostSettings, cache: Option<(PathBuf, CacheKey)>) -> Result<Host, AppError> {
     let limits = Limits::default();
     let limits = Limits { host_memory_bytes: guest_memory_bytes(&limits), ..limits };

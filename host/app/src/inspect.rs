@@ -1,4 +1,4 @@
-//! What a plugin is and what it asks for.
+//! Describes a plugin and its permissions.
 
 use crate::compiling::announced;
 use crate::events::EventSink;
@@ -14,13 +14,13 @@ use std::path::Path;
 /// A plugin, and the limits under which it would run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Inspected {
-    /// What it is.
+    /// The plugin.
     pub plugin: Inspection,
     /// The limits of this host.
     pub limits: Limits,
 }
 
-/// Looks at a plugin. No data folder is made; where there is one, compiled code is kept in it, as always.
+/// Inspects a plugin. Creates no data folder; an existing one caches compiled code as usual.
 ///
 /// # Errors
 /// It cannot be used.
@@ -31,7 +31,7 @@ pub async fn inspect(
     events: &dyn EventSink,
 ) -> Result<Inspected, AppError> {
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
-    // One plugin is looked at: a pool would be reserved for nothing.
+    // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
     let bytes = host.read(Path::new(&plugin.path))?;
     let inspection = announced(&host, events, host.inspect(&plugin.path, &bytes)).await?;

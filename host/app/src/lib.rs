@@ -1,9 +1,10 @@
-//! The application library (floor 4): what a program needs to run, learn, evaluate, score and replay. Every front end (command
-//! line, gateway, tests, somebody's program) goes through it.
+//! The application library (floor 4): everything that a program needs to run, learn, evaluate, score and replay. Every
+//! front end (command line, gateway, tests, other programs) uses it.
 //!
-//! A [`Workspace`] is a data folder with its store, leases and compile cache. A [`RunSpec`](clawhost_run_config::RunSpec) says
-//! what is to be done; [`run`], [`learn`], [`evaluate`], [`score`] and [`replay`] do it, emit typed [`Event`]s while they work,
-//! and return typed reports. Nothing here prints, parses arguments or ends the process.
+//! A [`Workspace`] is a data folder with its store, leases and compile cache. A
+//! [`RunSpec`](clawhost_run_config::RunSpec) describes a run. [`run`], [`learn`], [`evaluate`], [`score`] and
+//! [`replay`] execute it, emit typed [`Event`]s, and return typed reports. Nothing here prints, parses arguments or
+//! ends the process.
 //!
 //! Invariants: no command-line flag is named; errors carry a code, a kind and structured hints ([`AppError`]).
 

@@ -1,5 +1,5 @@
-//! From words to models: `follower`, `random`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`, `script:FILE`. All models of a
-//! run share one budget.
+//! Opens models from texts: `follower`, `random`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`,
+//! `script:FILE`. All models of a run share one budget.
 
 use crate::events::{Event, EventSink, Warning};
 use crate::{AppError, RequestError, drivers};
@@ -15,33 +15,33 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Seconds that an endpoint has for an answer, unless chosen otherwise.
+/// Default time limit in seconds of an endpoint's answer.
 pub const MODEL_TIMEOUT_SECONDS: u64 = 120;
-/// How often a call is repeated that failed for reasons that pass, unless chosen otherwise.
+/// Default number of retries after temporary failures.
 pub const RETRIES: u32 = 4;
 
-/// A program that tries a compute device out and may die of it: it prints [`clawhost_model::device::answer_probe`] of its last
-/// argument.
+/// A program that tries a compute device and may crash while doing so. It prints the result of
+/// [`clawhost_model::device::answer_probe`] for its last argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeProgram {
-    /// The program; this one, as a rule.
+    /// The program, usually this one.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
-/// How models are asked and computed on this machine. No result depends on it.
+/// How models are called and computed on this machine. It changes no result.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
-    /// Where local models are computed.
+    /// The device of local models.
     pub device: DeviceChoice,
-    /// Who tries devices out. None: local models are computed on the processor.
+    /// The program that tries devices. `None`: local models run on the processor.
     pub probe: Option<ProbeProgram>,
     /// Files with keys: `FILE` for every kind of endpoint, or `openai=FILE`, `anthropic=FILE`.
     pub api_key_files: Vec<String>,
-    /// Seconds that an endpoint has for an answer.
+    /// Time limit in seconds of an endpoint's answer.
     pub timeout_seconds: u64,
-    /// How often a call is repeated that failed for reasons that pass.
+    /// Number of retries after temporary failures.
     pub retries: u32,
 }
 
@@ -58,15 +58,15 @@ impl Default for ModelSettings {
 }
 
 impl ModelSettings {
-    /// Chooses a device for a model of so many parameters, and opens it.
+    /// Chooses a device for a model with this number of parameters, and opens it.
     ///
     /// # Errors
-    /// The device that is asked for is not here, or does not work.
+    /// The requested device is missing or does not work.
     pub fn open_device(&self, parameters: u64, events: &dyn EventSink) -> Result<ComputeDevice, AppError> {
         Ok(self.choose_device(parameters, events)?.0)
     }
 
-    /// As [`ModelSettings::open_device`], with what is known about the choice.
+    /// As [`ModelSettings::open_device`], with the details of the choice.
     ///
     /// # Errors
     /// As [`ModelSettings::open_device`].
@@ -81,7 +81,7 @@ impl ModelSettings {
         let built = drivers().built();
         let chosen = choose(self.device, parameters, &built, &prober)?;
         let device = ComputeDevice::open(chosen.name, drivers())?;
-        // Where there was nothing to choose there is nothing to say.
+        // If there was no choice, nothing is reported.
         if built != [Backend::Cpu] {
             let Chosen { name, title, because, passed_over } = chosen.clone();
             let chosen = format!("{name} ({title}): {because}");
@@ -91,10 +91,10 @@ impl ModelSettings {
     }
 }
 
-/// A model that lies in a folder, read and not opened.
+/// Reads a model folder without opening the model.
 ///
 /// # Errors
-/// There is none that runs here.
+/// It has no supported model.
 pub fn read_folder(folder: &Path, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
     let shown = folder.display().to_string();
     if !folder.join("config.json").exists() {
@@ -108,32 +108,32 @@ pub fn read_folder(folder: &Path, events: &dyn EventSink) -> Result<ModelFolder,
     Ok(model)
 }
 
-/// What a model is called by its folder.
+/// The name of a model, from its folder.
 pub fn folder_name(folder: &Path) -> String {
     let named = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     named.unwrap_or_else(|| "local".to_owned())
 }
 
-/// Makes models from words, all under one budget.
+/// Opens models from texts, all under one budget.
 pub struct ModelFactory {
     settings: ModelSettings,
     budget: Budget,
     prices: Option<Prices>,
     concurrency: usize,
-    /// The kind of endpoint that a key file without a kind is for: the first that asked.
+    /// The kind of endpoint to which a key file without a kind belongs: the first that requested it.
     plain_key_for: Mutex<Option<Dialect>>,
     spent: Arc<Mutex<Spending>>,
 }
 
-/// A model that acts, and what it does with what the system says.
+/// A policy model, and whether it reads system messages.
 pub(crate) struct Opened {
     pub(crate) model: Arc<dyn Llm>,
-    /// Whether its chat template leaves the system prompt out.
+    /// Whether its chat template omits the system prompt.
     pub(crate) ignores_system_prompt: bool,
 }
 
 impl ModelFactory {
-    /// Models under this budget, of which so many calls run at once.
+    /// Models under this budget, with at most `concurrency` concurrent calls.
     pub fn new(settings: ModelSettings, budget: &BudgetSpec, concurrency: usize) -> Self {
         Self {
             settings,
@@ -145,7 +145,7 @@ impl ModelFactory {
         }
     }
 
-    /// What all models together have used.
+    /// The usage of all models together.
     pub fn spent(&self) -> Spending {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +164,7 @@ impl ModelFactory {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(usage, self.prices);
     }
 
-    /// The key of an endpoint: from the file for its kind, the file for all kinds, or its variable.
+    /// The key of an endpoint: from the file for its kind, the file for all kinds, or its environment variable.
     fn key(&self, dialect: Dialect) -> Result<Option<Secret>, AppError> {
         let kind_of = |text: &'_ str| {
             let kinds = Dialect::ALL.into_iter();
@@ -219,7 +219,7 @@ impl ModelFactory {
         Ok(model.open(&folder_name(path), &device)?)
     }
 
-    /// The model that acts.
+    /// The policy model.
     pub(crate) fn policy(&self, spec: &str, events: &dyn EventSink) -> Result<Opened, AppError> {
         let wrong = |error: AppError| error.of_option(Key::Policy);
         let Some(folder) = spec.strip_prefix("local:").filter(|folder| !folder.is_empty()) else {
@@ -233,10 +233,10 @@ impl ModelFactory {
         Opened { ignores_system_prompt: model.ignores_system_prompt(), model: self.metered(model) }
     }
 
-    /// The model for a text, with the budget around it.
+    /// The model of a text, metered by the budget.
     ///
     /// # Errors
-    /// The text names no model, or the model cannot be used.
+    /// The text is not a model, or the model cannot be used.
     pub fn model(&self, spec: &str, events: &dyn EventSink) -> Result<Arc<dyn Llm>, AppError> {
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
@@ -259,10 +259,10 @@ impl ModelFactory {
         Arc::new(Metered::new(model, self.budget, self.prices, self.spent.clone()))
     }
 
-    /// What plugins are allowed to use.
+    /// Opens the models that plugins may use.
     ///
     /// # Errors
-    /// A model that is granted cannot be used.
+    /// A granted model cannot be used.
     pub fn grants(&self, grants: &[Grant], events: &dyn EventSink) -> Result<ModelGrants, AppError> {
         let mut all = ModelGrants::default();
         for grant in grants {

@@ -1,4 +1,4 @@
-//! What operations return: typed, complete, and without words for people.
+//! Results of operations: typed, complete, and without text for people.
 
 use clawhost_core::{Digest, Episode, PlaybookVersion, RunId};
 use clawhost_learning::{Evaluation, LearnPlan, LearnReport, Outcome};
@@ -9,16 +9,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When it happened and what it cost: what differs between equal runs.
+/// The time and cost of an operation: the values that differ between equal runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
     /// How long it took.
     pub wall: Duration,
-    /// What all models have used, with what was paid before the run was resumed.
+    /// The usage of all models, including usage before the run was resumed.
     pub spent: Spending,
-    /// Whether prices are known, so that the cost means something.
+    /// Whether prices are known, so that the cost is meaningful.
     pub is_priced: bool,
 }
 
@@ -29,78 +29,78 @@ pub struct Played {
     pub run: RunId,
     /// Whether it was interrupted before.
     pub is_resumed: bool,
-    /// What was played, with the identity of everything that was loaded.
+    /// The specification, with the identities of everything that was loaded.
     pub spec: RunSpec,
-    /// What it came to.
+    /// Its report.
     pub report: RunReport,
-    /// The playbook that was served.
+    /// The served playbook.
     pub playbook: Option<PlaybookVersion>,
-    /// The database that holds the episodes.
+    /// The database with the episodes.
     pub database: PathBuf,
-    /// Instructions that a step of the environment may take.
+    /// The fuel limit of a step of the environment.
     pub step_fuel: u64,
-    /// When, and at what cost.
+    /// Time and cost.
     pub timing: Timing,
 }
 
-/// A run that learned.
+/// A learning run.
 #[derive(Debug)]
 pub struct Learned {
     /// The run.
     pub run: RunId,
     /// Whether it was interrupted before.
     pub is_resumed: bool,
-    /// What was learned from, with the identity of everything that was loaded.
+    /// The specification, with the identities of everything that was loaded.
     pub spec: RunSpec,
-    /// What it came to.
+    /// Its report.
     pub report: LearnReport,
-    /// The version of the playbook with which the harness began. None: it began empty, or does not learn.
+    /// The version of the playbook at the beginning of the run. `None`: it was empty, or the harness does not learn.
     pub playbook_before: Option<u64>,
-    /// What became of the weights. None: they do not learn.
+    /// The learned weights. `None`: they do not learn.
     pub weights: Option<LearnedWeights>,
-    /// When, and at what cost.
+    /// Time and cost.
     pub timing: Timing,
 }
 
-/// What became of weights.
+/// Learned weights.
 #[derive(Debug)]
 pub struct LearnedWeights {
-    /// Their digest before.
+    /// Their initial digest.
     pub before: Digest,
-    /// Their digest now.
+    /// Their current digest.
     pub after: Digest,
-    /// Whether an adapter alone learned.
+    /// Whether only an adapter learned.
     pub is_adapter: bool,
-    /// The run's own folder, with models, numbers and curves.
+    /// The run's own folder, with models, metrics and curves.
     pub out: PathBuf,
-    /// The folder of the model that was learned last.
+    /// The folder of the latest model.
     pub last: PathBuf,
-    /// The folder of the model that did best on validation tasks, where it is there.
+    /// The folder of the best model on validation tasks, if there is one.
     pub best: Option<PathBuf>,
-    /// Episodes of the last iteration that were written down as text.
+    /// Episodes of the last iteration that were written as text.
     pub samples: Vec<Arc<Episode>>,
-    /// Files with numbers and texts that are there, by name.
+    /// Names of the existing files with metrics and texts.
     pub files: Vec<&'static str>,
 }
 
-/// What a learning run would do at most.
+/// The plan of a learning run, with upper bounds.
 #[derive(Debug)]
 pub struct Rehearsal {
-    /// What would be learned from, with the identity of everything that was loaded.
+    /// The specification, with the identities of everything that was loaded.
     pub spec: RunSpec,
     /// The plan of the loop.
     pub plan: LearnPlan,
-    /// The digest of everything that decides.
+    /// The digest of everything that can change a result.
     pub digest: Digest,
-    /// Names of the rewards that judge.
+    /// Names of the rewards.
     pub judges: Vec<String>,
-    /// The model that would learn. None: weights do not learn.
+    /// The model that would learn. `None`: weights do not learn.
     pub model: Option<ModelSize>,
-    /// Episodes at most.
+    /// Upper bounds of episodes.
     pub episodes: EpisodeBudget,
 }
 
-/// How large a model is.
+/// The size of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelSize {
     /// Its parameters.
@@ -109,59 +109,59 @@ pub struct ModelSize {
     pub context: usize,
 }
 
-/// Episodes that a learning run plays at most, by what they are for.
+/// Upper bounds for the episodes of a learning run, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct EpisodeBudget {
-    /// To train.
+    /// Training.
     #[serde(rename = "training_episodes")]
     pub training: u64,
-    /// In the place of groups without a signal.
+    /// Refills: replacements of groups without reward variance.
     #[serde(rename = "refilled_episodes")]
     pub refilled: u64,
-    /// To evolve a section of the prompt.
+    /// Evolution of a section of the prompt.
     #[serde(rename = "evolution_episodes")]
     pub evolution: u64,
-    /// For the gate.
+    /// The gate.
     #[serde(rename = "gate_episodes")]
     pub gate: u64,
     /// Sessions of the gate.
     pub gate_sessions: u64,
-    /// Demonstrations and looks at what they taught.
+    /// Demonstrations and their evaluations.
     #[serde(rename = "demonstration_episodes")]
     pub demonstrations: u64,
-    /// Looks at validation tasks.
+    /// Validation.
     #[serde(rename = "validation_episodes")]
     pub validation: u64,
-    /// The test at the end.
+    /// The final test.
     #[serde(rename = "test_episodes")]
     pub test: u64,
 }
 
 impl EpisodeBudget {
-    /// All of them.
+    /// The sum of all.
     pub fn all(&self) -> u64 {
         let Self { training, refilled, evolution, gate, gate_sessions: _, demonstrations, validation, test } = *self;
         [training, refilled, evolution, gate, demonstrations, validation, test].into_iter().fold(0, u64::saturating_add)
     }
 }
 
-/// A playbook that was measured.
+/// An evaluation of a playbook.
 #[derive(Debug)]
 pub struct Evaluated {
     /// The run.
     pub run: RunId,
-    /// What was measured, with the identity of everything that was loaded.
+    /// The specification, with the identities of everything that was loaded.
     pub spec: RunSpec,
-    /// The version it was compared with. None: no playbook.
+    /// The version that it was compared with. `None`: no playbook.
     pub before: Option<PlaybookVersion>,
-    /// The version that was measured.
+    /// The evaluated version.
     pub after: PlaybookVersion,
     /// The numbers.
     pub evaluation: Evaluation,
-    /// What they say; not measured where it was stopped.
+    /// The conclusion. Not measured if the evaluation was stopped.
     pub outcome: Outcome,
-    /// How the episodes went.
+    /// How the episodes ended.
     pub report: RunReport,
-    /// When, and at what cost.
+    /// Time and cost.
     pub timing: Timing,
 }

@@ -24,7 +24,7 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(86, 180, 233),
 ];
 
-/// Means over windows, so that a noisy curve can be read.
+/// Moving averages, so that a noisy curve can be read.
 pub fn smoothed(values: &[f64], window: usize) -> Vec<(f64, f64)> {
     let window = window.max(1);
     (0..values.len())
@@ -36,21 +36,19 @@ pub fn smoothed(values: &[f64], window: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The ending of a drawing's name.
+/// The extension of a plot's file name.
 const ENDING: &str = "svg";
-/// What a drawing begins with.
+/// The first bytes of a plot.
 const BEGINS: &[u8] = b"<svg";
 
-/// Refuses a file that a drawing must not take the place of, or cannot, before anything is played.
+/// Refuses a file that a plot must not replace, or cannot be written to, before anything is played.
 ///
 /// # Errors
-/// It is no file with a drawing's name; it is there and holds something else; it, or its folder, cannot be written.
+/// The file name is not that of a plot, the file has other contents, or it or its folder cannot be written.
 pub fn check(path: &Path) -> Result<(), RequestError> {
     let shown = path.display();
     if path == Path::new("-") {
-        return Err(RequestError::Target(
-            "-: the drawing is a file beside what is printed; name one that ends in .svg".into(),
-        ));
+        return Err(RequestError::Target("-: the drawing is written to a file; name one that ends in .svg".into()));
     }
     if path.is_dir() {
         let inside = path.join("curve").with_extension(ENDING);
@@ -58,7 +56,10 @@ pub fn check(path: &Path) -> Result<(), RequestError> {
     }
     if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(ENDING)) {
         let named = if path.file_name().is_some() { path } else { Path::new("curve") }.with_extension(ENDING);
-        return Err(RequestError::Target(format!("{shown} is no name of an SVG drawing; name it {}", named.display())));
+        return Err(RequestError::Target(format!(
+            "{shown} is not the name of an SVG drawing; name it {}",
+            named.display()
+        )));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -70,15 +71,15 @@ pub fn check(path: &Path) -> Result<(), RequestError> {
     let tried = if path.exists() { holds_a_drawing(path) } else { tempfile::tempfile_in(folder).map(|_| true) };
     match tried {
         Ok(true) => Ok(()),
-        Ok(false) => Err(RequestError::Target(format!("{shown} is there and no drawing; name another file"))),
+        Ok(false) => Err(RequestError::Target(format!("{shown} exists and is not a drawing; name another file"))),
         Err(error) => Err(RequestError::Target(format!("{shown} cannot be written: {error}; name another file"))),
     }
 }
 
-/// Whether a file may be written, and holds a drawing, or nothing as after an interrupted write.
+/// Whether a file may be written, and contains a plot, or nothing, as after an interrupted write.
 fn holds_a_drawing(path: &Path) -> std::io::Result<bool> {
     use std::io::Read as _;
-    // A pipe would wait for its other end.
+    // Opening a pipe would block until its other end is opened.
     if !std::fs::metadata(path)?.is_file() {
         return Ok(false);
     }
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawing_takes_the_place_of_a_drawing_and_of_nothing_else() {
+    fn a_drawing_replaces_only_drawings() {
         let folder = tempfile::tempdir().unwrap();
         let (new, old, other, empty) = (
             folder.path().join("new.svg"),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_a_drawing_is_refused_with_what_to_do() {
+    fn invalid_targets_of_a_drawing_are_refused_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         refused(Path::new("-"), Some("name one that ends in .svg"));
         refused(folder.path(), Some("is a folder; name a file in it, as "));
@@ -199,7 +200,7 @@ mod tests {
         let named_like_a_drawing = folder.path().join("folder.svg");
         std::fs::create_dir(&named_like_a_drawing).unwrap();
         refused(&named_like_a_drawing, Some("is a folder"));
-        // Not even root writes there.
+        // Even root cannot write there.
         #[cfg(target_os = "linux")]
         refused(Path::new("/proc/a.svg"), Some("cannot be written"));
         #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Loading plugins: read, checked against their options, kept by digest, and told what they ask for and do not get.
+//! Loads plugins: reads them, checks their options, stores them by digest, and warns of permissions that are missing.
 
 use crate::compiling::announced;
 use crate::events::{Event, EventSink, Warning};
@@ -66,7 +66,7 @@ impl Plugins<'_> {
         Ok(rewards)
     }
 
-    /// Loads a reflector that this option names.
+    /// Loads the reflector of an option.
     pub(crate) async fn reflector(&self, spec: &PluginSpec, key: Key) -> Result<Reflecting, AppError> {
         self.open_reflector(spec).await.map_err(|error| error.of_option(key))
     }
@@ -81,13 +81,13 @@ impl Plugins<'_> {
         Ok(Reflecting { reflector: Arc::new(reflector), options: spec.options.clone() })
     }
 
-    /// Loads a plugin, and reports if it is compiled for that.
+    /// Awaits the loading of a plugin, and reports if it is compiled.
     async fn load<T>(&self, loading: impl Future<Output = T>) -> T {
         announced(self.host, self.events, loading).await
     }
 
-    /// Warns of what a plugin asks for and does not get (its calls will be denied by name), and of other components with its name
-    /// and version.
+    /// Warns of missing permissions (calls will be denied with an error), and of other components with the plugin's
+    /// name and version.
     async fn warn(&self, plugin: &PluginIdentity, world: &str, outline: &ComponentOutline) -> Result<(), AppError> {
         let name = &plugin.name;
         if outline.wants("clawhost:kv/kv") && !self.grants.kv {
@@ -112,7 +112,7 @@ pub(crate) fn check_options(about: &About, options: &Attributes) -> Result<(), A
     })
 }
 
-/// Keeps a plugin by its digest, so that what was played can be played again.
+/// Stores a plugin by its digest, so that its episodes can be replayed.
 ///
 /// # Errors
 /// It cannot be written.
@@ -125,10 +125,10 @@ pub async fn keep_plugin(
     Ok(store.keep_plugin(plugin, world, bytes).await?)
 }
 
-/// A plugin from its text: `PLUGIN.wasm?name=value&name=value`. The files that exist here decide where a path ends.
+/// Parses a plugin: `PLUGIN.wasm?name=value&name=value`. Existing files decide where a path ends.
 ///
 /// # Errors
-/// The text names no plugin.
+/// The text is not a plugin.
 pub fn plugin_spec(text: &str) -> Result<PluginSpec, AppError> {
     let spec = PluginSpec::parse(text, |path| Path::new(path).exists());
     Ok(spec.map_err(|error| RequestError::Other(error.to_string()))?)

@@ -1,23 +1,23 @@
-//! Requests that make no sense here, each with what may mend it.
+//! Invalid requests, each with suggested remedies.
 
 use clawhost_core::{FEEDBACK_KEY_BYTES, Hint, InvalidFeedback, NotAdmitted, RUN_TAGS, RunId, UnknownOption, escaped};
 use clawhost_model::LocalModelError;
 use clawhost_run_config::Difference;
 
-/// A request that makes no sense here.
+/// An invalid request.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// An option that a plugin does not read.
     #[error("{unknown}{}", did_you_mean(nearest.as_deref()))]
     UnknownOption {
-        /// What was asked for.
+        /// The option.
         unknown: UnknownOption,
-        /// The nearest one that it reads.
+        /// The nearest option that it reads.
         nearest: Option<String>,
     },
-    /// A text that names no model.
+    /// A text that is not a model.
     #[error(
-        "`{spec}` is no model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, or script:FILE{}",
+        "`{spec}` is not a model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, or script:FILE{}",
         did_you_mean(nearest.as_deref())
     )]
     UnknownModel {
@@ -37,7 +37,7 @@ pub enum RequestError {
         address: String,
     },
     /// A folder without a model.
-    #[error("{folder}: there is no config.json, so it is no model's folder")]
+    #[error("{folder}: there is no config.json, so it is not a model's folder")]
     NoModelFolder {
         /// The folder.
         folder: String,
@@ -47,7 +47,7 @@ pub enum RequestError {
     ModelFolder {
         /// The folder.
         folder: String,
-        /// Why not.
+        /// The reason.
         error: LocalModelError,
     },
     /// One key file for two kinds of endpoints.
@@ -64,12 +64,12 @@ pub enum RequestError {
         /// The file.
         path: String,
     },
-    /// Something would never reach the model.
+    /// A text that would have no effect, because the chat template omits system messages.
     #[error(
-        "{what} would never reach this model: its chat template leaves out what the system says, as those of `clawhost model init` do unless they are made for one"
+        "{what} would have no effect: the chat template of this model omits system messages, as those of `clawhost model init` do by default"
     )]
     SystemPromptUnsupported {
-        /// What would be lost.
+        /// The text.
         what: String,
     },
     /// A reward that would count twice.
@@ -83,7 +83,7 @@ pub enum RequestError {
     File {
         /// The file.
         path: String,
-        /// The system's words.
+        /// The operating system's error.
         why: String,
     },
     /// A system prompt that cannot be read.
@@ -91,10 +91,10 @@ pub enum RequestError {
     SystemPromptFile {
         /// The file.
         path: String,
-        /// The system's words.
+        /// The operating system's error.
         why: String,
     },
-    /// A run that is not here.
+    /// An unknown run.
     #[error("there is no run `{name}` here")]
     NoRun {
         /// Its name.
@@ -109,7 +109,7 @@ pub enum RequestError {
         runs: Vec<RunId>,
     },
     /// A run that would have too many tags.
-    #[error("{run} would have more than {RUN_TAGS} tags; take some away first")]
+    #[error("{run} would have more than {RUN_TAGS} tags; remove some first")]
     TooManyTags {
         /// The run.
         run: String,
@@ -117,7 +117,7 @@ pub enum RequestError {
     /// No runs at all.
     #[error("no runs here yet; play some episodes with `clawhost run`")]
     NoRuns,
-    /// An episode that is not here.
+    /// An unknown episode.
     #[error("no episode `{name}` here; `clawhost episodes list` shows the latest; a whole run is named with its run")]
     NoEpisode {
         /// Its name.
@@ -137,21 +137,21 @@ pub enum RequestError {
         /// The runs, newest first.
         runs: Vec<RunId>,
     },
-    /// Feedback that cannot be.
+    /// Invalid feedback.
     #[error(transparent)]
     Feedback(#[from] InvalidFeedback),
-    /// A key that cannot be.
+    /// An invalid key.
     #[error("the key has {bytes} bytes; a key has 1 to {FEEDBACK_KEY_BYTES}")]
     FeedbackKey {
         /// Its length.
         bytes: usize,
     },
-    /// Feedback that an episode cannot take.
+    /// Feedback that an episode cannot accept.
     #[error("{episode}: {why}")]
     NotAdmitted {
         /// The episode.
         episode: String,
-        /// Why not.
+        /// The reason.
         why: NotAdmitted,
     },
     /// A run without episodes.
@@ -172,7 +172,7 @@ pub enum RequestError {
         /// The run.
         run: String,
     },
-    /// A run of which nothing teaches.
+    /// A run without decided episodes that have a reward.
     #[error(
         "{run} holds no decided episode with a reward: {pending} wait for a verdict, {unscored} have none; a run's rewards are those that it was played with"
     )]
@@ -185,13 +185,13 @@ pub enum RequestError {
         unscored: u64,
     },
     /// A run of another environment.
-    #[error("{run} played {recorded}, and not {wanted}: what it teaches is of no use there")]
+    #[error("{run} played {recorded}, and not {wanted}: its episodes cannot be used there")]
     OtherEnvironment {
         /// The run.
         run: String,
-        /// What it played.
+        /// Its environment.
         recorded: String,
-        /// What is learned.
+        /// The environment of the learning run.
         wanted: String,
     },
     /// A run that another process plays.
@@ -206,7 +206,7 @@ pub enum RequestError {
         /// The playbook.
         playbook: String,
     },
-    /// A data folder from which another process removes records, or which others use while records are removed.
+    /// A data folder from which another process removes records, or that is in use while records should be removed.
     #[error("{folder}: another process {what}; wait for it")]
     FolderBusy {
         /// The folder.
@@ -214,65 +214,65 @@ pub enum RequestError {
         /// What it does.
         what: &'static str,
     },
-    /// An interrupted run that differs from what is asked for now.
+    /// An interrupted run that differs from the requested one.
     #[error("{run} was interrupted, and is not continued: {}", differences(all))]
     ResumeDiffers {
         /// The run.
         run: String,
-        /// What differs; what decides comes first.
+        /// The differences, the decisive ones first.
         all: Vec<Difference>,
     },
-    /// A run to resume that is not there, is over, or was begun with something else.
+    /// A run to resume that does not exist, has finished, or differs.
     #[error("{run} cannot be resumed: {why}")]
     CannotResume {
         /// The run.
         run: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A name that no playbook may have.
-    #[error("`{name}` is no name for a playbook: letters, digits, `-`, `_` and `.`, at most 128")]
+    /// An invalid name of a playbook.
+    #[error("`{name}` is not a valid name of a playbook: letters, digits, `-`, `_` and `.`, at most 128")]
     PlaybookName {
         /// The name.
         name: String,
     },
-    /// A playbook that is not here.
+    /// An unknown playbook.
     #[error("there is no playbook `{name}`; there is {known}{}", did_you_mean(nearest.as_deref()))]
     NoPlaybook {
         /// Its name.
         name: String,
-        /// What there is.
+        /// The known playbooks.
         known: String,
         /// The nearest name.
         nearest: Option<String>,
     },
-    /// No playbook at all.
+    /// There are no playbooks.
     #[error("there is no playbook yet; learn one with `clawhost learn PLUGIN.wasm`, or import one")]
     NoPlaybooks,
-    /// More than one playbook, and none named.
+    /// Several playbooks exist, and none is named.
     #[error("which playbook? There are {known}")]
     WhichPlaybook {
-        /// What there is.
+        /// The known playbooks.
         known: String,
     },
-    /// A version that is not there.
+    /// An unknown version.
     #[error("{why}")]
     NoVersion {
-        /// Which, and what there is.
+        /// The version, and the known ones.
         why: String,
     },
     /// Two versions with the same content.
-    #[error("version {one} says the same as version {other}; name another version, or compare with no playbook")]
+    #[error("version {one} has the same content as version {other}; name another version, or compare with no playbook")]
     SameVersion {
         /// A version.
         one: u64,
         /// The other.
         other: u64,
     },
-    /// A file or folder that a result cannot be written to, or read from.
+    /// A file or folder that cannot be written or read.
     #[error("{0}")]
     Target(String),
-    /// A run folder that was named before and is gone.
+    /// A run folder that was named before and does not exist.
     #[error(
         "{out}: nothing of this run is here; name the folder that it was begun with. If that is gone, make an empty folder there: its best weights and what was written on the way are lost, what it learned is not"
     )]
@@ -280,13 +280,13 @@ pub enum RequestError {
         /// The folder.
         out: String,
     },
-    /// Removing what another record refers to.
+    /// Removing a record that another record refers to.
     #[error("{0}")]
     Retention(String),
-    /// Anything else that the operator can mend.
+    /// Any other error that the operator can fix.
     #[error("{0}")]
     Other(String),
-    /// A folder in which something lies, where a model is to be written.
+    /// A folder that is not empty, as the target of a model.
     #[error("{folder} is not empty; name a new folder")]
     NotEmpty {
         /// The folder.
@@ -294,7 +294,7 @@ pub enum RequestError {
         /// Whether its files may be overwritten on request.
         can_overwrite: bool,
     },
-    /// A model without an adapter, where one is to be merged.
+    /// Merging a model without an adapter.
     #[error("{folder} has no adapter to merge")]
     NoAdapter {
         /// The model's folder.
@@ -311,7 +311,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// A stable name of the error, for programs.
+    /// A stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::UnknownOption { .. } => "unknown_option",
@@ -361,21 +361,21 @@ impl RequestError {
         }
     }
 
-    /// What may mend it.
+    /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::ResumeDiffers { .. } => vec![Hint::SameSpecification, Hint::NewRun],
             Self::UnknownModel { .. } | Self::NoModelName { .. } => vec![Hint::ChangeThis],
             Self::NoRun { .. } => vec![Hint::command("runs list", "shows the latest")],
             Self::CannotResume { .. } => vec![Hint::NewRun],
-            Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "says what one is worth")],
+            Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "judges one")],
             Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
             Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
             Self::ModelFolder { error, .. } => error.hints(),
             Self::SystemPromptUnsupported { .. } => {
-                let does = "makes one that reads it, where it is told to include the system prompt";
+                let does = "makes one that reads it, on request";
                 vec![Hint::command("model init DIR", does)]
             }
             Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
@@ -386,7 +386,7 @@ impl RequestError {
     }
 }
 
-/// Runs that are shown.
+/// Number of runs that are shown.
 fn listed(runs: &[RunId]) -> String {
     let shown: Vec<String> = runs.iter().take(SHOWN).map(|run| escaped(&run.0, 100)).collect();
     let more = if runs.len() > SHOWN { ", ..." } else { "" };
@@ -397,7 +397,7 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// Differences that are shown; others follow from the same mistake, mostly.
+/// Number of differences that are shown. The others usually have the same cause.
 const SHOWN: usize = 3;
 
 fn differences(all: &[Difference]) -> String {

@@ -1,4 +1,4 @@
-//! Beginning a run, or resuming the one that was interrupted: it must be what is asked for now, and what differs is named.
+//! Begins a run, or resumes an interrupted one. A resumed run must equal the requested one; differences are listed.
 
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
@@ -17,7 +17,8 @@ pub enum Start {
     /// As a new run.
     #[default]
     New,
-    /// As the run that was interrupted: the one of this id, name or beginning of an id, or the newest of this specification.
+    /// By resuming the interrupted run: the one with this id, name or beginning of an id, or the newest of this
+    /// specification.
     Resume(Option<String>),
 }
 
@@ -36,17 +37,17 @@ fn kind(spec: &RunSpec) -> RunKind {
     }
 }
 
-/// What of a stored run is another than it is now, by what decides a result.
+/// The decisive differences between a stored run and the requested one.
 fn differences(row: &RunRow, now: &RunSpec) -> Result<Vec<Difference>, AppError> {
     let then = RunSpec::from_document(row.config.0.clone())
         .map_err(|error| AppError::Document { run: row.id.to_string(), error })?;
     Ok(then.decisive_diff(now))
 }
 
-/// Begins a run, or takes the one up that was interrupted. What was paid for then counts to the budget of now.
+/// Begins a run, or resumes an interrupted one. Earlier cost counts towards the current budget.
 ///
 /// # Errors
-/// A run by that name cannot be resumed, the newest like it was interrupted and differs, or another process plays it.
+/// The named run cannot be resumed, the newest similar run was interrupted and differs, or another process plays it.
 pub(crate) fn begin(
     workspace: &Workspace,
     spec: &RunSpec,
@@ -91,7 +92,7 @@ pub(crate) fn begin(
     }
 }
 
-/// Refuses a name that another run has, before anything is played. A run that is resumed keeps what it is called.
+/// Refuses a name that another run has, before anything is played. A resumed run keeps its labels.
 ///
 /// # Errors
 /// Another run has the name.
@@ -108,7 +109,7 @@ fn is_idle(workspace: &Workspace, run: &RunId) -> Result<bool, AppError> {
     Ok(workspace.lease(&LeaseSubject::Run(run.clone()), LeaseMode::Shared)?.is_some())
 }
 
-/// Why a run that was named is not resumed.
+/// Why a named run is not resumed.
 fn refusal(
     workspace: &Workspace,
     reader: &dyn StoreReader,
@@ -121,7 +122,7 @@ fn refusal(
     };
     let cannot = |why: &str| RequestError::CannotResume { run: wanted.to_owned(), why: why.to_owned() }.into();
     if row.state == RunState::Finished {
-        return Ok(cannot("it has come to its end"));
+        return Ok(cannot("it has finished"));
     }
     if !is_idle(workspace, &run)? {
         return Ok(RequestError::RunBusy { run: wanted.to_owned() }.into());
@@ -133,7 +134,7 @@ fn refusal(
     Ok(RequestError::ResumeDiffers { run: wanted.to_owned(), all }.into())
 }
 
-/// What a run has recorded, in order.
+/// The recorded episodes of a run, in order.
 pub(crate) fn recorded(reader: &dyn StoreReader, run: &RunId) -> Result<Vec<EpisodeSummary>, AppError> {
     let mut recorded = Vec::new();
     for row in reader.episodes(&EpisodeFilter::of(run))? {

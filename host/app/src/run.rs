@@ -1,4 +1,4 @@
-//! Playing: episodes are played, judged and recorded.
+//! Plays a run: episodes are played, judged and recorded.
 
 use crate::events::{Event, EventSink, Warning, Watch};
 use crate::resume::{self, Begun, Start};
@@ -9,7 +9,7 @@ use clawhost_play::{Cancel, ChatPolicy, RunRequest, play_run, run_digest};
 use clawhost_run_config::{PlaybookSpec, RunSpec};
 use std::time::Instant;
 
-/// Measures a run, and what it costs.
+/// Measures the time and cost of a run.
 pub(crate) struct Clocked {
     started_ms: u64,
     began: Instant,
@@ -30,7 +30,7 @@ impl Clocked {
     }
 }
 
-/// The policy with the playbook that the specification names, and the version that it has now. Tells what makes it of little use.
+/// The policy with the playbook of the specification, and its current version. Warns if the playbook does not fit.
 pub(crate) fn serve_playbook(
     session: &mut Session<'_>,
     policy: &ChatPolicy,
@@ -49,7 +49,7 @@ pub(crate) fn serve_playbook(
     Ok(Some((guided, version)))
 }
 
-/// Plays a run, or resumes it. A run that stops early is a result, not an error: `report.stopped` says why.
+/// Plays a run, or resumes it. A run that stops early is a result, not an error: `report.stopped` has the reason.
 ///
 /// # Errors
 /// Something cannot be loaded, a run cannot be resumed, or the store cannot be written.

@@ -1,4 +1,4 @@
-//! Scoring: stored episodes under another reward.
+//! Scores stored episodes with other rewards.
 
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
@@ -11,35 +11,35 @@ use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, sco
 use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
 use serde::Serialize;
 
-/// Groups judged at once, unless chosen otherwise.
+/// Default number of groups that are judged concurrently.
 pub const SCORE_CONCURRENCY: u16 = 16;
-/// Share of the verdicts that may fail, unless chosen otherwise.
+/// Default share of verdicts that may fail.
 pub const SCORE_FAILURE_BUDGET: f64 = 0.1;
 
-/// What a share of verdicts may fall short of a whole number by rounding.
+/// Tolerance for rounding when a share is converted to a number of verdicts.
 const ROUNDING: f64 = 1e-9;
 
-/// Which episodes are judged, by whom, and how.
+/// The settings of scoring.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreRequest {
-    /// Of which runs.
+    /// The runs.
     pub runs: RunChoice,
-    /// The rewards that judge, each of weight 1 and of its own source.
+    /// The rewards, each with weight 1 and its own source.
     pub rewards: Vec<PluginSpec>,
-    /// What rewards may do beyond computing and logging.
+    /// Permissions of rewards beyond computing and logging.
     pub grants: Vec<Grant>,
-    /// What models may cost.
+    /// The budget of models.
     pub budget: BudgetSpec,
-    /// Groups judged at once; never changes a result.
+    /// Groups that are judged concurrently; never changes a result.
     pub concurrency: u16,
-    /// Ask about verdicts that are there too, to compare. They stay.
+    /// Request existing verdicts again for comparison. The existing ones stay.
     pub again: bool,
-    /// Share of a run's verdicts that may fail before it stops, 0 to 1; rounded down to whole verdicts.
+    /// Share of a run's verdicts that may fail before scoring stops, 0 to 1, rounded down to whole verdicts.
     pub failure_budget: f64,
 }
 
 impl ScoreRequest {
-    /// The newest run judged by these rewards, with everything else as it is by default.
+    /// The newest run and these rewards, with default settings.
     pub fn new(rewards: Vec<PluginSpec>) -> Self {
         Self {
             runs: RunChoice::Newest,
@@ -53,7 +53,7 @@ impl ScoreRequest {
     }
 }
 
-/// A reward with everything that was decided about it.
+/// A reward with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RewardInUse {
     /// The reward.
@@ -61,9 +61,9 @@ pub struct RewardInUse {
     pub reward: PluginIdentity,
     /// Its options.
     pub options: Attributes,
-    /// Where its judgement comes from.
+    /// The source of its verdicts.
     pub source: RewardSource,
-    /// How much it counts beside others of its source.
+    /// Its weight among rewards of its source.
     pub weight: f64,
 }
 
@@ -79,11 +79,11 @@ impl From<&ScoringRule> for RewardInUse {
 pub struct ScoredRun {
     /// The run.
     pub run: RunId,
-    /// What it came to.
+    /// Its report.
     pub report: ScoreReport,
 }
 
-/// Stored episodes that were judged.
+/// The result of scoring.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scored {
     /// The rewards.
@@ -93,13 +93,13 @@ pub struct Scored {
 }
 
 impl Scored {
-    /// Why it ended early.
+    /// Why it stopped early.
     pub fn stopped(&self) -> Option<&StopReason> {
         self.runs.last().and_then(|last| last.report.stopped.as_ref())
     }
 }
 
-/// Judges the episodes of runs by rewards. What was judged before a stop is recorded; the same request goes on.
+/// Judges the episodes of runs with rewards. Verdicts before a stop are recorded; the same request continues.
 ///
 /// # Errors
 /// There is no such run, another process plays it, a reward or a model cannot be used, or the store cannot be written.
@@ -115,7 +115,7 @@ pub async fn score(
     let reader = workspace.reader()?;
     let mut wanted = Vec::new();
     for row in choose_runs(&*reader, &request.runs)? {
-        // While a run is played, episodes may take the places of others. Nothing is judged before all runs are held.
+        // While a run is played, episodes may be replaced. Nothing is judged before the leases of all runs are held.
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Shared)?;
         wanted.push((lease.ok_or_else(|| RequestError::RunBusy { run: row.id.0.clone() })?, row.id));
     }

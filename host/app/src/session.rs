@@ -1,4 +1,4 @@
-//! A session: everything that a run needs, loaded and checked. It fills in what a specification cannot know: the identity of
+//! A session: everything that a run needs, loaded and checked. It completes the specification with the identities of
 //! plugins and models, and the text of the system prompt.
 
 use crate::events::EventSink;
@@ -13,7 +13,7 @@ use clawhost_providers::Ledger;
 use clawhost_run_config::RunSpec;
 use std::sync::Arc;
 
-/// Everything that plays, ready.
+/// Everything that a run needs.
 pub(crate) struct Session<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) host: Host,
@@ -23,12 +23,13 @@ pub(crate) struct Session<'a> {
     pub(crate) grants: ModelGrants,
     pub(crate) environment: Arc<EnvironmentPlugin>,
     pub(crate) rewards: Vec<ScoringRule>,
-    /// What is played, with the identity of everything that was loaded.
+    /// The specification, with the identities of everything that was loaded.
     pub(crate) spec: RunSpec,
 }
 
 impl<'a> Session<'a> {
-    /// Loads what a specification names. `learning`: the local model that acts, where it is open already because it learns.
+    /// Loads everything that a specification names. `learning`: the local model, if it is open already because it
+    /// learns.
     pub(crate) async fn open(
         workspace: &'a Workspace,
         mut spec: RunSpec,
@@ -65,23 +66,23 @@ impl<'a> Session<'a> {
         Ok(Self { workspace, host, models, model, ignores_system_prompt, grants, environment, rewards, spec })
     }
 
-    /// Refuses what would never reach the model.
+    /// Fails if the model's chat template omits system messages, so that `what` would have no effect.
     pub(crate) fn needs_system_prompt(&self, what: &str) -> Result<(), RequestError> {
         if self.ignores_system_prompt { Err(unheard(what)) } else { Ok(()) }
     }
 
-    /// Loads plugins with this run's grants.
+    /// A loader with this run's grants.
     pub(crate) fn plugins<'b>(&'b self, store: &'b clawhost_store::Store, events: &'b dyn EventSink) -> Plugins<'b> {
         Plugins { host: &self.host, store, grants: &self.grants, events }
     }
 
-    /// The name of the playbook: its own, or that of the environment.
+    /// The name of the playbook: the configured one, or that of the environment.
     pub(crate) fn playbook_name(&self) -> String {
         let named = self.spec.playbook.as_ref().map(|playbook| playbook.name.clone());
         named.unwrap_or_else(|| self.environment.identity().name.clone())
     }
 
-    /// How much is played, within which limits.
+    /// The number of episodes, and limits.
     pub(crate) fn plan(&self) -> Plan {
         let play = &self.spec.play;
         Plan {
@@ -102,7 +103,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Who plays, judges and records.
+    /// The ports of a run.
     pub(crate) fn ports(&self) -> Ports {
         let policy = &self.spec.policy;
         let sampling = Sampling { temperature: policy.temperature, top_p: policy.top_p, max_tokens: policy.max_tokens };
@@ -116,12 +117,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the store keeps of the specification.
+    /// The document of the specification for the store.
     pub(crate) fn document(&self) -> SpecDocument {
         SpecDocument(self.spec.to_document())
     }
 
-    /// What is played, in a few words.
+    /// A short description.
     pub(crate) fn title(&self) -> String {
         let (environment, model) = (self.environment.identity(), self.model.identity());
         format!(

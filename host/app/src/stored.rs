@@ -1,16 +1,16 @@
-//! The episodes of a stored run, group by group.
+//! Reads the episodes of a stored run, group by group.
 
 use clawhost_core::{Episode, EpisodeFilter, RunId, StoreError, StoreReader};
 use clawhost_play::EpisodeSource;
 use std::collections::VecDeque;
 
-/// Episodes of a run, group by group, read as they are needed.
+/// Episodes of a run, group by group, read on demand.
 pub struct StoredEpisodes<'a> {
     reader: &'a dyn StoreReader,
-    /// `RUN/ID`: the episodes of a learning run lie in its phases.
+    /// `RUN/ID`: the episodes of a learning run belong to its phases.
     names: VecDeque<String>,
     next: Option<Episode>,
-    /// Records that cannot be read, where they do not end everything.
+    /// Unreadable records, if they are to be skipped.
     damaged: Option<Vec<DamagedRecord>>,
 }
 
@@ -19,11 +19,11 @@ pub struct StoredEpisodes<'a> {
 pub struct DamagedRecord {
     /// The episode: `RUN/ID`.
     pub episode: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
-/// Why one record alone cannot be read; none: the error is about more than the record.
+/// Why a single record cannot be read. `None`: the error concerns more than the record.
 fn damage(error: &StoreError) -> Option<String> {
     match error {
         StoreError::Damaged { why, .. } => Some(why.clone()),
@@ -43,7 +43,7 @@ impl<'a> StoredEpisodes<'a> {
         Ok(Self { reader, names, next: None, damaged: None })
     }
 
-    /// The group of one episode: all of it where a verdict is about the group, else the episode alone.
+    /// The group of one episode: all of it if a verdict is about the group, otherwise only the episode.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -53,7 +53,7 @@ impl<'a> StoredEpisodes<'a> {
         let own = stored.names.iter().position(|known| *known == name).unwrap_or(0);
         let (mut first, mut end) = (own, own + 1);
         if episode.verdicts.iter().any(|record| record.group_digest.is_some()) {
-            // Members stand side by side.
+            // Members are adjacent.
             let is_member = |position: usize| match stored.names.get(position) {
                 Some(name) => Ok(reader.episode(name)?.is_some_and(|one| one.group() == episode.group())),
                 None => Ok::<_, StoreError>(false),
@@ -69,17 +69,17 @@ impl<'a> StoredEpisodes<'a> {
         Ok(stored)
     }
 
-    /// Damaged records are left out and noted, instead of ending everything.
+    /// Skips and collects damaged records instead of failing.
     pub fn passing_over_damage(self) -> Self {
         Self { damaged: Some(Vec::new()), ..self }
     }
 
-    /// How many episodes are left.
+    /// Number of remaining episodes.
     pub fn remaining(&self) -> u64 {
         self.names.len() as u64 + u64::from(self.next.is_some())
     }
 
-    /// Damaged records that were left out so far.
+    /// Takes the damaged records that were skipped so far.
     pub fn take_damaged(&mut self) -> Vec<DamagedRecord> {
         self.damaged.as_mut().map(std::mem::take).unwrap_or_default()
     }

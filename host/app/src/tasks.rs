@@ -1,4 +1,4 @@
-//! The tasks that an environment offers, split by split.
+//! Lists the tasks of an environment, split by split.
 
 use crate::compiling::announced;
 use crate::events::EventSink;
@@ -13,24 +13,24 @@ use clawhost_run_config::PluginSpec;
 use serde::Serialize;
 use std::path::Path;
 
-/// Tasks of a split that are listed, unless chosen otherwise.
+/// Default number of listed tasks per split.
 pub const TASKS_LISTED: u64 = 20;
 
-/// The seed that tasks are listed for, unless chosen otherwise: the default of a run.
+/// Default seed: that of a run.
 pub const TASKS_SEED: u64 = 0;
 
-/// Which tasks of which environment.
+/// The settings of a task list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TasksRequest {
     /// The environment with its options.
     pub plugin: PluginSpec,
-    /// Of this split; none: of every split.
+    /// The split. `None`: all splits.
     pub split: Option<String>,
-    /// Tasks of each split, from its first on.
+    /// Number of tasks of each split, from its first.
     pub limit: u64,
-    /// The seed: some environments draw their tasks from it.
+    /// The seed. Some environments generate their tasks from it.
     pub seed: u64,
-    /// Whether gold answers are included. They are for rewards: a model that has seen them can no longer be measured.
+    /// Whether references are included. They are for rewards: a model that has seen them can no longer be measured.
     pub with_references: bool,
 }
 
@@ -39,15 +39,15 @@ pub struct TasksRequest {
 pub struct ListedTask {
     /// Its id.
     pub id: String,
-    /// What is asked; may be empty: then the first observation of the episode asks.
+    /// Its text. May be empty: then the first observation of the episode has the instruction.
     pub input: String,
     /// For grouping.
     pub tags: Vec<String>,
-    /// What else the environment says of it.
+    /// Its other attributes.
     pub extra: Attributes,
-    /// Whether it has a gold answer.
+    /// Whether it has a reference.
     pub has_reference: bool,
-    /// The gold answer, where it was asked for.
+    /// The reference, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
@@ -57,7 +57,7 @@ pub struct ListedTask {
 pub struct ListedSplit {
     /// Its name.
     pub split: String,
-    /// Tasks that it has, as the environment describes itself.
+    /// Number of tasks according to the environment.
     pub tasks: u64,
     /// The first of them.
     pub listed: Vec<ListedTask>,
@@ -72,15 +72,15 @@ pub struct TaskListing {
     pub options: Attributes,
     /// The seed.
     pub seed: u64,
-    /// Its splits, or the one that was asked for.
+    /// Its splits, or the requested one.
     pub splits: Vec<ListedSplit>,
 }
 
-/// Lists the tasks of an environment, as a run with this seed and these options would play them. No data folder is made; where
-/// there is one, compiled code is kept in it, as always.
+/// Lists the tasks of an environment for a run with this seed and these options. Creates no data folder; an existing
+/// one caches compiled code as usual.
 ///
 /// # Errors
-/// The environment cannot be used, has no such split, or does not give its tasks.
+/// The environment cannot be used, has no such split, or returns no tasks.
 pub async fn list_tasks(
     folder: &Path,
     settings: &HostSettings,
@@ -89,7 +89,7 @@ pub async fn list_tasks(
 ) -> Result<TaskListing, AppError> {
     let TasksRequest { plugin, split, limit, seed, with_references } = request;
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
-    // One plugin is asked: a pool would be reserved for nothing.
+    // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
     let bytes = host.read(Path::new(&plugin.path))?;
     let loading = host.environment(&plugin.path, &bytes, ModelGrants::default());
@@ -105,7 +105,7 @@ pub async fn list_tasks(
         }
         let found = match fetch_tasks(&environment, &context, name, *limit).await {
             Ok(found) => found,
-            // Of one that was not named it is no error that these options give none.
+            // A split that was not requested may be empty with these options.
             Err(PlayError::NoTasks { .. }) if wanted.is_none() || *limit == 0 => Vec::new().into(),
             Err(error) => return Err(error.into()),
         };
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gold_answer_is_included_only_on_request() {
+    fn a_reference_is_included_only_on_request() {
         let task = Task { reference: Some("secret".into()), ..Task::new("train", "t") };
         let check = |task: &Task, asked: bool, has: bool, told: Option<&str>| {
             let found = listed(task, asked);

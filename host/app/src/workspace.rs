@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Compiled code inside the data folder. Deleting it loses nothing.
+/// Compiled code inside the data folder. It can be deleted without loss.
 pub(crate) const CACHE: &str = "cache";
-/// The key that marks compiled code as written by this host.
+/// The key that authenticates compiled code of this host.
 const KEY: &str = "host.key";
 
 /// The machine's clock.
@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
         #[allow(clippy::disallowed_methods, reason = "this is the adapter behind the Clock port")]
         let now = std::time::SystemTime::now();
-        // A clock before 1970 is as wrong as one at 1970.
+        // A clock before 1970 counts as 1970.
         now.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
@@ -40,28 +40,28 @@ impl Clock for SystemClock {
     }
 }
 
-/// A time as people write it, in UTC.
+/// A time in UTC for people.
 pub fn time(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 
-/// The platform's data folder for this program; none: there is no home folder.
+/// The platform's data folder for this program. `None`: there is no home folder.
 pub fn default_folder() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "clawhost").map(|project| project.data_dir().to_owned())
 }
 
-/// How a workspace works on this machine. Nothing of it changes a result.
+/// Settings of a workspace. They change no result.
 #[derive(Clone)]
 pub struct WorkspaceSettings {
     /// The data folder.
     pub folder: PathBuf,
-    /// Largest size of the database, in bytes; reaching it reads as a full disk. None: the disk alone limits it.
+    /// Largest size of the database in bytes. Reaching it is reported as a full disk. `None`: only the disk limits it.
     pub store_bytes: Option<u64>,
-    /// How plugins are hosted.
+    /// The settings of the host.
     pub host: HostSettings,
-    /// How models are asked and computed.
+    /// How models are called and computed.
     pub models: ModelSettings,
-    /// The clock for records; none: the machine's.
+    /// The clock of records. `None`: the machine's.
     pub clock: Option<Arc<dyn Clock>>,
     /// Ends the store after this commit, as if the process had died.
     #[cfg(feature = "failpoints")]
@@ -69,7 +69,7 @@ pub struct WorkspaceSettings {
 }
 
 impl WorkspaceSettings {
-    /// A data folder, with everything else as the program has it by default.
+    /// A data folder with default settings.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -89,7 +89,7 @@ pub struct Workspace {
     store: Arc<Store>,
     leases: FileLeases,
     clock: Arc<dyn Clock>,
-    /// While it is held no process removes records or blobs.
+    /// While it is held, no process removes records or blobs.
     _folder: Box<dyn Lease>,
 }
 
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Workspace {
     }
 }
 
-/// Makes a data folder that nobody else may read: prompts, answers and gold references lie in it.
+/// Creates a data folder that only its owner can read: it contains prompts, answers and references.
 pub(crate) fn make(folder: &Path) -> Result<(), StoreError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -113,7 +113,7 @@ fn unusable(folder: &Path, error: &std::io::Error) -> StoreError {
 }
 
 impl Workspace {
-    /// Opens a data folder, which is made on first use.
+    /// Opens a data folder. Creates it on first use.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -133,10 +133,10 @@ impl Workspace {
         Ok(Self { settings, store, leases, clock, _folder: held })
     }
 
-    /// Opens a data folder for reading alone: nothing is made.
+    /// Opens a data folder for reading. Creates nothing.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// It does not exist, or cannot be read.
     pub fn read(folder: &Path) -> Result<Box<dyn StoreReader>, AppError> {
         Ok(Box::new(Reader::open(folder)?))
     }
@@ -156,7 +156,7 @@ impl Workspace {
         self.store.path()
     }
 
-    /// How it works on this machine.
+    /// Its settings.
     pub fn settings(&self) -> &WorkspaceSettings {
         &self.settings
     }
@@ -166,7 +166,7 @@ impl Workspace {
         self.clock.clone()
     }
 
-    /// Where everything is written.
+    /// The store.
     pub fn store(&self) -> Arc<Store> {
         self.store.clone()
     }
@@ -201,10 +201,10 @@ impl Workspace {
         crate::host::host(settings, Some(compile_cache(&self.settings.folder)?))
     }
 
-    /// Takes a lease. None: another process holds it.
+    /// Acquires a lease. `None`: another process holds it.
     ///
     /// # Errors
-    /// Leases cannot be kept here.
+    /// Leases cannot be stored here.
     pub fn lease(&self, subject: &LeaseSubject, mode: LeaseMode) -> Result<Option<Box<dyn Lease>>, AppError> {
         Ok(self.leases.acquire(subject, mode)?)
     }
@@ -212,18 +212,18 @@ impl Workspace {
     /// A new run, which this process plays.
     ///
     /// # Errors
-    /// There is no randomness for its name, or leases cannot be kept.
+    /// Random numbers for its name are not available, or leases cannot be stored.
     pub fn new_run(&self) -> Result<(RunId, Box<dyn Lease>), AppError> {
         loop {
             let run = run_id(self.clock.now_ms())?;
-            // Another process drew the same name at the same second: draw again.
+            // Another process drew the same name in the same second: draw again.
             if let Some(lease) = self.lease(&LeaseSubject::Run(run.clone()), LeaseMode::Exclusive)? {
                 return Ok((run, lease));
             }
         }
     }
 
-    /// The playbook, for this process alone.
+    /// Holds the playbook exclusively.
     ///
     /// # Errors
     /// Another process learns or edits it.
@@ -233,7 +233,7 @@ impl Workspace {
     }
 }
 
-/// A data folder as a whole: shared to use it, exclusive to remove records from it.
+/// Holds the data folder: shared for using it, exclusive for removing records.
 pub(crate) fn hold_folder(folder: &Path, mode: LeaseMode) -> Result<Box<dyn Lease>, AppError> {
     let held = FileLeases::new(folder).acquire(&LeaseSubject::Folder, mode)?;
     let what = match mode {
@@ -248,7 +248,7 @@ pub fn has_cache(folder: &Path) -> bool {
     folder.join(KEY).exists()
 }
 
-/// The compile cache with the host's key, which is made on first use.
+/// The compile cache with the host's key, which is created on first use.
 pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppError> {
     make(folder)?;
     let path = folder.join(KEY);
@@ -256,7 +256,7 @@ pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppErr
         let mut key = [0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| AppError::Host(format!("no randomness for the host's key: {error}")))?;
-        // Readable by the owner alone; never overwrites the key of a process that was faster.
+        // Readable only by the owner. Never overwrites a key that another process created meanwhile.
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(folder, &error))?;
         file.write_all(&key).map_err(|error| unusable(folder, &error))?;
         if let Err(error) = file.persist_noclobber(&path)
@@ -273,7 +273,7 @@ pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppErr
     Ok((folder.join(CACHE), CacheKey(key)))
 }
 
-/// A new name for a run: when it began, and four digits against twins.
+/// A new id of a run: its time, and four random digits.
 fn run_id(now_ms: u64) -> Result<RunId, AppError> {
     let mut twin = [0; 2];
     getrandom::fill(&mut twin).map_err(|error| AppError::Host(format!("no randomness for the run's name: {error}")))?;

@@ -1,8 +1,9 @@
-//! How dense and how fast: calls, live episodes, scoring, durable episodes, neighbours, fuel, and the same environment
-//! elsewhere.
+//! Benchmarks of density and speed: calls, live episodes, scoring, durable episodes, neighbours, fuel, and the same
+//! environment in other systems.
 //!
-//! `cargo xtask guests && cargo bench -p clawhost-cli --bench density` prints markdown tables; names of parts behind `--`
-//! choose among them. It asserts no time: machines differ. What is compared runs in one process, one after the other.
+//! `cargo xtask guests && cargo bench -p clawhost-cli --bench density` prints markdown tables. Names of parts after
+//! `--` select parts. Nothing asserts a time: machines differ. Compared systems run in one process, one after the
+//! other.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -31,8 +32,8 @@ mod recorded;
 #[path = "density/scoring.rs"]
 mod scoring;
 
-/// Parts in the order in which they are printed. Live episodes come first: what others leave in the process would count
-/// as theirs.
+/// Parts in the order in which they are printed. Live episodes come first: memory that other parts leave in the process
+/// would be counted as theirs.
 const PARTS: [&str; 7] = ["live", "calls", "scoring", "recorded", "neighbours", "fuel", "elsewhere"];
 
 fn main() {
@@ -40,7 +41,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
-    // A part of its own in a process of its own.
+    // This part runs in its own process.
     if let [part, guest] = named.as_slice()
         && part == live::HOLD
     {
@@ -60,7 +61,7 @@ fn main() {
     }
 }
 
-/// One thread for everything but SQLite's writer and the ticker: figures per core.
+/// One thread for everything except SQLite's writer and the ticker, for figures per core.
 fn one_thread() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }

@@ -1,4 +1,4 @@
-//! What every command has at hand: where the data folder is, how output is written, and the commands of this program that serve its own processes.
+//! The context of every command: the data folder, the output format, and the commands for its child processes.
 
 use crate::args::{Common, MachineArgs};
 use crate::exit::UsageError;
@@ -7,10 +7,10 @@ use clawhost_app::{HostSettings, ModelSettings, Workspace, WorkspaceSettings, de
 use clawhost_core::StoreReader;
 use std::path::PathBuf;
 
-/// What every command has at hand.
+/// The context of every command.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
-    /// Options that every command has.
+    /// Common options.
     pub(crate) common: Common,
 }
 
@@ -27,7 +27,7 @@ impl Context {
     /// The data folder: `--data`, `CLAWHOST_HOME`, or the platform's.
     ///
     /// # Errors
-    /// None is named, and there is no home folder.
+    /// None is given, and there is no home folder.
     pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
         let folder = self.common.data.clone().or_else(default_folder);
         Ok(folder.ok_or_else(|| {
@@ -35,10 +35,10 @@ impl Context {
         })?)
     }
 
-    /// A reader of the data folder, which is not made.
+    /// A reader of the data folder, which is not created.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// It does not exist, or cannot be read.
     pub(crate) fn reader(&self) -> anyhow::Result<Box<dyn StoreReader>> {
         Ok(Workspace::read(&self.folder()?)?)
     }
@@ -57,10 +57,10 @@ impl Context {
         Ok(Workspace::open(settings)?)
     }
 
-    /// How plugins are hosted: this program compiles them in processes of its own.
+    /// The settings of the host: this program compiles components in child processes.
     ///
     /// # Errors
-    /// This program cannot be found.
+    /// The path of this program is unknown.
     pub(crate) fn host_settings(&self, machine: &MachineArgs) -> anyhow::Result<HostSettings> {
         Ok(HostSettings {
             on_demand: machine.on_demand,
@@ -69,10 +69,10 @@ impl Context {
         })
     }
 
-    /// How models are asked and computed: this program tries devices out in processes of its own.
+    /// The settings of models: this program tries devices in child processes.
     ///
     /// # Errors
-    /// This program cannot be found.
+    /// The path of this program is unknown.
     pub(crate) fn model_settings(&self, machine: &MachineArgs) -> anyhow::Result<ModelSettings> {
         let usual = ModelSettings::default();
         let endpoint = &machine.endpoint;

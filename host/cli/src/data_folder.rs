@@ -1,4 +1,4 @@
-//! `clawhost data`: what the data folder holds, and removing what is no longer needed.
+//! `clawhost data`: shows the contents of the data folder, and removes old runs.
 
 use crate::context::Context;
 use crate::episodes::{print, table};
@@ -20,10 +20,10 @@ pub(crate) struct DataCommand {
 
 #[derive(Debug, Subcommand)]
 enum DataVerb {
-    /// What the data folder holds: runs, checkpoints, plugins, playbooks, compiled code; without a word this is meant
+    /// Show the contents: runs, checkpoints, plugins, playbooks, compiled code; this is the default
     Show,
-    /// Remove runs with their episodes and checkpoints, and whatever nothing refers to any more. Runs that can be resumed stay,
-    /// unless --run names them; what playbooks refer to stays always
+    /// Remove runs with their episodes and checkpoints, and everything that loses its last reference. Runs that can be
+    /// resumed are removed only with --run; what playbooks refer to is always kept
     Prune(PruneArgs),
 }
 
@@ -31,7 +31,7 @@ enum DataVerb {
 struct PruneArgs {
     #[command(flatten)]
     which: PruneWhich,
-    /// Tell what would go, and remove nothing
+    /// Show what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -39,13 +39,13 @@ struct PruneArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct PruneWhich {
-    /// Runs that began more than so many days ago
+    /// Runs that began more than this many days ago
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u64>,
-    /// This run (its id, its name, or the beginning of its id), also where it could be resumed; may be repeated
+    /// This run (its id, its name, or the beginning of its id), even if it could be resumed; may be repeated
     #[arg(long, value_name = "RUN")]
     run: Vec<String>,
-    /// The oldest runs, until the database and the files beside it take no more room than this, in MiB
+    /// The oldest runs, until the database and the files beside it take at most this size in MiB
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..=1 << 43))]
     keep_size: Option<u64>,
 }
@@ -78,7 +78,7 @@ pub(crate) async fn run(context: &Context, command: &DataCommand) -> anyhow::Res
     Ok(Exit::Ok)
 }
 
-/// Removes the runs that a rule means, or tells what would go.
+/// Removes the runs that match a rule, or shows what would be removed.
 pub(crate) async fn remove(context: &Context, rule: PruneRule, dry_run: bool) -> anyhow::Result<Exit> {
     let request = PruneRequest { rule, is_rehearsal: dry_run };
     let report = prune(&context.folder()?, &request, SystemClock::default().now_ms()).await?;

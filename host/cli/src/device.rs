@@ -1,4 +1,4 @@
-//! `--device`, and what the doctor says about devices.
+//! The option `--device`, and the doctor's findings about devices.
 
 use crate::subprocess;
 use clap::Args;
@@ -11,7 +11,7 @@ const HELP: &str = "Where the model is computed: `auto`, `cpu`, `cuda`, `vulkan`
 `clawhost doctor` lists them. `auto` takes a GPU that works, and the processor for small models. On a GPU equal seeds give runs \
 that differ by rounding [default: auto]";
 
-/// Where a local model is computed.
+/// The device of a local model.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct DeviceOption {
     #[arg(long, value_name = "DEVICE", value_parser = read, help = HELP, help_heading = "Model")]
@@ -19,7 +19,7 @@ pub(crate) struct DeviceOption {
 }
 
 impl DeviceOption {
-    /// What was chosen.
+    /// The choice.
     pub(crate) fn choice(self) -> DeviceChoice {
         self.device.unwrap_or(DeviceChoice::Auto)
     }
@@ -29,7 +29,7 @@ fn read(text: &str) -> Result<DeviceChoice, String> {
     text.parse().map_err(|error: DeviceError| error.to_string())
 }
 
-/// What the doctor says: one finding for each device that was built for, and found.
+/// The doctor's findings: one for each device that was found for a backend that was built.
 pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
     let ProbeProgram { program, arguments } = subprocess::probe_program()?;
     let prober = ChildProber::new(program, arguments);
@@ -53,7 +53,7 @@ pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
 const COSTS: &str = "local models are computed on this processor";
 
 fn missing(topic: &str, says: &str) -> Finding {
-    Finding::missing(topic, says, COSTS, "install the GPU's driver; without a GPU there is nothing to mend")
+    Finding::missing(topic, says, COSTS, "install the GPU's driver; without a GPU nothing needs to be installed")
 }
 
 fn tried(device: &FoundDevice, prober: &dyn Prober) -> Finding {

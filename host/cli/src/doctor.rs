@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, arguments: &DoctorArgs) -> anyhow::Re
         }
         let ways: Vec<String> = remedy.iter().cloned().chain(hints.iter().map(hint)).collect();
         if !ways.is_empty() {
-            writeln!(out, "                       to mend it: {}", ways.join(", or "))?;
+            writeln!(out, "                       to fix it:  {}", ways.join(", or "))?;
         }
     }
     let missing = findings.iter().filter(|finding| finding.state == State::Missing).count();
@@ -62,7 +62,7 @@ fn key(dialect: Dialect) -> Finding {
     }
 }
 
-/// Asks a model for one word.
+/// Requests one word from a model.
 async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyhow::Result<Finding> {
     let machine = MachineArgs { endpoint: arguments.endpoint.clone(), ..MachineArgs::default() };
     let budget = BudgetSpec { max_tokens_total: None, max_cost: None, price: None };
@@ -89,7 +89,7 @@ async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyh
             Finding::good(topic, format!("{spec} answers: `{text}`"))
         }
         Err(error) => {
-            Finding::broken(topic, error.to_string(), "this model cannot act or judge", "mend what the message names")
+            Finding::broken(topic, error.to_string(), "this model cannot act or judge", "fix what the message names")
         }
     })
 }

@@ -38,7 +38,7 @@ pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow:
     }
 }
 
-/// A table without the spaces that fill its lines.
+/// Prints a table without trailing spaces.
 pub(crate) fn print(out: &mut impl Write, table: &Table) -> std::io::Result<()> {
     table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }
@@ -100,12 +100,12 @@ fn show(context: &Context, reader: &dyn StoreReader, name: &str) -> anyhow::Resu
     Ok(Exit::Ok)
 }
 
-/// Text from outside, safe to print: whatever could hide or move text is made visible; line ends stay.
+/// External text, safe to print: characters that could hide or move text are made visible. Line ends stay.
 pub(crate) fn safe(text: &str) -> String {
     text.split('\n').map(|line| escaped(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
-/// The same, with its lines below each other behind a label: no line of it can look like one of ours.
+/// The same, with its lines indented below a label, so that no line can imitate one of the program's own.
 fn below(text: &str) -> String {
     safe(text).replace('\n', "\n            ")
 }
@@ -118,7 +118,7 @@ fn said(out: &mut impl Write, who: &str, message: &Message) -> std::io::Result<(
     Ok(())
 }
 
-/// What the policy answered, in the words of a script.
+/// The policy's answer in the format of scripts.
 fn answered(out: &mut impl Write, answer: &Message) -> std::io::Result<()> {
     let lines = answer_lines(answer);
     let lines = if lines.iter().all(String::is_empty) { &[] } else { lines.as_slice() };
@@ -171,7 +171,7 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
             let version = version.as_ref().map(|version| format!(" ({})", safe(version))).unwrap_or_default();
             writeln!(out, "  \x1b[2m{:<10}\x1b[0m {}{version}", "by", safe(model))?;
         }
-        // A dialect without seeds ignores them in every turn: that is recorded, and would only hide the rest here.
+        // A dialect without seeds ignores them in every turn. That is recorded, and would hide other entries here.
         let ignored = turn.ignored.iter().filter(|what| **what != IgnoredRequest::Seed);
         let ignored: Vec<&str> = ignored.map(|what| what.name()).collect();
         if !ignored.is_empty() {
@@ -261,7 +261,7 @@ fn export(reader: &dyn StoreReader, query: &EpisodeQuery, out: &mut impl Write) 
         Ok(())
     })?;
     out.flush()?;
-    // Beside the episodes, which another program may read.
+    // Written to standard error: another program may read the episodes.
     let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
     let _ = writeln!(anstream::stderr(), "exported {} of {of}", counted(episodes, "episode"));
     Ok(Exit::Ok)

@@ -1,4 +1,4 @@
-//! `clawhost eval`: a playbook on the test split, pair by pair against none, or against an older version.
+//! `clawhost eval`: evaluates a playbook on the test split, pair by pair, against no playbook or an older version.
 
 use crate::args::{EvalArgs, placed};
 use crate::context::Context;
@@ -28,12 +28,12 @@ pub(crate) async fn run(context: &Context, arguments: &EvalArgs) -> anyhow::Resu
     Ok(Exit::of_stop(evaluated.report.stopped.as_ref()))
 }
 
-/// A version of a playbook by what names it.
+/// The identity of a playbook's version.
 fn version(version: &PlaybookVersion) -> Value {
     json!({ "name": version.name, "number": version.number, "digest": version.digest })
 }
 
-/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+/// One JSON document. Only `timing` differs between equal runs.
 fn document(evaluated: &Evaluated) -> Value {
     let Evaluated { run, spec, before, after, evaluation, outcome, report, timing } = evaluated;
     let mut config = spec.published();

@@ -1,4 +1,4 @@
-//! Exit codes: stable, documented, one per kind of trouble. And errors in the words of a command line.
+//! Exit codes: stable, documented, one per kind of error. And error messages for a command line.
 
 use crate::args::{Place, flag, option_flag, rendered};
 use clawhost_app::{AppError, ErrorKind, RequestError};
@@ -11,35 +11,35 @@ use std::process::ExitCode;
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All done.
+    /// Success.
     Ok = 0,
-    /// Something else went wrong.
+    /// Any other error.
     Other = 1,
-    /// The command line makes no sense; also what clap uses.
+    /// The command line is invalid; clap uses the same code.
     Usage = 2,
     /// A plugin was refused.
     PluginRefused = 3,
-    /// More failed than allowed: episodes, or all that a learning run needs at first.
+    /// Too many failures: of episodes, or of everything that a learning run needs at first.
     FailureBudget = 4,
     /// The data folder cannot be used.
     Store = 5,
     /// The token or cost budget is spent.
     ModelBudget = 6,
-    /// A replay differs from the record, or could not be made.
+    /// A replay differs from the record, or could not be done.
     Differs = 7,
-    /// Stopped by Ctrl-C; everything played was recorded.
+    /// Stopped by Ctrl-C. Everything that was played is recorded.
     Interrupted = 130,
 }
 
-/// What `--help` says about exit codes.
-pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other trouble, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
+/// The exit codes in `--help`.
+pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other error, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
 5 data folder unusable, 6 token or cost budget spent, 7 a replay differs or could not be made, 130 interrupted (everything played is recorded).";
 
-/// What `demo harness --help` says about exit codes.
+/// The exit codes in `demo harness --help`.
 pub(crate) const DEMO_HELP: &str = "Nothing is recorded: no episode, no playbook. Exit codes: 0 the proof is given, 1 the proof \
 failed (standard error says why), 2 usage, 3 plugin refused, 4 an episode failed, 5 data folder unusable, 130 interrupted.";
 
-/// The command line asks for something that cannot be.
+/// The command line requests something impossible.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -52,7 +52,7 @@ impl std::fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 impl Exit {
-    /// The code for the way a run, or a scoring, ended.
+    /// The code of a run or a scoring by its stop reason.
     pub(crate) fn of_stop(stopped: Option<&StopReason>) -> Self {
         match stopped {
             None => Self::Ok,
@@ -64,7 +64,7 @@ impl Exit {
         }
     }
 
-    /// The code for an error.
+    /// The code of an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
             if let Some(error) = cause.downcast_ref::<AppError>() {
@@ -97,24 +97,24 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Whether the reader of our output went away, as `head` does: no error.
+/// Whether the reader of the output has closed it, as `head` does: not an error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = std::io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == broken)
-            // serde_json keeps the cause to itself.
+            // serde_json does not expose the cause.
             || cause.downcast_ref::<serde_json::Error>().is_some_and(|error| error.io_error_kind() == Some(broken))
     })
 }
 
-/// The state of the guest, where the error is one of a guest.
+/// The state of the guest, if the error is a trap.
 pub(crate) fn report(error: &anyhow::Error) -> Option<&TrapReport> {
     error.chain().find_map(|cause| cause.downcast_ref::<AppError>()?.trap())
 }
 
-/// An error as it is shown: what happened, and what may mend it.
+/// An error for people: what happened, and suggested remedies.
 pub(crate) fn message(error: &anyhow::Error) -> String {
-    // What the place of an option says is not said again.
+    // Hints that repeat the place of an option are left out.
     let place = error.downcast_ref::<Place>();
     let cause = |cause: &(dyn std::error::Error + 'static)| {
         if let Some(error) = cause.downcast_ref::<AppError>() {
@@ -128,10 +128,10 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
     format!("{}{mended}", said.unwrap_or_else(|| format!("{error:#}")))
 }
 
-/// Differences that are shown; others follow from the same mistake, mostly.
+/// Number of differences that are shown. The others usually have the same cause.
 const SHOWN: usize = 3;
 
-/// A difference by its flag, where an option alone decides it.
+/// A difference with its flag, if a single option decides it.
 fn difference(difference: &Difference) -> String {
     let last = difference.place.rsplit('.').next().unwrap_or_default();
     match difference.key.filter(|key| key.name() == last) {
@@ -140,7 +140,7 @@ fn difference(difference: &Difference) -> String {
     }
 }
 
-/// Errors that say it otherwise on a command line.
+/// Errors with another text on a command line.
 fn said(error: &AppError) -> Option<String> {
     match error {
         AppError::Spec(problems) => Some(rendered(problems, None, &BTreeMap::new())),
@@ -159,7 +159,7 @@ fn said(error: &AppError) -> Option<String> {
     }
 }
 
-/// Flags that mend a request, where no hint names them.
+/// Advice about flags, if no hint names them.
 fn advice(error: &AppError) -> Option<&'static str> {
     let AppError::Request(error) = error.cause() else { return None };
     match error {
@@ -170,27 +170,27 @@ fn advice(error: &AppError) -> Option<&'static str> {
     }
 }
 
-/// What may mend it, behind an error.
+/// The remedies after an error.
 fn mended(hints: &[Hint], advice: Option<&str>) -> String {
     let hints = hints.iter().filter(|one| **one != Hint::ChangeThis).map(hint);
     let all: Vec<String> = hints.chain(advice.map(str::to_owned)).collect();
     if all.is_empty() { String::new() } else { format!("; {}", all.join(", or ")) }
 }
 
-/// A hint in the words of a command line.
+/// A hint for a command line.
 pub(crate) fn hint(hint: &Hint) -> String {
     match hint {
-        Hint::Option { key, value: Some(value) } if value == "true" => format!("say {}", option_flag(key)),
-        Hint::Option { key, value: Some(value) } => format!("say {} {value}", option_flag(key)),
+        Hint::Option { key, value: Some(value) } if value == "true" => format!("use {}", option_flag(key)),
+        Hint::Option { key, value: Some(value) } => format!("use {} {value}", option_flag(key)),
         Hint::Option { key: key @ ("allow_interpreters" | "on_demand"), value: None } => {
-            format!("say {}", option_flag(key))
+            format!("use {}", option_flag(key))
         }
         Hint::Option { key, value: None } => format!("choose another {}", option_flag(key)),
         Hint::ChangeThis => "name another".to_owned(),
         Hint::Without(key) => format!("leave {} out", option_flag(key)),
         Hint::OtherDataFolder => "choose another --data folder".to_owned(),
         Hint::MakeRoom => "make room on the disk".to_owned(),
-        Hint::Resume => "go on with --resume".to_owned(),
+        Hint::Resume => "continue with --resume".to_owned(),
         Hint::NewRun => "begin a new run without --resume".to_owned(),
         Hint::SameSpecification => "give it the command and the files that it was begun with".to_owned(),
         Hint::Command { words, does } => format!("`clawhost {words}` {does}"),
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn hints_are_flags() {
         let check = |one: Hint, expect: &str| assert_eq!(hint(&one), expect);
-        check(Hint::set("device", "cpu"), "say --device cpu");
-        check(Hint::set("on_demand", "true"), "say --on-demand");
+        check(Hint::set("device", "cpu"), "use --device cpu");
+        check(Hint::set("on_demand", "true"), "use --on-demand");
         check(Hint::change("rewards"), "choose another --reward");
-        check(Hint::change("on_demand"), "say --on-demand");
+        check(Hint::change("on_demand"), "use --on-demand");
         check(Hint::Without("tasks"), "leave --tasks out");
         check(Hint::OtherDataFolder, "choose another --data folder");
         check(
@@ -223,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn a_full_store_says_how_to_go_on() {
+    fn a_full_store_suggests_remedies() {
         let (text, exit) = shown(StoreError::Full { path: "db".into() });
-        assert!(text.ends_with("; make room on the disk, or go on with --resume"), "{text}");
+        assert!(text.ends_with("; make room on the disk, or continue with --resume"), "{text}");
         assert_eq!(exit, Exit::Store);
-        // Readers give the same error by itself.
+        // Readers give the same error on their own.
         let bare = anyhow::Error::from(StoreError::Full { path: "db".into() });
         assert_eq!((message(&bare), Exit::of(&bare)), (text, Exit::Store));
     }
 
     #[test]
-    fn a_run_that_differs_is_told_by_flags() {
+    fn differences_of_a_run_are_shown_as_flags() {
         let differs = |place: &str, key| Difference {
             place: place.to_owned(),
             key: Some(key),

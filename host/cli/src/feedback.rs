@@ -1,4 +1,4 @@
-//! `clawhost feedback`: what a person says about an episode.
+//! `clawhost feedback`: a person's verdict about an episode.
 
 use crate::args::{FeedbackArgs, Thumbs};
 use crate::context::Context;
@@ -15,8 +15,8 @@ impl FeedbackArgs {
             (Some(score), None) => score,
             (None, Some(Thumbs::Up)) => 1.0,
             (None, Some(Thumbs::Down)) => -1.0,
-            // The parser asks for one of both.
-            _ => return Err(UsageError("say --score or --thumbs".to_owned()).into()),
+            // The parser requires one of both.
+            _ => return Err(UsageError("use --score or --thumbs".to_owned()).into()),
         };
         let feedback = Feedback::new(score, self.text.clone().unwrap_or_default())
             .map_err(|error| AppError::from(RequestError::from(error)))?;
@@ -26,7 +26,7 @@ impl FeedbackArgs {
 
 pub(crate) async fn run(context: &Context, args: &FeedbackArgs) -> anyhow::Result<Exit> {
     let request = args.request()?;
-    // There must be something to speak of: no data folder is made for it.
+    // The data folder must exist: feedback needs a recorded episode.
     context.reader()?;
     let workspace = Workspace::open(WorkspaceSettings::new(context.folder()?))?;
     let report = give_feedback(&workspace, request).await?;

@@ -1,10 +1,9 @@
-//! The `clawhost` program (floor 5): arguments, terminal and exit codes. What the commands do is in `clawhost-app`.
+//! The `clawhost` program (floor 5): arguments, terminal and exit codes. The operations are in `clawhost-app`.
 //!
-//! The library is the program; two binaries start it. `clawhost` computes local models on the processor. `clawhost-gpu` exists with the
-//! feature `gpu` or `cuda`, and also computes them on GPUs.
+//! The library is the program; two binaries start it. `clawhost` runs local models on the processor. `clawhost-gpu`
+//! exists with the feature `gpu` or `cuda`, and also runs them on GPUs.
 //!
-//! Invariant: whatever a machine may read goes to standard output, everything for people's patience (progress, notes)
-//! to standard error.
+//! Invariant: results go to standard output; progress and notes for people go to standard error.
 
 mod args;
 mod context;
@@ -49,7 +48,7 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Does what a command says.
+/// Executes a command.
 async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => run::run(context, &arguments).await,
@@ -68,7 +67,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Demo(command) => demo::run(context, &command).await,
         Command::Doctor(arguments) => doctor::run(context, &arguments).await,
         Command::Completions(arguments) => completions(arguments.shell),
-        // They serve other processes of this program, and need no run-time.
+        // They serve other processes of this program, and need no async runtime.
         Command::CompileComponent => Ok(Exit::Usage),
         Command::ProbeDevice { what } => subprocess::probe(&what),
     }
@@ -78,12 +77,12 @@ fn begun(arguments: args::Arguments) -> anyhow::Result<Exit> {
     let context = Context::new(arguments.common);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let exit = runtime.block_on(dispatch(&context, arguments.command));
-    // Episodes that were cancelled may sit in a slow call, and a thread may wait for a line: nobody waits for them.
+    // Cancelled episodes may be in a slow call, and a thread may be reading a line: neither is awaited.
     runtime.shutdown_background();
     exit
 }
 
-/// Runs the program, called by this name in its help.
+/// Runs the program. `name` is its name in help.
 pub fn main(name: &'static str) -> ExitCode {
     let arguments = match args::Arguments::from_arg_matches(&args::Arguments::command().name(name).get_matches()) {
         Ok(arguments) => arguments,
@@ -104,7 +103,7 @@ pub fn main(name: &'static str) -> ExitCode {
         Err(error) => {
             let exit = Exit::of(&error);
             use std::io::Write as _;
-            // Where standard error is gone there is nobody to tell.
+            // If standard error is closed, the message cannot be shown.
             let _ = writeln!(anstream::stderr(), "\x1b[1;31merror:\x1b[0m {}", exit::message(&error));
             if let Some(report) = exit::report(&error) {
                 let _ = writeln!(anstream::stderr(), "{report}");

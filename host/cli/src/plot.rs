@@ -1,9 +1,9 @@
 //! Curves in a terminal.
 
-/// Dots of a plot; a character holds two by four.
+/// Dots of a plot. A character has two by four.
 const DOTS: (u32, u32) = (140, 48);
 
-/// A curve as lines of text; nothing for fewer than two points.
+/// A curve as lines of text, if it has at least two points.
 pub(crate) fn text(points: &[(f64, f64)], low: f64, high: f64) -> Option<String> {
     use textplots::{Chart, LabelBuilder as _, LabelFormat, Plot as _, Shape};
     let ((first, _), (last, _)) = (points.first()?, points.last()?);

@@ -1,4 +1,4 @@
-//! What a learning run would do at most, for people and for machines.
+//! The plan of a learning run, for people and for machines.
 
 use crate::summary::plugin;
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
@@ -7,17 +7,17 @@ use clawhost_run_config::{Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;
 
-/// What all episodes ask of the policy at most: calls, and tokens that are written.
+/// Upper bounds for the policy's calls and generated tokens.
 fn calls(rehearsal: &Rehearsal) -> (u64, u64) {
     let Rehearsal { spec, episodes, .. } = rehearsal;
     let calls = episodes.all().saturating_mul(u64::from(spec.play.max_turns));
     (calls, calls.saturating_mul(u64::from(spec.policy.max_tokens)))
 }
 
-/// The playbook that is learned, or read.
+/// The playbook that is learned or read.
 fn playbook(spec: &RunSpec) -> Option<&str> {
     let named = spec.playbook.as_ref().map(|playbook| playbook.name.as_str());
-    // Without a name the harness learns the one that is called as the environment.
+    // Without a name, the harness learns the playbook with the environment's name.
     let environment = || spec.environment.plugin.as_ref().map(|plugin| plugin.name.as_str());
     named.or_else(|| spec.harness().and_then(|_| environment()))
 }
@@ -41,7 +41,7 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For people.
+/// The text for people.
 pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     let Rehearsal { spec, plan, digest, judges, model, episodes } = rehearsal;
     let mut out = anstream::stdout();
@@ -99,7 +99,7 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What of the model learns, and how.
+/// What part of the model learns, and how.
 fn learns(out: &mut impl Write, weights: &WeightsSpec) -> std::io::Result<()> {
     let what = match &weights.adapter {
         None => "all weights".to_owned(),
@@ -112,7 +112,7 @@ fn learns(out: &mut impl Write, weights: &WeightsSpec) -> std::io::Result<()> {
     writeln!(out, "learns      {what} by {}, {rule}, rate {}", weights.objective, weights.rate)
 }
 
-/// Episodes beside those of training.
+/// Episodes other than those of training.
 fn phases(out: &mut impl Write, rehearsal: &Rehearsal) -> std::io::Result<()> {
     let Rehearsal { spec, plan, episodes, .. } = rehearsal;
     let EpisodeBudget { gate, gate_sessions, demonstrations, validation, test, .. } = episodes;
@@ -138,7 +138,7 @@ fn phases(out: &mut impl Write, rehearsal: &Rehearsal) -> std::io::Result<()> {
     }
 }
 
-/// What models may cost.
+/// The budget of models.
 fn budget(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     let grants_models = spec.grants.iter().any(|grant| matches!(grant, Grant::Model { .. }));
     if grants_models {

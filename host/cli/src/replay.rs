@@ -1,4 +1,4 @@
-//! `clawhost replay`: stored episodes played again, and compared with their record.
+//! `clawhost replay`: replays stored episodes, and compares them with their records.
 
 use crate::args::{MachineArgs, ReplayArgs};
 use crate::context::Context;
@@ -10,7 +10,7 @@ use clawhost_core::{counted, escaped, thousands};
 use clawhost_play::{Difference, ReplayOutcome};
 use std::io::Write as _;
 
-/// Differences that are shown; the rest is counted.
+/// Number of differences that are shown. The others are counted.
 const SHOWN: usize = 5;
 
 impl ReplayArgs {
@@ -26,7 +26,7 @@ impl ReplayArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: &ReplayArgs) -> anyhow::Result<Exit> {
-    // There must be something to replay: no data folder is made for it.
+    // The data folder must exist: a replay needs recorded episodes.
     context.reader()?;
     let workspace = context.workspace(&MachineArgs { on_demand: args.on_demand, ..MachineArgs::default() })?;
     let progress = Progress::new(context, args.quiet || args.episode.is_some(), "replayed");

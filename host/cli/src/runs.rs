@@ -39,13 +39,13 @@ pub(crate) async fn run(context: &Context, command: &RunsCommand) -> anyhow::Res
     }
 }
 
-/// The data folder for writing; it must be there.
+/// The data folder for writing. It must exist.
 fn existing(context: &Context) -> anyhow::Result<clawhost_app::Workspace> {
     context.reader()?;
     context.workspace(&MachineArgs::default())
 }
 
-/// What a run is called now.
+/// Prints the labels of a run.
 fn told(context: &Context, (run, labels): (RunId, RunLabels)) -> anyhow::Result<Exit> {
     let mut out = anstream::stdout().lock();
     if context.json() {
@@ -70,7 +70,7 @@ fn row(label: &str) -> String {
     format!("\x1b[2m{label:<12}\x1b[0m")
 }
 
-/// What a list shows where there is nothing.
+/// The text of an absent value in a list.
 const NOTHING: &str = "-";
 
 impl RunListArgs {
@@ -139,7 +139,7 @@ async fn show(context: &Context, run: Option<&str>) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The command that resumes a run; none: it cannot be resumed.
+/// The command that resumes a run. `None`: it cannot be resumed.
 fn resume(context: &Context, details: &RunDetails) -> Option<String> {
     if !details.held.can_be_resumed {
         return None;
@@ -148,7 +148,7 @@ fn resume(context: &Context, details: &RunDetails) -> Option<String> {
     let verb = match row.kind {
         RunKind::Play => "run",
         RunKind::Learn => "learn",
-        // There is no command that resumes these.
+        // These runs cannot be resumed with a command.
         RunKind::Evaluate | RunKind::Phase | RunKind::Live => return None,
     };
     let named = format!("--resume={}", row.id);
@@ -212,7 +212,7 @@ fn text(out: &mut impl Write, details: &RunDetails, resume: Option<&str>) -> std
     Ok(())
 }
 
-/// What it plays, by whom, judged by whom.
+/// The environment, the policy and the rewards.
 fn described(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     let split = spec.play.tasks.as_ref().map(|split| format!(", split {}", escaped(split, 80))).unwrap_or_default();
     let environment = summary::plugin(&spec.environment) + &summary::query(&spec.environment.options);

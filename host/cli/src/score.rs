@@ -1,4 +1,4 @@
-//! `clawhost score`: stored episodes under another reward.
+//! `clawhost score`: scores stored episodes with other rewards.
 
 use crate::args::{ScoreArgs, placed_by_flag};
 use crate::context::Context;
@@ -12,7 +12,7 @@ use clawhost_run_config::{BudgetSpec, Grant, Price};
 use std::io::Write as _;
 use std::ops::RangeInclusive;
 
-/// Money that models may cost.
+/// The range of `--max-cost`.
 const MONEY: RangeInclusive<f64> = 0.0..=1e9;
 
 impl ScoreArgs {
@@ -28,7 +28,7 @@ impl ScoreArgs {
 
     fn request(&self) -> anyhow::Result<ScoreRequest> {
         let grant = |text: &String| {
-            text.parse::<Grant>().map_err(|expected| UsageError(format!("`{text}` is no grant; write {expected}")))
+            text.parse::<Grant>().map_err(|expected| UsageError(format!("`{text}` is not a grant; write {expected}")))
         };
         Ok(ScoreRequest {
             runs: self.runs.choice(),
@@ -44,7 +44,7 @@ impl ScoreArgs {
 
 pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
     let request = args.request()?;
-    // There must be something to judge: no data folder is made for it.
+    // The data folder must exist: scoring needs recorded episodes.
     context.reader()?;
     let workspace = context.workspace(&args.machine)?;
     let progress = Progress::new(context, args.machine.quiet, "judged");
@@ -108,31 +108,31 @@ fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
         }
     }
     let stopped =
-        |why: &str| format!("\x1b[1;33mstopped:\x1b[0m {why}; what was judged is recorded, the same command goes on");
+        |why: &str| format!("\x1b[1;33mstopped:\x1b[0m {why}; what was judged is recorded, the same command continues");
     match &report.stopped {
         None => {}
         Some(StopReason::Cancelled) => writeln!(out, "{}", stopped("by you"))?,
         Some(StopReason::ModelBudget) => {
             writeln!(out, "{}", stopped("the token or cost budget is spent (--max-tokens-total, --max-cost)"))?;
         }
-        // Of learning runs, which judge as they play.
+        // Only learning runs stop for this reason.
         Some(StopReason::Unscored { why } | StopReason::Reflectors { why, .. }) => writeln!(out, "{}", stopped(why))?,
         Some(StopReason::FailureBudget { failed, allowed }) => {
-            let why = format!("{failed} failed, {allowed} may; mend the cause above, or raise --failure-budget");
+            let why = format!("{failed} failed, {allowed} may; fix the cause above, or raise --failure-budget");
             writeln!(out, "{}", stopped(&why))?;
         }
     }
     Ok(())
 }
 
-/// How many verdicts came out how.
+/// The number of each outcome.
 fn verdicts(rescored: &Rescored) -> String {
     let counts = [
         (rescored.added, "new"),
-        (rescored.made_good, "made good"),
+        (rescored.made_good, "replaced failures"),
         (rescored.unchanged, "as before"),
         (rescored.differing, "would differ now (the old ones stay)"),
-        (rescored.silent, "with nothing to say"),
+        (rescored.silent, "not applicable"),
         (rescored.failed, "failed"),
     ];
     let counts: Vec<String> = counts

@@ -1,11 +1,11 @@
-//! Commands that are shown, as a shell reads them back.
+//! Quotes commands for a shell.
 
-/// This program, as it was called.
+/// The name with which this program was called.
 pub(crate) fn program() -> String {
     std::env::args_os().next().map_or_else(|| "clawhost".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A word as a POSIX shell reads it back.
+/// A word, quoted for a POSIX shell.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_where_a_shell_would_read_something_else() {
+    fn words_are_quoted_if_a_shell_needs_it() {
         let check = |word: &str, expect: &str| assert_eq!(quoted(word), expect);
         check("target/guests/env_shop.wasm", "target/guests/env_shop.wasm");
         check("/home/größer/a b", "'/home/größer/a b'");

@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM: the first ends the work in order, the second ends the process.
+//! Ctrl-C and SIGTERM: the first signal stops the work in order, the second ends the process.
 
 use crate::exit::Exit;
 use clawhost_play::Cancel;
 use tokio::task::JoinHandle;
 
-/// The work that is stopped, which decides what is said about its results.
+/// The kind of work, which decides the message about its results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stopping {
     /// Episodes are played and recorded.
@@ -28,7 +28,7 @@ impl Stopping {
     }
 }
 
-/// Work that a signal cancels. When it is dropped signals end the process as before.
+/// Work that a signal cancels. After it is dropped, signals end the process again.
 #[derive(Debug)]
 pub(crate) struct Cancellable {
     cancel: Cancel,
@@ -36,7 +36,7 @@ pub(crate) struct Cancellable {
 }
 
 impl Cancellable {
-    /// What tells the work to stop.
+    /// The cancellation token of the work.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
@@ -48,7 +48,7 @@ impl Drop for Cancellable {
     }
 }
 
-/// Watches for signals while this work goes on. Must be called inside the async run-time.
+/// Watches for signals during this work. Must be called inside the async runtime.
 pub(crate) fn cancel_on_signal(stopping: Stopping) -> Cancellable {
     let cancel = Cancel::default();
     let watcher = tokio::spawn(watch(cancel.clone(), stopping));
@@ -58,7 +58,7 @@ pub(crate) fn cancel_on_signal(stopping: Stopping) -> Cancellable {
 async fn watch(cancel: Cancel, stopping: Stopping) {
     use std::io::Write as _;
     wait().await;
-    // Said first: what stops may have its own last word.
+    // Printed first: the cancelled work may print its own last message.
     let _ = writeln!(anstream::stderr(), "{}", stopping.words());
     cancel.request();
     wait().await;
@@ -78,6 +78,6 @@ async fn wait() {
             return;
         }
     }
-    // Without a handler the signal ends the process, as it always did.
+    // Without a handler the signal ends the process, as usual.
     let _ = tokio::signal::ctrl_c().await;
 }

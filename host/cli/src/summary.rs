@@ -1,4 +1,4 @@
-//! What a run came to, for people and for machines.
+//! The results of a run, for people and for machines.
 
 use clawhost_app::{Played, Timing, time};
 use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped, thousands};
@@ -14,7 +14,7 @@ pub(crate) fn query(options: &Attributes) -> String {
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
-/// A plugin by its name, version and digest; by its path where it was not loaded.
+/// A plugin by its name, version and digest, or by its path if it was not loaded.
 pub(crate) fn plugin(plugin: &PluginSpec) -> String {
     match &plugin.plugin {
         Some(PluginIdentity { name, version, digest }) => format!("{name} {version} ({})", digest.short()),
@@ -22,7 +22,7 @@ pub(crate) fn plugin(plugin: &PluginSpec) -> String {
     }
 }
 
-/// A reward with everything that was decided about it.
+/// A reward with its settings.
 fn reward(reward: &RewardSpec) -> Value {
     let mut document = json!(reward.plugin.plugin);
     if let Some(document) = document.as_object_mut() {
@@ -33,7 +33,7 @@ fn reward(reward: &RewardSpec) -> Value {
     document
 }
 
-/// What all models have used, those of plugins and of abandoned episodes included.
+/// The usage of all models, including those of plugins and of abandoned episodes.
 pub(crate) fn spent(timing: &Timing) -> Value {
     let Timing { spent, is_priced, .. } = timing;
     json!({
@@ -42,7 +42,7 @@ pub(crate) fn spent(timing: &Timing) -> Value {
     })
 }
 
-/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+/// One JSON document. Only `timing` differs between equal runs.
 pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
     let Played { run, spec, report, timing, .. } = played;
     let seconds = timing.wall.as_secs_f64();
@@ -84,14 +84,14 @@ pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
 
 /// Widest bar of the histogram.
 const BAR: usize = 30;
-/// Bins of the histogram where rewards take many values.
+/// Bins of the histogram if rewards have many values.
 const BINS: usize = 8;
 
-/// How rewards are spread: their values if they are few, else bins.
+/// The distribution of rewards: their values if they are few, otherwise bins.
 fn histogram(rewards: &[f64]) -> Vec<(String, usize)> {
     let mut values: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
     for reward in rewards {
-        // Bits as a key: equal values fall together. 0.0 and -0.0 are one.
+        // Bits as a key: equal values are counted together. 0.0 and -0.0 are equal.
         values.entry((reward + 0.0).to_bits()).or_insert((*reward, 0)).1 += 1;
     }
     if values.len() <= BINS {
@@ -113,7 +113,7 @@ fn histogram(rewards: &[f64]) -> Vec<(String, usize)> {
     bins.into_iter().enumerate().map(|(index, count)| (label(index), count)).collect()
 }
 
-/// Failures shown by their words.
+/// Number of failures whose messages are shown.
 const SHOWN_FAILURES: usize = 3;
 
 /// The beginning of a line.
@@ -121,7 +121,7 @@ fn row(label: &str) -> String {
     format!("\x1b[2m{label:<12}\x1b[0m")
 }
 
-/// Text for people.
+/// The text for people.
 pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
     let Played { run, spec, report, .. } = played;
     let mut out = anstream::stdout().lock();
@@ -160,7 +160,7 @@ pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The mean reward, and how rewards are spread.
+/// The mean reward, and the distribution of rewards.
 fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) -> std::io::Result<()> {
     match report.reward_mean {
         Some(mean) => {
@@ -181,11 +181,11 @@ fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) ->
             writeln!(out, "{}not scored: name a reward with --reward R.wasm", row("reward"))
         }
         None if report.failed > 0 => writeln!(out, "{}not scored: see the failures below", row("reward")),
-        None => writeln!(out, "{}not scored: no reward had anything to say", row("reward")),
+        None => writeln!(out, "{}not scored: no reward was applicable", row("reward")),
     }
 }
 
-/// How episodes came to share turns.
+/// How episodes of groups shared turns.
 fn branched(out: &mut impl std::io::Write, branching: &Branching) -> std::io::Result<()> {
     let Branching { by_snapshot, by_replay, unshared, reasons } = branching;
     let counts = [(by_snapshot, "from a snapshot"), (by_replay, "by taking the shared turns again"), (unshared, "not")];
@@ -237,12 +237,12 @@ fn failures_allowed(spec: &RunSpec) -> u64 {
     plan.failures_allowed()
 }
 
-/// Why it stopped, and how to go on.
+/// Why it stopped, and how to continue.
 fn stopped(out: &mut impl std::io::Write, reason: &StopReason) -> std::io::Result<()> {
     match reason {
         StopReason::FailureBudget { failed, allowed } => writeln!(
             out,
-            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; mend the cause above and begin a new run, or, if it was chance, raise --failure-budget and go on with --resume (what failed stays failed)"
+            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; fix the cause above and begin a new run, or, if it was chance, raise --failure-budget and continue with --resume (what failed stays failed)"
         ),
         // Of learning runs, which have a summary of their own.
         StopReason::Unscored { why } | StopReason::Reflectors { why, .. } => {
@@ -250,21 +250,21 @@ fn stopped(out: &mut impl std::io::Write, reason: &StopReason) -> std::io::Resul
         }
         StopReason::ModelBudget => writeln!(
             out,
-            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost and go on with --resume"
+            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost and continue with --resume"
         ),
         StopReason::Cancelled => writeln!(
             out,
-            "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded, and the same command with --resume goes on"
+            "\x1b[1;33mstopped\x1b[0m by you; everything above is recorded, and the same command with --resume continues"
         ),
     }
 }
 
-/// Who failed, how often, and where to look.
+/// The causes of failures, their numbers, and examples.
 pub(crate) fn failures(out: &mut impl std::io::Write, run: &RunId, report: &RunReport) -> anyhow::Result<()> {
     for FailureCount { who, episodes, message, example, .. } in report.failures.iter().take(SHOWN_FAILURES) {
         let who = escaped(who, 80);
         writeln!(out, "\x1b[31mfailed\x1b[0m      {who}: {} x {}", thousands(*episodes), escaped(message, 1000))?;
-        // With its run: equal configurations name their episodes alike.
+        // With its run: equal configurations give equal episode ids.
         writeln!(out, "            see `clawhost episodes show {run}/{example}`")?;
     }
     let others = report.failures.len().saturating_sub(SHOWN_FAILURES);
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_values_are_shown_as_they_are_and_many_in_bins() {
+    fn few_values_are_shown_individually_and_many_in_bins() {
         assert_eq!(histogram(&[1.0, 0.0, 1.0, -0.0]), [("0.000".to_owned(), 2), ("1.000".to_owned(), 2)]);
         let many: Vec<f64> = (0..100).map(f64::from).collect();
         let bins = histogram(&many);

@@ -1,4 +1,4 @@
-//! `clawhost tasks`: the tasks that an environment offers.
+//! `clawhost tasks`: lists the tasks of an environment.
 
 use crate::args::{MachineArgs, TasksArgs};
 use crate::context::Context;
@@ -11,7 +11,7 @@ use clawhost_app::{
 use clawhost_core::{counted, escaped, thousands};
 use std::io::Write;
 
-/// Characters of a task that a line shows.
+/// Characters of a task that a row shows.
 const SHOWN: usize = 100;
 
 pub(crate) async fn run(context: &Context, args: &TasksArgs) -> anyhow::Result<Exit> {
@@ -70,7 +70,7 @@ fn text(out: &mut impl Write, listing: &TaskListing, with_references: bool) -> s
     }
     let has_references = splits.iter().flat_map(|split| &split.listed).any(|task| task.has_reference);
     if has_references && !with_references {
-        writeln!(out, "gold answers are left out; --reference shows them")?;
+        writeln!(out, "references are left out; --reference shows them")?;
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! Commands of this program as texts, for a person to paste.
+//! Commands of this program as text, for a person to paste.
 
 use crate::args::flag;
 use crate::shell::{program, quoted};
 use clawhost_run_config::{Key, RunSpecPatch, Value};
 
-/// Words of a command.
+/// The words of a command.
 pub(crate) struct Words(Vec<String>);
 
 impl Words {
-    /// A command of the program as it was called.
+    /// A command of the program, with the name with which it was called.
     pub(crate) fn of(command: &str) -> Self {
         Self(vec![program(), command.to_owned()])
     }
@@ -21,13 +21,13 @@ impl Words {
     /// An option with its value.
     pub(crate) fn option(&mut self, flag: &str, value: &str) {
         match value.starts_with('-') {
-            // It would be taken for an option itself.
+            // Otherwise it would be parsed as an option.
             true => self.0.push(format!("{flag}={value}")),
             false => self.0.extend([flag.to_owned(), value.to_owned()]),
         }
     }
 
-    /// An option as it was said; nothing where it was not.
+    /// An option as it was set; nothing if it was not.
     pub(crate) fn said(&mut self, said: &RunSpecPatch, key: Key) {
         match said.get(key).map(|(value, _)| value) {
             None => {}
@@ -39,7 +39,7 @@ impl Words {
         }
     }
 
-    /// The command, in one line for a shell.
+    /// The command in one line for a shell.
     pub(crate) fn line(&self) -> String {
         self.0.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }

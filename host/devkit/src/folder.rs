@@ -38,7 +38,7 @@ fn folder(data: &Path) -> Finding {
             FOLDER,
             format!("{} cannot be written: {error}", place.display()),
             "nothing can be recorded",
-            "mend its permissions",
+            "fix its permissions",
         )
         .with_hints([Hint::OtherDataFolder]),
     }
@@ -61,7 +61,7 @@ fn database(data: &Path) -> Finding {
         )
         .with_hints([Hint::OtherDataFolder]),
         Err(error) => {
-            Finding::broken(DATABASE, error.to_string(), "nothing can be recorded", "mend what the message names")
+            Finding::broken(DATABASE, error.to_string(), "nothing can be recorded", "fix what the message names")
                 .with_hints(error.hints())
         }
     }
@@ -113,7 +113,7 @@ mod tests {
         let found = examine(folder.path()).into_iter().find(|finding| finding.topic == DATABASE).unwrap();
         assert_eq!(found.state, State::Broken);
         assert!(found.says.contains("not a usable database"), "{found:?}");
-        assert_eq!(found.remedy.as_deref(), Some("mend what the message names"));
+        assert_eq!(found.remedy.as_deref(), Some("fix what the message names"));
         assert_eq!(found.hints, [Hint::OtherDataFolder]);
     }
 }

@@ -1,21 +1,21 @@
-//! What playbooks refer to: the runs that made their versions, and the episodes that their lessons cite as evidence.
+//! References of playbooks: the runs that created their versions, and the episodes that their lessons cite as evidence.
 
 use clawhost_core::{EpisodeFilter, Evidence, RunId, StoreError, StoreReader};
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What playbooks refer to.
+/// References of all playbooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Citations {
-    /// Playbooks of which a run made a version, by run.
+    /// Playbooks with a version that a run created, by run.
     pub(super) playbooks: BTreeMap<RunId, BTreeSet<String>>,
-    /// Names of episodes as lessons give them: `ID`, or `RUN/ID`.
+    /// Names of episodes as lessons cite them: `ID`, or `RUN/ID`.
     episodes: BTreeSet<String>,
 }
 
 impl Citations {
-    /// Of all playbooks: every version, and every ledger.
+    /// Reads every version and every ledger of all playbooks.
     pub(super) fn read(reader: &dyn StoreReader) -> Result<Self, StoreError> {
         let mut all = Self::default();
         for name in reader.playbooks()? {
@@ -32,7 +32,7 @@ impl Citations {
         Ok(all)
     }
 
-    /// Notes all evidence in a document, wherever it stands: documents of other versions of the program count too.
+    /// Collects all evidence in a document, at any place: documents of other versions of the program count too.
     fn cite(&mut self, document: &Value) {
         if let Ok(Evidence { episode, .. }) = Evidence::deserialize(document) {
             self.episodes.insert(episode);
@@ -48,8 +48,8 @@ impl Citations {
         self.episodes.contains(id) || self.episodes.contains(&format!("{run}/{id}"))
     }
 
-    /// Episodes of a run and its phases that lessons cite, as `RUN/ID`. Runs of one configuration name their episodes alike:
-    /// such an episode is cited in each of them.
+    /// Episodes of a run and its phases that lessons cite, as `RUN/ID`. Runs of one configuration give their episodes
+    /// equal names: such an episode is cited in each of them.
     pub(super) fn of_run(&self, reader: &dyn StoreReader, run: &RunId) -> Result<BTreeSet<String>, StoreError> {
         if self.episodes.is_empty() {
             return Ok(BTreeSet::new());
@@ -68,7 +68,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn evidence_is_found_in_versions_and_in_ledgers() {
+    fn evidence_is_found_in_versions_and_ledgers() {
         let source = |episode: &str| Evidence { episode: episode.into(), turns: vec![1] };
         let entry = |sources: Vec<Evidence>| Entry { sources, ..Entry::new(Lesson::read("Be kind."), "operator") };
         let entries = vec![entry(vec![source("ep-1"), source("run-a/ep-2")]), entry(Vec::new())];

@@ -1,4 +1,4 @@
-//! The data folder: what it holds, and what is removed from it.
+//! The data folder: its contents, and their removal.
 
 mod citations;
 mod policy;
@@ -15,10 +15,10 @@ use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// How many, and how many bytes.
+/// A number of items, and their size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// How many.
+    /// The number.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -33,21 +33,21 @@ impl From<(u64, u64)> for Amount {
 /// A run in the data folder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeldRun {
-    /// What it holds.
+    /// What it contains.
     #[serde(flatten)]
     pub holdings: RunHoldings,
-    /// Whether it was interrupted, and can be resumed.
+    /// Whether it was interrupted and can be resumed.
     pub can_be_resumed: bool,
 }
 
 impl HeldRun {
-    /// Bytes of everything that it holds. A blob that several runs refer to counts for each.
+    /// Bytes of everything that it contains. A blob that several runs refer to counts for each.
     pub fn bytes(&self) -> u64 {
         self.holdings.bytes.saturating_add(self.holdings.blob_bytes)
     }
 }
 
-/// What a data folder holds.
+/// The contents of a data folder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DataReport {
     /// The folder.
@@ -56,22 +56,22 @@ pub struct DataReport {
     pub runs: Vec<HeldRun>,
     /// Bytes of the database files.
     pub database_bytes: u64,
-    /// Large content of records, in files of its own: checkpoints, artefacts of episodes, plugins.
+    /// Large content of records in separate files: checkpoints, artefacts of episodes, plugins.
     pub blobs: Amount,
     /// Blobs that no record refers to.
     pub unused_blobs: Amount,
-    /// Kept plugins.
+    /// Stored plugins.
     pub plugins: Amount,
     /// Playbooks.
     pub playbooks: u64,
-    /// Their versions.
+    /// Versions of playbooks.
     pub playbook_versions: u64,
-    /// Bytes of compiled code. Deleting it loses nothing.
+    /// Bytes of compiled code. It can be deleted without loss.
     pub cache_bytes: u64,
 }
 
 impl DataReport {
-    /// Bytes of records and their blobs: what a removal can make smaller.
+    /// Bytes of records and their blobs: the part that removals can reduce.
     pub fn record_bytes(&self) -> u64 {
         self.database_bytes.saturating_add(self.blobs.bytes)
     }
@@ -82,10 +82,10 @@ impl DataReport {
     }
 }
 
-/// What a data folder holds.
+/// The contents of a data folder.
 ///
 /// # Errors
-/// There is no database, it cannot be read, or another process removes records from it.
+/// There is no database, it cannot be read, or another process is removing records.
 pub async fn holdings(folder: &Path) -> Result<DataReport, AppError> {
     let reader = Workspace::read(folder)?;
     let _held = hold_folder(folder, LeaseMode::Shared)?;
@@ -93,10 +93,10 @@ pub async fn holdings(folder: &Path) -> Result<DataReport, AppError> {
     measure(folder, &*reader, &store).await
 }
 
-/// What one run holds.
+/// The contents of one run.
 ///
 /// # Errors
-/// As [`holdings`]; or the run was removed meanwhile.
+/// As [`holdings`], or the run was removed meanwhile.
 pub(crate) async fn held_run(folder: &Path, run: &RunId) -> Result<HeldRun, AppError> {
     let report = holdings(folder).await?;
     let held = report.runs.into_iter().find(|held| held.holdings.run == *run);
@@ -122,9 +122,9 @@ async fn measure(folder: &Path, reader: &dyn StoreReader, store: &Store) -> Resu
     })
 }
 
-/// Whether a run did not come to its end and holds what it takes to go on.
+/// Whether a run has not finished and has everything that resuming needs.
 fn can_be_resumed(reader: &dyn StoreReader, holdings: &RunHoldings) -> Result<bool, StoreError> {
-    // Agents that work elsewhere are not begun again.
+    // Runs of live episodes are never resumed: their agents run elsewhere.
     if holdings.state == RunState::Finished || holdings.kind == RunKind::Live {
         return Ok(false);
     }
@@ -132,7 +132,7 @@ fn can_be_resumed(reader: &dyn StoreReader, holdings: &RunHoldings) -> Result<bo
     Ok(reader.resumable(&row.digest)?.iter().any(|known| known.id == row.id))
 }
 
-/// Bytes of all files in a folder and in the folders inside; none where there is no such folder.
+/// Bytes of all files in a folder and its subfolders. 0 if the folder does not exist.
 fn folder_bytes(folder: &Path) -> Result<u64, StoreError> {
     let unusable =
         |error: &std::io::Error| StoreError::Folder { path: folder.display().to_string(), why: error.to_string() };

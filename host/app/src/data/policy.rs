@@ -1,4 +1,4 @@
-//! Which runs go: the pure part of a removal.
+//! Selects the runs to remove: the pure part of a removal.
 
 use super::HeldRun;
 use clawhost_core::RunId;
@@ -9,30 +9,30 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Which runs are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PruneRule {
-    /// Runs that began more than so many days ago.
+    /// Runs that began more than this many days ago.
     OlderThan {
         /// Days.
         days: u64,
     },
-    /// These runs, also those that could be resumed: their ids, their names, or beginnings of ids.
+    /// These runs, even if they could be resumed: ids, names, or beginnings of ids.
     Runs(BTreeSet<RunId>),
-    /// The oldest runs, until records and their blobs take no more room than this.
+    /// The oldest runs, until records and their blobs take at most this size.
     KeepSize {
         /// Bytes.
         bytes: u64,
     },
 }
 
-/// The runs that a rule means.
+/// The runs that match a rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Selection {
-    /// They go, the oldest first.
+    /// Runs to remove, the oldest first.
     pub(super) removed: Vec<RunId>,
-    /// The rule means them, but they can be resumed, so they stay.
+    /// Runs that match the rule but can be resumed, so they stay.
     pub(super) resumable: Vec<RunId>,
 }
 
-/// The runs that a rule means. `runs` are newest first; `record_bytes` is what records and blobs in use take.
+/// The runs that match a rule. `runs` are newest first. `record_bytes` is the size of records and referenced blobs.
 pub(super) fn select(runs: &[HeldRun], record_bytes: u64, rule: &PruneRule, now_ms: u64) -> Selection {
     let mut selection = Selection::default();
     let mut left = record_bytes;
@@ -89,7 +89,7 @@ mod tests {
         RunId(format!("run-{number}"))
     }
 
-    /// Every choice of runs that can be resumed, newest run first.
+    /// Every combination of resumable runs, newest run first.
     fn every_folder() -> impl Iterator<Item = Vec<HeldRun>> {
         (0..1_u64 << RUNS).map(|bits| (0..RUNS).map(|number| held(number, bits & 1 << number != 0)).collect())
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_can_be_resumed_goes_only_where_it_is_named() {
+    fn a_resumable_run_is_removed_only_by_name() {
         for (runs, rule) in every_folder().flat_map(|runs| every_rule().map(move |rule| (runs.clone(), rule))) {
             let Selection { removed, resumable } = select(&runs, bytes(&runs), &rule, NOW);
             for held in &runs {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_decides_about_each_run_that_cannot_be_resumed() {
+    fn the_rule_decides_about_each_other_run() {
         let check = |rule: PruneRule, expected: &[u64]| {
             let runs: Vec<HeldRun> = (0..RUNS).map(|number| held(number, false)).collect();
             let removed = select(&runs, bytes(&runs), &rule, NOW).removed;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_reached_where_that_is_possible_and_no_run_goes_for_nothing() {
+    fn a_target_size_is_reached_if_possible_without_unnecessary_removals() {
         for (runs, limit) in
             every_folder().flat_map(|runs| (0..1200).step_by(7).map(move |limit| (runs.clone(), limit)))
         {
@@ -153,7 +153,7 @@ mod tests {
             if let Some((_, before)) = removed.split_last() {
                 assert!(bytes(&runs) - freed(before) > limit, "the last one had to go: {limit}");
             }
-            // Whatever stays and can go is newer than what goes.
+            // Removable runs that stay are newer than the removed ones.
             let mut oldest_first = runs.iter().rev().map(|held| &held.holdings.run);
             let meant: Vec<&RunId> = oldest_first.by_ref().take(removed.len() + resumable.len()).collect();
             assert!(meant.iter().all(|run| removed.contains(run) || resumable.contains(run)), "{limit}");

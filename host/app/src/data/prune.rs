@@ -1,4 +1,4 @@
-//! Removing records: what goes, what stays and why.
+//! Removes records: which ones, which ones stay, and why.
 
 use super::citations::Citations;
 use super::policy::{PruneRule, Selection, select};
@@ -12,44 +12,44 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What is removed.
+/// A request for a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PruneRequest {
     /// Which runs.
     pub rule: PruneRule,
-    /// Tell what would go, and remove nothing.
+    /// Report what would be removed, and remove nothing.
     pub is_rehearsal: bool,
 }
 
-/// A run that goes.
+/// A run that is removed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PrunedRun {
-    /// What it held.
+    /// Its contents.
     #[serde(flatten)]
     pub holdings: RunHoldings,
-    /// Its episodes that stay.
+    /// Its episodes that are kept.
     pub kept_episodes: u64,
-    /// Whether its specification stays, and with it the run in lists.
+    /// Whether its specification is kept, and with it the run in lists.
     pub keeps_record: bool,
 }
 
-/// Something that the rule means, and that stays.
+/// Something that matches the rule and is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kept {
     /// The run.
     pub run: RunId,
-    /// What stays, and why.
+    /// What is kept, and why.
     #[serde(flatten)]
     pub because: KeptBecause,
 }
 
-/// What stays of a run, and why.
+/// What is kept of a run, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "because", rename_all = "snake_case")]
 pub enum KeptBecause {
-    /// All of it: it was interrupted and can be resumed. It goes where it is named.
+    /// Everything: it was interrupted and can be resumed. It is removed only by name.
     CanBeResumed,
-    /// Its specification and its reports: it made versions of playbooks.
+    /// Its specification and its reports: it created versions of playbooks.
     MadeVersions {
         /// The playbooks.
         playbooks: Vec<String>,
@@ -61,44 +61,45 @@ pub enum KeptBecause {
     },
 }
 
-/// What was removed, or would be.
+/// A completed removal, or a rehearsal of one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PruneReport {
     /// The data folder.
     pub folder: String,
-    /// Whether nothing was removed: it tells what would go.
+    /// Whether this is a rehearsal: nothing was removed.
     #[serde(rename = "dry_run")]
     pub is_rehearsal: bool,
-    /// Runs that go, the oldest first.
+    /// Removed runs, the oldest first.
     pub runs: Vec<PrunedRun>,
-    /// What the rule means, and what stays all the same.
+    /// What matches the rule and is kept.
     pub kept: Vec<Kept>,
     /// Blobs that no record referred to before.
     pub unused_blobs: Amount,
     /// Bytes of records and their blobs before.
     pub bytes_before: u64,
-    /// Bytes of records and their blobs now. None: nothing was removed.
+    /// Bytes of records and their blobs afterwards. `None`: nothing was removed.
     pub bytes_after: Option<u64>,
-    /// What was removed; of a rehearsal, what would be, but for its bytes, which nobody knows before. Where a size is to be
-    /// kept, sizes of runs are estimates, and a removal may go on where a rehearsal ends. None: nothing was done yet.
+    /// What was removed. Of a rehearsal: what would be removed, without bytes, which are unknown before. With a target
+    /// size, the sizes of runs are estimates, and a removal may remove more than its rehearsal. `None`: nothing was
+    /// done yet.
     pub removed: Option<Removed>,
 }
 
 impl PruneReport {
-    /// Episodes that go.
+    /// Number of removed episodes.
     pub fn episodes(&self) -> u64 {
         self.runs.iter().map(|run| run.holdings.episodes.saturating_sub(run.kept_episodes)).sum()
     }
 
-    /// Bytes of the runs that go, about.
+    /// Approximate bytes of the removed runs.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.holdings.bytes.saturating_add(run.holdings.blob_bytes)).sum()
     }
 }
 
-/// Removes runs from a data folder, and with them the plugins and blobs that nothing refers to any more. Runs that can be
-/// resumed stay unless they are named. What playbooks refer to stays always: records of the runs that made their versions, and
-/// episodes that their lessons cite.
+/// Removes runs from a data folder, and with them the plugins and blobs that lose their last reference. Runs that can
+/// be resumed are removed only by name. Whatever playbooks refer to is always kept: records of the runs that created
+/// their versions, and episodes that their lessons cite.
 ///
 /// # Errors
 /// There is no database or no such run, another process uses the folder, or it cannot be written.
@@ -121,8 +122,8 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
         removed: None,
     };
     let mut held = first;
-    // How much room a run gives back is known when it is gone, for others may refer to the same blobs. So a size is approached in
-    // rounds; each one means runs that none before it meant.
+    // The bytes that a run frees are known only after its removal, because other runs may refer to the same blobs. So a
+    // target size is approached in rounds; each round selects runs that no earlier round selected.
     let mut meant: BTreeSet<RunId> = BTreeSet::new();
     loop {
         let round = Round::plan(&held, &meant, request, now_ms, &citations, &*reader)?;
@@ -136,7 +137,7 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
             report.removed = Some(store.rehearse(round.removal).await?);
             return Ok(report);
         }
-        // The first round also removes what nothing refers to.
+        // The first round also removes everything without references.
         if report.removed.is_none() || !is_empty {
             let removed = store.remove(round.removal).await?;
             report.removed = Some(sum(report.removed.unwrap_or_default(), removed));
@@ -149,7 +150,7 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
     }
 }
 
-/// A rule with the ids of the runs that it names.
+/// A rule with the ids of the named runs.
 fn found(reader: &dyn StoreReader, rule: &PruneRule) -> Result<PruneRule, AppError> {
     let PruneRule::Runs(named) = rule else { return Ok(rule.clone()) };
     let ids = named.iter().map(|run| Ok(find_run(reader, &run.0)?.id));
@@ -166,7 +167,7 @@ fn sum(one: Removed, other: Removed) -> Removed {
     }
 }
 
-/// One removal, with what is told about it.
+/// One removal, with its report.
 struct Round {
     removal: Removal,
     runs: Vec<PrunedRun>,
@@ -183,7 +184,7 @@ impl Round {
         reader: &dyn StoreReader,
     ) -> Result<Self, AppError> {
         let open: Vec<HeldRun> = held.runs.iter().filter(|held| !meant.contains(&held.holdings.run)).cloned().collect();
-        // Blobs that nothing refers to go anyway.
+        // Blobs without references are removed anyway.
         let in_use = held.record_bytes().saturating_sub(held.unused_blobs.bytes);
         let Selection { removed, resumable } = select(&open, in_use, &request.rule, now_ms);
         let mut round = Self {
@@ -198,7 +199,7 @@ impl Round {
         Ok(round)
     }
 
-    /// One run that goes, but for what playbooks refer to.
+    /// Removes one run except for what playbooks refer to.
     fn take(&mut self, held: &HeldRun, citations: &Citations, cited: BTreeSet<String>) {
         let holdings = held.holdings.clone();
         let run = holdings.run.clone();
@@ -215,7 +216,7 @@ impl Round {
             self.removal.keep_episodes.extend(cited);
         }
         self.removal.runs.insert(run);
-        // Where an earlier removal left nothing but what stays, nothing goes.
+        // If an earlier removal left only what must be kept, nothing is removed.
         let is_bare = kept_episodes == holdings.episodes && !held.can_be_resumed;
         if !(is_bare && (keeps_record || kept_episodes > 0)) {
             self.runs.push(PrunedRun { keeps_record: keeps_record || kept_episodes > 0, kept_episodes, holdings });
@@ -255,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_nothing_refers_to_goes_as_a_whole() {
+    fn a_run_without_references_is_removed_as_a_whole() {
         let Round { removal, runs, kept } = taken(5, &[], &[]);
         assert_eq!(removal, Removal { runs: [RunId("run-a".into())].into(), ..Removal::default() });
         assert!((runs[0].kept_episodes, runs[0].keeps_record) == (0, false) && kept.is_empty());
     }
 
     #[test]
-    fn what_playbooks_refer_to_stays_and_is_told() {
+    fn records_that_playbooks_refer_to_are_kept_and_reported() {
         let Round { removal, runs, kept } = taken(5, &["house", "shop"], &["run-a.1/ep-1", "run-a.1/ep-2"]);
         assert_eq!(removal.keep_records, removal.runs);
         assert_eq!(removal.keep_episodes, ["run-a.1/ep-1", "run-a.1/ep-2"].map(str::to_owned).into());
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_which_only_what_stays_is_left_does_not_go_again() {
+    fn a_run_with_only_kept_records_is_not_removed_again() {
         let check = |round: Round, goes: usize| assert_eq!((round.runs.len(), round.removal.runs.len()), (goes, 1));
         check(taken(2, &["house"], &["run-a.1/ep-1", "run-a.1/ep-2"]), 0);
         check(taken(0, &["house"], &[]), 0);

@@ -22,7 +22,7 @@ fn id(run: &str) -> RunId {
     RunId(run.into())
 }
 
-/// A run that began so many days ago, with one episode for each id.
+/// A run that began this many days ago, with one episode for each id.
 async fn played(store: &Store, run: &str, parent: Option<&str>, days: u64, ids: &[&str]) {
     let record = RunRecord {
         id: id(run),
@@ -49,8 +49,8 @@ async fn finished(store: &Store, run: &str) {
     store.finish_run(&id(run), &serde_json::json!({}), Usage::default()).await.unwrap();
 }
 
-/// Runs, oldest first: a learning run that made a version and whose ledger cites an episode, one that was interrupted, one that
-/// ended, and a new one.
+/// Runs, oldest first: a learning run that created a version and whose ledger cites an episode, an interrupted run, a
+/// finished run, and a new one.
 async fn filled(folder: &Path) {
     let store = Store::open(folder, StoreOptions::default()).unwrap();
     played(&store, "run-learned", None, 40, &[]).await;
@@ -101,7 +101,7 @@ fn going(report: &PruneReport) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn old_runs_go_but_for_what_can_be_resumed_and_what_playbooks_refer_to() {
+async fn old_runs_are_removed_except_resumable_ones_and_references_of_playbooks() {
     let folder = tempfile::tempdir().unwrap();
     filled(folder.path()).await;
     let rule = PruneRule::OlderThan { days: 10 };
@@ -126,13 +126,13 @@ async fn old_runs_go_but_for_what_can_be_resumed_and_what_playbooks_refer_to() {
     assert_eq!(kept, expected.each_ref().map(|(run, because)| (*run, because)));
     assert_eq!(episodes(folder.path()), ["run-new/ep-1", "run-interrupted/ep-1", "run-learned.1/ep-cited"]);
     assert!(Workspace::read(folder.path()).unwrap().run(&id("run-learned")).unwrap().is_some());
-    // What stays does not go again.
+    // What is kept is not removed again.
     let again = pruned(folder.path(), rule).await;
     assert!(again.runs.is_empty() && again.kept == report.kept, "{again:?}");
 }
 
 #[tokio::test]
-async fn a_run_that_can_be_resumed_goes_where_it_is_named() {
+async fn a_resumable_run_is_removed_by_name() {
     let folder = tempfile::tempdir().unwrap();
     filled(folder.path()).await;
     let resumable = |report: &DataReport| -> Vec<String> {
@@ -150,7 +150,7 @@ async fn a_run_that_can_be_resumed_goes_where_it_is_named() {
 }
 
 #[tokio::test]
-async fn a_size_that_cannot_be_reached_takes_all_that_may_go() {
+async fn an_unreachable_target_size_removes_everything_that_may_be_removed() {
     let folder = tempfile::tempdir().unwrap();
     filled(folder.path()).await;
     let held = holdings(folder.path()).await.unwrap();

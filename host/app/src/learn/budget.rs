@@ -1,11 +1,11 @@
-//! How many episodes a learning run plays at most, by what they are for.
+//! Upper bounds for the episodes of a learning run, by purpose.
 
 use super::weights::{DEMONSTRATIONS, LOOK_EPISODES, LOOK_EVERY};
 use crate::EpisodeBudget;
 use clawhost_learning::LearnPlan;
 use clawhost_run_config::RunSpec;
 
-/// At most so many.
+/// Upper bounds for the episodes of a run.
 pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
     let is_recorded = spec.learn().is_some_and(|learn| learn.from.is_some());
     let training = if is_recorded { 0 } else { plan.iterations.saturating_mul(plan.play.episodes) };
@@ -14,8 +14,8 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
         budget.evolution = harness.evolve.as_ref().map_or(0, |evolve| evolve.budget);
         let evolved = u64::from(harness.evolve.is_some());
         let sessions = plan.iterations.div_ceil(harness.gate_every.max(1));
-        // Lessons are tried only while the run plays. With recorded episodes the one candidate is an evolved section, which has at
-        // most a second session.
+        // Lessons are on trial only while the run plays. With recorded episodes the only candidate is an evolved
+        // section, which has at most two sessions.
         let sessions = if is_recorded { sessions.min(evolved) } else { sessions };
         budget.gate_sessions = sessions + evolved;
         budget.gate = budget.gate_sessions.saturating_mul(harness.gate_pairs).saturating_mul(2);
@@ -32,7 +32,7 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
     budget
 }
 
-/// No layer, each layer alone where there are several, and all layers, once a pair.
+/// One episode per arm and pair: no layer, each layer alone if there are several, and all layers.
 fn test(spec: &RunSpec, plan: &LearnPlan) -> u64 {
     let layers = spec.learn().map_or(0, |learn| learn.layers.len() as u64);
     let arms = if layers > 1 { layers + 2 } else { 2 };

@@ -1,16 +1,16 @@
-//! A few episodes of an iteration as text, for whoever looks later.
+//! Writes a few episodes of each iteration as text.
 
 use clawhost_core::{Episode, Message, Turn};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// So many episodes, evenly spread over those that were played.
+/// Chooses `count` episodes, evenly spread.
 pub(super) fn chosen(episodes: &[Arc<Episode>], count: usize) -> Vec<Arc<Episode>> {
     let step = episodes.len().div_ceil(count.max(1)).max(1);
     episodes.iter().step_by(step).take(count).cloned().collect()
 }
 
-/// Everything that was said in it, in order, with who said it.
+/// All messages in order, with their roles.
 fn conversation(episode: &Episode) -> Vec<Value> {
     let line = |message: &Message| json!({ "role": message.role, "text": message.plain_text() });
     let turn = |turn: &Turn| -> Vec<Value> {

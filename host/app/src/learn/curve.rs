@@ -1,11 +1,11 @@
-//! The training reward, and what the validation tasks said, as a drawing.
+//! Plots the training reward and the validation results.
 
 use crate::AppError;
 use crate::plot::{self, Curve};
 use clawhost_learning::LearnReport;
 use std::path::Path;
 
-/// The drawing of a run.
+/// The file name of the plot.
 pub(crate) const CURVE: &str = "curve.svg";
 
 /// A curve is smoothed over this share of its points.
@@ -19,7 +19,7 @@ pub fn training(report: &LearnReport) -> Vec<(f64, f64)> {
     numbers.into_iter().zip(smoothed).map(|(number, (_, reward))| (number, reward)).collect()
 }
 
-/// Draws both curves; nothing where there are fewer than two points.
+/// Draws both curves, if there are at least two points.
 pub(crate) fn draw(folder: &Path, report: &LearnReport) -> Result<(), AppError> {
     let validated = |one: &clawhost_learning::IterationReport| {
         Some((one.iteration as f64, one.weights().and_then(|(_, weights)| weights.validation)?))

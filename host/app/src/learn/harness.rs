@@ -8,13 +8,13 @@ use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
 use clawhost_run_config::{EvolveSpec, HarnessSpec, Key};
 
-/// Tasks of the fixed set: an evaluation on it takes a twentieth of the budget, so that there are several, but it is large enough
-/// to tell candidates apart a little, and no larger than what tells them apart well.
+/// Size of the fixed set of tasks. An evaluation on it takes a twentieth of the budget, so that several are possible.
+/// It has a lower bound, to distinguish candidates at all, and an upper bound, beyond which more tasks add little.
 fn fixed_set(budget: u64) -> u64 {
     (budget / 20).clamp(4, 50)
 }
 
-/// What the specification says about the harness.
+/// The plan of the harness layer.
 pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
     let evolve = |evolve: &EvolveSpec| EvolvePlan {
         budget: evolve.budget,
@@ -37,7 +37,7 @@ pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
     }
 }
 
-/// Loads the reflectors, and writes into the specification which ones they are.
+/// Loads the reflectors, and writes their identities into the specification.
 pub(super) async fn stage(
     session: &mut Session<'_>,
     playbook: &str,
@@ -68,7 +68,7 @@ pub(super) async fn stage(
         HarnessPorts {
             reflectors,
             evolver,
-            // This host brings no model of that kind.
+            // This host has no such model.
             embedder: None,
             playbook: playbook.to_owned(),
             initial: Playbook::default(),

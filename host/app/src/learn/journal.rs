@@ -1,5 +1,4 @@
-//! What a run writes down on its way, a line of JSON for every iteration: a table that grows. A run that is resumed writes
-//! its last iterations anew.
+//! A file with a line of JSON for every iteration, written during the run. A resumed run replaces its last iterations.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -7,10 +6,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Lines of JSON, each of an iteration.
+/// Lines of JSON, each with an iteration.
 pub(super) struct Journal {
     path: PathBuf,
-    /// None: nothing was written yet.
+    /// `None`: nothing was written yet.
     file: Option<File>,
 }
 
@@ -23,8 +22,8 @@ impl Journal {
         Self { path: path.to_owned(), file: None }
     }
 
-    /// Writes lines of an iteration. What an earlier process wrote of it, and of those behind it, is gone after that; so is a line
-    /// that it did not finish.
+    /// Writes the lines of an iteration. Lines of an earlier process about this or later iterations are removed, and so
+    /// is an incomplete line.
     pub(super) fn write(&mut self, number: u64, lines: &[Value]) -> std::io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -38,13 +37,13 @@ impl Journal {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let written = file.write_all(text.as_bytes());
         if written.is_err() {
-            // It may have come half of the way: the next that is written begins by taking that away.
+            // The write may have been incomplete: the next write begins by removing it.
             self.file = None;
         }
         written
     }
 
-    /// Adds what is missing of a run that was killed after it had counted an iteration, and before it wrote it here.
+    /// Adds missing iterations of a run that was killed after it counted them and before it wrote them here.
     pub(super) fn complete(&mut self, all: impl Iterator<Item = (u64, Value)>) -> std::io::Result<()> {
         let mut known = self.known()?;
         let there: BTreeSet<u64> = known.iter().map(|(number, _)| *number).collect();
@@ -60,19 +59,19 @@ impl Journal {
         self.replace(&known.into_iter().map(|(_, line)| line).collect::<Vec<_>>())
     }
 
-    /// Whole lines with their iterations.
+    /// Complete lines with their iterations.
     fn known(&self) -> std::io::Result<Vec<(u64, String)>> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
-        // A line that was torn in the midst of a character is one that is not kept.
+        // A line that was cut inside a character is dropped.
         let text = String::from_utf8_lossy(&bytes);
         Ok(text.lines().filter_map(|line| Some((iteration(line)?, line.to_owned()))).collect())
     }
 
-    /// Writes all of it anew: whoever is killed meanwhile leaves what was there before.
+    /// Replaces the file. If the process is killed meanwhile, the old file remains.
     fn replace(&self, lines: &[String]) -> std::io::Result<()> {
         let new = self.path.with_extension("new");
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iterations_that_are_played_again_stand_once() {
+    fn replayed_iterations_replace_their_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let line = |number: u64, run: &str| serde_json::json!({ "iteration": number, "run": run });
@@ -94,7 +93,7 @@ mod tests {
         for number in 1..=3 {
             journal.write(number, &[line(number, "first"), line(number, "first")]).unwrap();
         }
-        // Killed while it wrote, in the midst of a character.
+        // Killed while writing, inside a character.
         std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"iterat\xc3").unwrap();
         let mut journal = Journal::new(&path);
         journal.write(3, &[line(3, "second")]).unwrap();
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn iterations_that_were_counted_and_not_written_are_added_in_their_places() {
+    fn counted_iterations_without_lines_are_added_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let line = |number: u64, run: &str| serde_json::json!({ "iteration": number, "run": run });
@@ -125,10 +124,10 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_cannot_be_read_is_not_taken_for_nothing() {
+    fn an_unreadable_file_is_not_treated_as_empty() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
-        // A link to itself: it cannot be read, and could be replaced.
+        // A link to itself: it cannot be read, but could be replaced.
         std::os::unix::fs::symlink(&path, &path).unwrap();
         assert!(Journal::new(&path).write(1, &[]).is_err() && path.is_symlink());
     }

@@ -34,7 +34,7 @@ use recorder::{COMPLETIONS, METRICS, Recorder};
 use std::path::{Path, PathBuf};
 use weights::LearningModel;
 
-/// The folder inside a data folder for what weights learned, unless another is chosen.
+/// The folder inside a data folder for the output of weights, by default.
 const LEARNED: &str = "learned";
 
 /// A learning run that is ready to begin.
@@ -116,11 +116,11 @@ fn pool(
     let reader = workspace.reader()?;
     let row = find_run(&*reader, run)?;
     let environment = &session.environment.identity().name;
-    // Phases of one run number their groups alike, so that groups of several phases would be taken for one.
+    // Phases of one run use the same group numbers, so groups of several phases would be confused.
     if !matches!(row.kind, RunKind::Play | RunKind::Live) {
         return Err(RequestError::NotPlayed { run: row.id.0 }.into());
     }
-    // A live run captures agents that know no environment of ours.
+    // A live run captures agents whose environment is unknown here.
     if row.kind != RunKind::Live && row.environment != *environment {
         let (run, recorded, wanted) = (row.id.0, row.environment, environment.clone());
         return Err(RequestError::OtherEnvironment { run, recorded, wanted }.into());
@@ -148,10 +148,10 @@ fn pool(
     Ok((row.id.clone(), EpisodePool::of_run(row.id, plan.groups(), now)))
 }
 
-/// What a learning run would do, without playing anything.
+/// The plan of a learning run. Nothing is played.
 ///
 /// # Errors
-/// As [`learn`], for what is loaded.
+/// As [`learn`], for everything that is loaded.
 pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSink) -> Result<Rehearsal, AppError> {
     let Prepared { session, plan, ports, model, playbook } = prepare(workspace, spec, events).await?;
     if let Some(name) = &playbook {
@@ -164,10 +164,11 @@ pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSi
     Ok(Rehearsal { spec: session.spec, plan, digest, judges, model: model.map(|model| model.size()), episodes })
 }
 
-/// Learns, or resumes a run that learned. A run that stops early is a result, not an error: `report.stopped` says why.
+/// Learns, or resumes a learning run. A run that stops early is a result, not an error: `report.stopped` has the
+/// reason.
 ///
 /// # Errors
-/// Something cannot be loaded, the playbook is learned by another process, a run cannot be resumed, or the store cannot be
+/// Something cannot be loaded, another process learns the playbook, a run cannot be resumed, or the store cannot be
 /// written.
 pub async fn learn(
     workspace: &Workspace,
@@ -229,7 +230,7 @@ pub async fn learn(
     Ok(Learned { run, is_resumed, spec: session.spec, report, playbook_before, weights, timing })
 }
 
-/// A run that came to its end is never resumed.
+/// A finished run is never resumed.
 fn finish(report: &LearnReport, lease: Box<dyn clawhost_core::Lease>) {
     if report.stopped.is_none() {
         lease.complete();
@@ -243,7 +244,7 @@ fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>)
         after: model.digest(),
         is_adapter: model.is_adapter(),
         last: CheckpointWriter::place(&out, CheckpointKind::Last),
-        // Whoever made an empty folder for a run that was resumed has lost it.
+        // If an empty folder was created to resume the run, the earlier best weights are lost.
         best: best.exists().then_some(best),
         samples: recorder.samples(),
         files: [METRICS, COMPLETIONS, curve::CURVE].into_iter().filter(|name| out.join(name).exists()).collect(),
@@ -251,7 +252,7 @@ fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>)
     }
 }
 
-/// The run's own folder: it must be there where the run is resumed.
+/// The run's own folder. It must exist if the run is resumed.
 fn folder(workspace: &Workspace, out: Option<&str>, run: &RunId, is_resumed: bool) -> Result<PathBuf, AppError> {
     let folder = out.map_or_else(|| workspace.folder().join(LEARNED), |out| Path::new(out).to_owned()).join(&run.0);
     if is_resumed && !folder.exists() {
@@ -262,7 +263,7 @@ fn folder(workspace: &Workspace, out: Option<&str>, run: &RunId, is_resumed: boo
     Ok(folder)
 }
 
-/// What is learned, in one line.
+/// A summary in one line.
 fn title(session: &Session<'_>, plan: &LearnPlan, beginning: Option<&Beginning>) -> Result<String, AppError> {
     let playbook = match beginning {
         None => String::new(),

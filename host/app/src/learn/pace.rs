@@ -1,37 +1,37 @@
-//! How fast it goes, and how long it will take.
+//! Speed of a run, and its remaining time.
 
 use std::time::{Duration, Instant};
 
-/// The weight of what is new: some ten iterations count.
+/// The weight of a new value: a running mean over some ten iterations.
 const NEW: f64 = 0.2;
 
-/// Watches iterations come in.
+/// Measures iterations.
 #[derive(Debug, Default)]
 pub struct Pace {
     last: Option<Instant>,
-    /// Seconds an iteration takes, and tokens a second, as running means.
+    /// Seconds per iteration, and tokens per second, as running means.
     seconds: Option<f64>,
     tokens: Option<f64>,
 }
 
-/// What is known after an iteration.
+/// The measurements after an iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Known {
     /// Seconds this iteration took.
     pub seconds: f64,
-    /// Tokens that were written and learned from, a second.
+    /// Tokens that were generated and learned from, per second.
     pub tokens_per_second: f64,
-    /// Until the last iteration.
+    /// Time until the last iteration.
     pub left: Duration,
 }
 
 impl Pace {
-    /// The clock runs: an iteration begins now, if none is under way.
+    /// Starts the clock of an iteration, if it is not running.
     pub fn begin(&mut self, now: Instant) {
         self.last.get_or_insert(now);
     }
 
-    /// An iteration of so many tokens is over, so many are left. None: nobody saw it begin.
+    /// Ends an iteration with `tokens` tokens; `left` iterations remain. `None`: the clock was not running.
     pub fn note(&mut self, now: Instant, tokens: f64, left: u64) -> Option<Known> {
         let took = now.duration_since(self.last.replace(now)?).as_secs_f64();
         let mean = |known: Option<f64>, new: f64| known.map_or(new, |known| known + NEW * (new - known));
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_follows_from_what_was() {
+    fn the_remaining_time_follows_from_past_iterations() {
         let (start, mut pace) = (Instant::now(), Pace::default());
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!(pace.note(at(0), 10.0, 9), None, "nobody saw it begin");

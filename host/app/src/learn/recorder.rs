@@ -1,4 +1,4 @@
-//! Watches a run whose weights learn: hands events on, and writes numbers and texts into the run's folder.
+//! Watches a run whose weights learn: forwards events, and writes metrics and texts into the run's folder.
 
 use super::completions;
 use super::journal::Journal;
@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Numbers of every iteration.
+/// Metrics of every iteration.
 pub(crate) const METRICS: &str = "metrics.jsonl";
-/// A few episodes of every iteration, as text.
+/// Some episodes of every iteration as text.
 pub(crate) const COMPLETIONS: &str = "completions.jsonl";
 
-/// Everything that is written on the way.
+/// The files of a run.
 struct Files {
     folder: PathBuf,
     metrics: Journal,
     completions: Journal,
     events: Option<Events>,
     pace: Pace,
-    /// Of the iteration under way.
+    /// The state of the current iteration.
     samples: Vec<Arc<Episode>>,
-    /// Whether something went wrong: a full disk must not end a run that learns, but is told once.
+    /// Whether a write failed. A full disk must not end a learning run, but is reported once.
     is_broken: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Recorder<'a> {
     files: Mutex<Files>,
 }
 
-/// Numbers of an iteration.
+/// The metrics of an iteration.
 fn line(report: &IterationReport, timing: Option<Value>) -> Value {
     json!({
         "iteration": report.iteration, "reward": report.reward, "episodes": report.episodes,
@@ -51,7 +51,7 @@ fn line(report: &IterationReport, timing: Option<Value>) -> Value {
 }
 
 impl<'a> Recorder<'a> {
-    /// Writes into this folder.
+    /// A recorder that writes into this folder.
     pub(crate) fn new(sink: &'a dyn EventSink, folder: &Path, completions: u32) -> Self {
         let files = Files {
             folder: folder.to_owned(),
@@ -74,14 +74,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Adds the numbers of iterations that a process counted and did not come to write before it was killed.
+    /// Adds metrics of iterations that an earlier process counted but did not write before it was killed.
     pub(crate) fn complete(&self, reports: &[IterationReport]) {
         self.written(|files| {
             files.metrics.complete(reports.iter().map(|report| (report.iteration, line(report, None))))
         });
     }
 
-    /// Episodes of the last iteration that were written down.
+    /// Episodes of the last iteration that were written as text.
     pub(crate) fn samples(&self) -> Vec<Arc<Episode>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).samples.clone()
     }

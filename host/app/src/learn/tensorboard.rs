@@ -1,9 +1,10 @@
-//! Numbers for TensorBoard: a file of events, as TensorFlow writes them.
+//! Metrics for TensorBoard, in TensorFlow's event file format.
 //!
-//! A record is its length (u64), a checksum of that, the event, and a checksum of it; checksums are CRC-32C, masked, so that a file
-//! of records inside a record is not taken for one. An event is a Protocol Buffers message (tensorflow/core/util/event.proto); of it
-//! four fields are used: 1 `wall_time` (double), 2 `step` (varint), 3 `file_version` (text), 5 `summary`, and 7 `session_log`, which
-//! tells the reader of a run that was resumed to forget what is at or behind this step.
+//! A record is its length (u64), a checksum of the length, the event, and a checksum of the event. Checksums are
+//! CRC-32C, masked, because events may contain records. An event is a Protocol Buffers message
+//! (tensorflow/core/util/event.proto) of which these fields are used: 1 `wall_time` (double), 2 `step` (varint), 3
+//! `file_version` (text), 5 `summary`, and 7 `session_log`, which makes the reader of a resumed run drop earlier events
+//! at or after this step.
 
 use crate::SystemClock;
 use clawhost_core::Clock as _;
@@ -11,10 +12,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Files of it that one second may begin: names are taken in turn.
+/// Largest number of files that may begin in one second: their names are numbered.
 const NAMES: u32 = 1000;
 
-/// A file of events.
+/// An event file.
 pub(super) struct Events(File);
 
 /// Bytes of a Protocol Buffers message.
@@ -78,7 +79,7 @@ fn seconds() -> f64 {
 }
 
 impl Events {
-    /// Begins a file in a folder; what other files say of this step and those behind it no longer counts.
+    /// Creates a file in a folder. Events of other files at or after this step no longer count.
     pub(super) fn begin(folder: &Path, step: u64) -> std::io::Result<Self> {
         let now = seconds();
         let name = |number: u32| format!("events.out.tfevents.{:010}.clawhost.{number}", now as u64);
@@ -97,7 +98,7 @@ impl Events {
         Ok(Self(file))
     }
 
-    /// Writes the numbers of one step.
+    /// Writes the metrics of one step.
     pub(super) fn write<'a>(
         &mut self,
         step: u64,
@@ -117,8 +118,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_those_of_tensorflow() {
-        // What TensorFlow's own writer gives for Event(wall_time=1.5, step=300, summary={a: 0.25}).
+    fn records_equal_those_of_tensorflow() {
+        // The output of TensorFlow's own writer for Event(wall_time=1.5, step=300, summary={a: 0.25}).
         let value = Message::default().bytes(1, b"a").float(2, 0.25);
         let summary = Message::default().bytes(1, &value.0);
         let event = event(1.5, 300).bytes(5, &summary.0);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_taken_up_again_gets_a_file_of_its_own() {
+    fn a_resumed_run_gets_a_new_file() {
         let folder = tempfile::tempdir().unwrap();
         for step in [1, 4] {
             let mut events = Events::begin(folder.path(), step).unwrap();

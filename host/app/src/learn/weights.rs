@@ -1,4 +1,4 @@
-//! The weights layer from a specification: the model that learns, how it learns, and where it is written.
+//! Creates the weights layer: the model, its learning settings, and its output folder.
 
 use crate::events::{Event, EventSink, Warning};
 use crate::models::{folder_name, read_folder};
@@ -18,15 +18,15 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Demonstrations that are played.
+/// Number of demonstrations that are played.
 pub(super) const DEMONSTRATIONS: u64 = 4096;
-/// Demonstrations of a step.
+/// Demonstrations per step.
 const DEMONSTRATION_BATCH: u64 = 128;
-/// Steps between two looks at what the model samples.
+/// Steps between two evaluations of sampled episodes.
 pub(super) const LOOK_EVERY: u64 = 10;
-/// Episodes of such a look.
+/// Episodes of such an evaluation.
 pub(super) const LOOK_EPISODES: u64 = 256;
-/// Share of the highest rate that is left at the end.
+/// Final learning rate as a share of the highest.
 const FLOOR: f64 = 0.1;
 
 /// The local model that learns.
@@ -38,7 +38,7 @@ pub(super) struct LearningModel {
     weights: Arc<Mutex<WeightsLayer>>,
 }
 
-/// What is minimised.
+/// The loss.
 fn objective(weights: &WeightsSpec, max_tokens: u32, max_turns: u32) -> Result<PolicyGradient, AppError> {
     let most = NonZeroU32::new(max_tokens.saturating_mul(max_turns)).unwrap_or(NonZeroU32::MAX);
     let Objective::Policy(mut gradient) = Objective::named(&weights.objective, most)? else {
@@ -83,7 +83,7 @@ fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<Le
 }
 
 impl LearningModel {
-    /// Opens the model of a specification whose weights learn. None: they do not.
+    /// Opens the model of a run whose weights learn. `None`: they do not learn.
     pub(super) fn open(
         spec: &RunSpec,
         machine: &ModelSettings,
@@ -103,7 +103,7 @@ impl LearningModel {
             events.event(Event::Warning(Warning::AdapterMerged));
         }
         let device = machine.open_device(found.config.parameters(), events)?;
-        // Learning samples from all tokens; the folder keeps its own way to sample.
+        // Learning samples from all tokens. The folder keeps its own sampling settings.
         let wanted = std::mem::take(&mut found.sampling);
         let (model, layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
         found.sampling = wanted;
@@ -119,18 +119,18 @@ impl LearningModel {
         self.settings.learned != Learned::Full
     }
 
-    /// The digest of the weights as they are now.
+    /// The digest of the current weights.
     pub(super) fn digest(&self) -> Digest {
         self.model.engine().current().digest
     }
 
-    /// Writes checkpoints into the run's folder from now on.
+    /// Sets the folder for checkpoints.
     pub(super) fn write_into(&self, out: &Path) {
         let writer = CheckpointWriter::new(out, self.found.clone());
         self.weights.lock().unwrap_or_else(PoisonError::into_inner).keep_in(writer);
     }
 
-    /// The stage, where the environment takes the options of demonstrations.
+    /// The stage. Checks that the environment accepts the options of demonstrations.
     pub(super) async fn stage(&self, session: &Session<'_>, weights: &WeightsSpec) -> Result<WeightsStage, AppError> {
         let is_warm = !weights.demonstrations.is_empty();
         if is_warm {

@@ -8,16 +8,16 @@ use clawhost_model::{ChatFormat, LEFT_OUT, LocalModel, LocalModelError, Overlong
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a conversation is held.
+/// The settings of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatSettings {
-    /// What the model is told first.
+    /// The system prompt.
     pub system: Option<String>,
     /// Largest number of tokens per answer.
     pub max_tokens: u32,
-    /// Sampling temperature; 0: always the likeliest token; none: the model's own.
+    /// Sampling temperature. 0: greedy. `None`: the model's own.
     pub temperature: Option<f32>,
-    /// The source of all chance: equal seeds, equal answers.
+    /// The seed: equal seeds give equal answers.
     pub seed: u64,
 }
 
@@ -30,31 +30,31 @@ impl Default for ChatSettings {
 /// An answer of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answered {
-    /// All of its text.
+    /// Its whole text.
     pub text: String,
-    /// What of it was not handed over while it came.
+    /// The part of the text that was not streamed.
     pub rest: String,
     /// Why it ended.
     pub finish: String,
     /// Tokens of the turn.
     pub usage: Usage,
-    /// The oldest messages that were left out because the context is full.
+    /// Number of oldest messages that were dropped because the context is full.
     pub left_out: u64,
 }
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Turn {
     /// The model answered.
     Answered(Answered),
-    /// The answer was interrupted; the conversation continues from what was heard of it.
+    /// The answer was interrupted. The conversation continues with the part that was streamed.
     Interrupted {
-        /// What was heard.
+        /// The streamed part.
         heard: String,
     },
 }
 
-/// Whether a model's chat template leaves out the system prompt.
+/// Whether a model's chat template omits the system prompt.
 fn ignores_system_prompt(model: &LocalModel) -> bool {
     model.ignores_system_prompt()
 }
@@ -68,10 +68,10 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Opens the model in a folder, with its own adapter or with this one, and begins a conversation.
+    /// Opens the model in a folder, with its own or the given adapter, and begins a conversation.
     ///
     /// # Errors
-    /// There is no model that chats, the device cannot be used, or the system prompt would never reach the model.
+    /// The folder has no model that chats, the device cannot be used, or the chat template omits the system prompt.
     pub fn open(
         folder: &Path,
         adapter: Option<&Path>,
@@ -80,7 +80,7 @@ impl Conversation {
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let read = read(folder, adapter, events)?;
-        // In a conversation with a person old turns may be left out; how many is reported.
+        // A conversation with a person may drop old turns. Their number is reported.
         let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&folder.display().to_string())? };
         let device = models.open_device(read.config.parameters(), events)?;
         let model = LocalModel::new(format, Arc::new(read.engine(&device)?));
@@ -92,11 +92,11 @@ impl Conversation {
         Ok(Self { model, settings, messages })
     }
 
-    /// Says something, and takes the answer. Its text goes to `stream` as it comes; the future `interrupted` ends it. What is
-    /// refused does not become a part of the conversation.
+    /// Sends a message, and receives the answer. Its text is streamed to `stream`; the future `interrupted` ends it. A
+    /// message that is refused does not become part of the conversation.
     ///
     /// # Errors
-    /// The model cannot read what was said, or its device failed.
+    /// The model cannot read the message, or its device failed.
     pub async fn turn(
         &mut self,
         said: impl Into<String>,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conversation_goes_on_after_what_was_refused_or_interrupted() {
+    async fn a_conversation_continues_after_refused_and_interrupted_turns() {
         let folder = tempfile::tempdir().unwrap();
         let mut talk = open(folder.path(), false, None).unwrap();
         let refused = talk.turn("1+x=", |_| {}, pending()).await.unwrap_err();
@@ -178,10 +178,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_system_prompt_reaches_a_model_that_was_made_for_one() {
+    async fn a_system_prompt_needs_a_template_that_includes_it() {
         let folder = tempfile::tempdir().unwrap();
         let error = open(folder.path(), false, Some("1")).unwrap_err();
-        assert!(error.to_string().starts_with("the system prompt would never reach this model"), "{error}");
+        assert!(
+            error.to_string().starts_with("the system prompt would have no effect: the chat template of this model"),
+            "{error}"
+        );
         assert_eq!(error.kind(), ErrorKind::Usage);
         let mut told = open(folder.path(), true, Some("123")).unwrap();
         let mut plain = open(folder.path(), true, None).unwrap();

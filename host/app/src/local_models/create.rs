@@ -1,4 +1,4 @@
-//! A tiny model from a seed.
+//! Creates a tiny model from a seed.
 
 use super::SEED;
 use super::folder::check_empty;
@@ -7,42 +7,42 @@ use clawhost_core::Digest;
 use clawhost_model::{LocalModelError, TinyModel, digest};
 use std::path::PathBuf;
 
-/// Width of the residual stream, unless chosen otherwise.
+/// Default width of the residual stream.
 pub const WIDTH: u16 = 64;
-/// Blocks, unless chosen otherwise.
+/// Default number of blocks.
 pub const LAYERS: u16 = 2;
-/// Heads of attention, unless chosen otherwise.
+/// Default number of attention heads.
 pub const HEADS: u16 = 4;
-/// Most characters of a conversation, unless chosen otherwise.
+/// Default largest number of characters of a conversation.
 pub const CONTEXT: u32 = 2048;
 
-/// A model that is to be made.
+/// The settings of a new model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewModel {
     /// Its folder.
     pub folder: PathBuf,
-    /// Where the weights come from: equal settings give equal weights.
+    /// The seed of the weights: equal settings give equal weights.
     pub seed: u64,
-    /// Its characters, each once; the last ends an answer. None: those of plain text.
+    /// Its characters, each once. The last one ends an answer. `None`: those of plain text.
     pub alphabet: Option<String>,
-    /// Width of the residual stream; twice the heads divide it.
+    /// Width of the residual stream, a multiple of twice the number of heads.
     pub width: u16,
     /// Blocks.
     pub layers: u16,
     /// Heads of attention.
     pub heads: u16,
-    /// Width inside the MLP; none: 8/3 of the width.
+    /// Width inside the MLP. `None`: 8/3 of the width.
     pub mlp_width: Option<u16>,
-    /// Most characters of a conversation.
+    /// Largest number of characters of a conversation.
     pub context: u32,
-    /// Whether its chat template includes the system prompt, so that a playbook reaches it.
+    /// Whether its chat template includes the system prompt, so that a playbook has an effect.
     pub includes_system_prompt: bool,
     /// Whether files of the same names in the folder are overwritten.
     pub overwrite: bool,
 }
 
 impl NewModel {
-    /// A model of the usual size in this folder.
+    /// A model of the default size in this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -59,25 +59,25 @@ impl NewModel {
     }
 }
 
-/// A model that was made.
+/// A created model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedModel {
     /// Its folder.
     pub folder: PathBuf,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub parameters: u64,
     /// The seed of its weights.
     pub seed: u64,
-    /// Names its weights.
+    /// The digest of its weights.
     pub weights: Digest,
-    /// Something that it can read and continue; none: its alphabet has no letters or digits.
+    /// An example prompt. `None`: its alphabet has no letters or digits.
     pub first_prompt: Option<String>,
 }
 
-/// What a model may be asked first.
+/// An example prompt.
 const SUM: &str = "1+1=";
 
-/// Something that the model can read and continue: a sum, or else its first letters or digits.
+/// An example prompt that the model can read: a sum, or else its first letters or digits.
 fn first_prompt(model: &TinyModel) -> Option<String> {
     let room = model.context.saturating_sub(1);
     let knows = |text: &str| text.chars().all(|character| model.alphabet.contains(character));
@@ -86,10 +86,10 @@ fn first_prompt(model: &TinyModel) -> Option<String> {
     (!prompt.is_empty()).then_some(prompt)
 }
 
-/// Makes a model, and writes it into its folder.
+/// Creates a model, and writes it into its folder.
 ///
 /// # Errors
-/// The folder holds something else, the sizes or the alphabet make no model, or it cannot be written.
+/// The folder has other contents, the sizes or the alphabet are invalid, or the folder cannot be written.
 pub fn create_model(new: &NewModel) -> Result<CreatedModel, AppError> {
     if !new.overwrite {
         check_empty(&new.folder, true)?;
@@ -105,7 +105,7 @@ pub fn create_model(new: &NewModel) -> Result<CreatedModel, AppError> {
         seed: new.seed,
     };
     let model = tiny.make().map_err(|error| match error {
-        // There is no config.json yet that it could be about.
+        // There is no config.json yet to which the error could refer.
         LocalModelError::Config(why) => RequestError::Other(why),
         other => RequestError::Other(other.to_string()),
     })?;
@@ -125,7 +125,7 @@ mod tests {
     use crate::{ErrorKind, Silent};
 
     #[test]
-    fn a_model_can_read_what_it_is_asked_first() {
+    fn a_model_can_read_its_example_prompt() {
         let check = |alphabet: &str, context, expect: Option<&str>| {
             let model = TinyModel { alphabet: alphabet.into(), context, ..TinyModel::default() };
             assert_eq!(first_prompt(&model).as_deref(), expect, "{alphabet} {context}");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_with_the_system_prompt_changes_no_weight() {
+    fn a_template_with_system_prompt_changes_no_weight() {
         let folder = tempfile::tempdir().unwrap();
         let new = |name: &str, includes_system_prompt| {
             let (width, context) = (16, 32);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_holds_something_is_not_written_to_unless_asked() {
+    fn a_folder_that_is_not_empty_is_written_only_on_request() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("notes.txt"), "a text").unwrap();
         let new = NewModel { width: 16, ..NewModel::new(folder.path()) };

@@ -1,4 +1,4 @@
-//! What a model is.
+//! Describes a model.
 
 use super::folder::read;
 use crate::{AppError, EventSink, RequestError};
@@ -7,36 +7,36 @@ use clawhost_model::generate::Sampling;
 use clawhost_model::{AdapterFolder, AdapterSettings, LocalModelError, ModelConfig, digest};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a parameter while a model runs.
+/// Bytes per parameter in memory.
 const PARAMETER_BYTES: u64 = 4;
 
-/// What a model is: its shape, its size, its tokens, and the digest of its weights.
+/// The description of a model: shape, size, tokens, and the digest of its weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelDescription {
     /// Its folder.
     pub folder: PathBuf,
     /// Its shape.
     pub config: ModelConfig,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub parameters: u64,
-    /// Bytes that they take in memory while it runs.
+    /// Their size in memory in bytes.
     pub memory_bytes: u64,
-    /// Tokens of its tokenizer.
+    /// Number of tokens of its tokenizer.
     pub tokens: usize,
-    /// Whether it has a chat template; else it continues texts, and does not chat.
+    /// Whether it has a chat template. Without one it completes texts and does not chat.
     pub has_chat_template: bool,
-    /// How it is sampled, unless chosen otherwise.
+    /// Its default sampling.
     pub sampling: Sampling,
     /// The adapter in its folder.
     pub adapter: Option<AdapterSettings>,
-    /// Names its weights.
+    /// The digest of its weights.
     pub weights: Digest,
 }
 
 /// Describes the model in a folder.
 ///
 /// # Errors
-/// There is none, or its tokenizer or its chat template cannot be used.
+/// There is no model, or its tokenizer or its chat template cannot be used.
 pub fn describe_model(folder: &Path, events: &dyn EventSink) -> Result<ModelDescription, AppError> {
     let model = read(folder, None, events)?;
     let unusable = |error: LocalModelError| RequestError::ModelFolder { folder: folder.display().to_string(), error };

@@ -1,4 +1,4 @@
-//! Import and export: models as transformers has them, adapters as PEFT has them.
+//! Import and export of models (transformers) and adapters (PEFT).
 
 use super::folder::{check_empty, read};
 use crate::{AppError, EventSink, RequestError};
@@ -13,11 +13,11 @@ pub struct Exchanged {
     pub folder: PathBuf,
     /// The name of its architecture.
     pub architecture: &'static str,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub parameters: u64,
-    /// Whether an adapter is beside the weights.
+    /// Whether it has an adapter.
     pub has_adapter: bool,
-    /// Names its weights.
+    /// The digest of its weights.
     pub weights: Digest,
 }
 
@@ -33,20 +33,20 @@ impl Exchanged {
     }
 }
 
-/// Imports a model as Hugging Face has them: every weight is checked by name and shape, then its files are copied. An adapter is
-/// put beside the weights.
+/// Imports a Hugging Face model: every weight is checked by name and shape, then its files are copied, with the
+/// adapter, if one is given.
 ///
 /// # Errors
-/// The source is no model that runs here, the adapter does not fit, or the target is not empty or cannot be written.
+/// The source is not a supported model, the adapter does not fit, or the target is not empty or cannot be written.
 pub fn import_model(source: &Path, target: &Path, adapter: Option<&Path>) -> Result<Exchanged, AppError> {
     let shown = source.display().to_string();
     if !source.is_dir() {
-        let why = format!("{shown} is no folder; download the model first, all of its files");
+        let why = format!("{shown} is not a folder; download all files of the model first");
         return Err(RequestError::Target(why).into());
     }
     check_empty(target, false)?;
     let refused = |error: LocalModelError| match &error {
-        // The error says which file it is. A file of the target is no fault of the request.
+        // The error names the file. An error in the target is not the request's fault.
         LocalModelError::File { path, .. } if !path.starts_with(source) => AppError::from(error),
         LocalModelError::File { .. } => RequestError::Other(error.to_string()).into(),
         _ => RequestError::ModelFolder { folder: shown.clone(), error }.into(),
@@ -55,24 +55,24 @@ pub fn import_model(source: &Path, target: &Path, adapter: Option<&Path>) -> Res
     Ok(Exchanged::of(&model, target))
 }
 
-/// A model that is to be written for other programs.
+/// The settings of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
     /// The model's folder.
     pub source: PathBuf,
-    /// Where it goes: a new or an empty folder.
+    /// The target: a new or an empty folder.
     pub target: PathBuf,
-    /// The adapter in place of the one in the model's folder.
+    /// An adapter that replaces the one in the model's folder.
     pub adapter: Option<PathBuf>,
-    /// Whether the adapter is added to the weights.
+    /// Whether the adapter is merged into the weights.
     pub merge: bool,
-    /// As which numbers the weights are written.
+    /// The number format of the weights.
     pub stored: Stored,
-    /// Largest file of weights; none: one file.
+    /// Largest size of a weight file. `None`: one file.
     pub shard_bytes: Option<u64>,
 }
 
-/// Exports a model for transformers, and its adapter for PEFT, or both as one.
+/// Exports a model for transformers, with its adapter for PEFT, or merged.
 ///
 /// # Errors
 /// There is no such model, there is no adapter to merge, or the target is not empty or cannot be written.
@@ -118,6 +118,6 @@ mod tests {
         refused(&export, "is not empty; name a new folder");
         refused(&Export { target: folder.path().join("merged"), merge: true, ..export }, "has no adapter to merge");
         let error = import_model(&folder.path().join("nowhere"), &folder.path().join("x"), None).unwrap_err();
-        assert!(error.to_string().contains("is no folder; download the model first"), "{error}");
+        assert!(error.to_string().contains("is not a folder; download all files"), "{error}");
     }
 }

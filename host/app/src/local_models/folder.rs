@@ -1,10 +1,10 @@
-//! Folders of models: read with another adapter, and checked before something is written.
+//! Reads model folders with another adapter, and checks target folders before writing.
 
 use crate::{AppError, EventSink, RequestError};
 use clawhost_model::{AdapterFolder, ModelFolder};
 use std::path::Path;
 
-/// A model with its own adapter, or with the one that is named.
+/// A model with its own or the given adapter.
 pub(super) fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
     let mut model = crate::read_folder(folder, events)?;
     if let Some(adapter) = adapter {
@@ -13,7 +13,7 @@ pub(super) fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink
     Ok(model)
 }
 
-/// Refuses to mix a model with what a folder holds already.
+/// Refuses to write a model into a folder with other contents.
 pub(super) fn check_empty(folder: &Path, can_overwrite: bool) -> Result<(), AppError> {
     let unusable =
         |error: std::io::Error| RequestError::File { path: folder.display().to_string(), why: error.to_string() };

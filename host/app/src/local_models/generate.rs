@@ -1,4 +1,4 @@
-//! A model continues a text.
+//! Text completion.
 
 use super::folder::read;
 use super::{MAX_TOKENS, SEED};
@@ -10,32 +10,32 @@ use clawhost_model::{LocalModelError, ModelFolder, digest};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Takes a text piece by piece as it comes. Called on the thread that draws; must not block.
+/// Receives text while it is generated. Called on the generating thread; must not block.
 pub type TextSink = Box<dyn FnMut(&str) + Send>;
 
-/// What a model is to continue, and how.
+/// The settings of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GenerateRequest {
-    /// The text that it continues, as it stands: no chat template.
+    /// The text to complete, unchanged: no chat template.
     pub prompt: String,
-    /// So many answers, drawn independently.
+    /// Number of answers, drawn independently.
     pub answers: u16,
     /// Largest number of tokens per answer.
     pub max_tokens: u32,
-    /// Sampling temperature; 0: always the likeliest token; none: the model's own.
+    /// Sampling temperature. 0: greedy. `None`: the model's own.
     pub temperature: Option<f32>,
-    /// Only tokens that together are so likely; none: the model's own.
+    /// Top-p. `None`: the model's own.
     pub top_p: Option<f64>,
-    /// Only the so many likeliest tokens; 0: all; none: the model's own.
+    /// Top-k. 0: all tokens. `None`: the model's own.
     pub top_k: Option<u32>,
-    /// The source of all chance: equal seeds, equal answers.
+    /// The seed: equal seeds give equal answers.
     pub seed: u64,
-    /// Texts that end an answer, and are no part of it.
+    /// Texts that end an answer. They are not part of it.
     pub stop: Vec<String>,
 }
 
 impl GenerateRequest {
-    /// One answer to a prompt, with everything else as the model has it.
+    /// One answer to a prompt, with the model's own settings.
     pub fn new(prompt: impl Into<String>) -> Self {
         Self {
             prompt: prompt.into(),
@@ -53,9 +53,9 @@ impl GenerateRequest {
 /// One answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeneratedText {
-    /// Its text, up to whatever ended it.
+    /// Its text, up to the stop text or end token.
     pub text: String,
-    /// Bytes of the text that a sink was given while it came, where there was one.
+    /// Bytes of the text that were streamed, if there was a sink.
     pub streamed: usize,
     /// Why it ended.
     pub finish: Finish,
@@ -63,7 +63,7 @@ pub struct GeneratedText {
     pub tokens: Vec<u32>,
     /// The log-probability of each token for the model.
     pub logprobs: Vec<f32>,
-    /// The log-probability of each token as it was sampled.
+    /// The log-probability of each token in the distribution from which it was drawn.
     pub logprobs_sampled: Vec<f32>,
 }
 
@@ -74,11 +74,11 @@ pub struct GeneratedTexts {
     pub prompt_tokens: Vec<u32>,
     /// The answers, in order.
     pub answers: Vec<GeneratedText>,
-    /// Names the weights.
+    /// The digest of the weights.
     pub weights: Digest,
 }
 
-/// A model that continues texts.
+/// A model that completes texts.
 #[derive(Debug)]
 pub struct TextGenerator {
     model: ModelFolder,
@@ -86,20 +86,20 @@ pub struct TextGenerator {
 }
 
 impl TextGenerator {
-    /// The model in a folder, with its own adapter or with this one. Nothing is computed yet.
+    /// The model in a folder, with its own or the given adapter. Nothing is computed yet.
     ///
     /// # Errors
-    /// There is none that runs here, its tokenizer cannot be used, or the adapter does not fit.
+    /// There is no supported model, its tokenizer cannot be used, or the adapter does not fit.
     pub fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink) -> Result<Self, AppError> {
         let model = read(folder, adapter, events)?;
         let tokenizer = model.tokenizer()?;
         Ok(Self { model, tokenizer })
     }
 
-    /// Continues a text. Where one answer is asked for, its text goes to `stream` as it comes. To stop it, drop the future.
+    /// Completes a text. If one answer is requested, its text is streamed to `stream`. Dropping the future cancels it.
     ///
     /// # Errors
-    /// The prompt is empty or cannot be read, or the device cannot be used.
+    /// The prompt is empty or cannot be tokenised, or the device cannot be used.
     pub async fn generate(
         &self,
         request: &GenerateRequest,
@@ -109,7 +109,7 @@ impl TextGenerator {
     ) -> Result<GeneratedTexts, AppError> {
         let prompt_tokens = self.tokenizer.encode_whole(&request.prompt)?;
         if prompt_tokens.is_empty() {
-            return Err(RequestError::Other("an empty prompt; say what the model should go on with".to_owned()).into());
+            return Err(RequestError::Other("an empty prompt; give a text to complete".to_owned()).into());
         }
         let reading = Reading { tokenizer: &self.tokenizer, end: &self.model.config.end_tokens, stop: &request.stop };
         let device = models.open_device(self.model.config.parameters(), events)?;
@@ -150,7 +150,7 @@ impl TextGenerator {
     }
 }
 
-/// What reads an answer: the tokenizer, the tokens that end it, and the texts that do.
+/// Decodes answers: the tokenizer, the end tokens, and the stop texts.
 struct Reading<'a> {
     tokenizer: &'a Tokenizer,
     end: &'a [u32],
@@ -162,7 +162,7 @@ impl Reading<'_> {
         StopTexts::new(self.tokenizer.clone(), self.stop, self.end.to_vec())
     }
 
-    /// The text of an answer, up to whatever ended it.
+    /// The text of an answer, up to the stop text or end token.
     fn text(&self, tokens: &[u32]) -> Result<String, LocalModelError> {
         let spoken: Vec<u32> = tokens.iter().copied().filter(|token| !self.end.contains(token)).collect();
         let text = self.tokenizer.decode(&spoken, true)?;
@@ -170,7 +170,7 @@ impl Reading<'_> {
         Ok(text.get(..end.unwrap_or(text.len())).unwrap_or_default().to_owned())
     }
 
-    /// Ends an answer at a stop text, and hands over its text as it comes.
+    /// Ends an answer at a stop text, and streams its text.
     fn watch(&self, mut stream: Option<TextSink>) -> Watch {
         let mut texts = self.texts();
         Box::new(move |drawn: &Drawn| {
@@ -207,7 +207,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[tokio::test]
-    async fn an_answer_is_streamed_as_it_comes_and_equal_seeds_give_equal_answers() {
+    async fn an_answer_is_streamed_and_equal_seeds_give_equal_answers() {
         let folder = tempfile::tempdir().unwrap();
         let alphabet = Some("0123456789+=#".to_owned());
         create_model(&NewModel { width: 16, context: 32, alphabet, ..NewModel::new(folder.path()) }).unwrap();

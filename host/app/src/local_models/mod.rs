@@ -1,4 +1,4 @@
-//! Local models, each in its folder: made, described, asked, imported and exported.
+//! Operations on local models in folders: create, describe, chat, complete, import and export.
 
 mod chat;
 mod create;
@@ -15,7 +15,7 @@ pub use describe::{ModelDescription, describe_model};
 pub use exchange::{Exchanged, Export, export_model, import_model};
 pub use generate::{GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
 
-/// Most tokens of an answer, unless chosen otherwise.
+/// Default largest number of tokens of an answer.
 pub const MAX_TOKENS: u32 = 256;
-/// The seed of weights and answers, unless chosen otherwise.
+/// Default seed of weights and answers.
 pub const SEED: u64 = 0;

@@ -1,4 +1,4 @@
-//! Playbooks to files and back: JSON documents, and skills as other agents read them.
+//! Import and export of playbooks: JSON documents, and skills in the format of other agents.
 
 use super::served::{check_name, contents, document, pick};
 use super::versions::add;
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Largest file that is imported: a playbook is text that people can read.
+/// Largest file for an import: a playbook is text for people.
 const IMPORT_BYTES: u64 = 4 << 20;
-/// Most files of a folder of skills.
+/// Largest number of files in a folder of skills.
 const IMPORT_FILES: usize = 10_000;
-/// How much of a path a message repeats, in bytes.
+/// Longest part of a path that a message repeats, in bytes.
 const SHOWN_BYTES: usize = 200;
 
-/// A file of this name is meant to be of that kind, whatever the case of its letters.
+/// Whether a file name has this extension, in any case.
 fn is_kind(path: &Path, kind: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind))
 }
@@ -27,7 +27,7 @@ fn unusable(path: &Path, error: &std::io::Error) -> RequestError {
     RequestError::File { path: path.display().to_string(), why: error.to_string() }
 }
 
-/// Refuses names by which something else was meant than a file or a folder of skills.
+/// Refuses target names that suggest a format other than JSON or a folder of skills.
 fn check_target(path: &Path) -> Result<(), RequestError> {
     let text = path.to_string_lossy();
     let names_folder = path.is_dir() || text.ends_with(std::path::is_separator);
@@ -40,26 +40,26 @@ fn check_target(path: &Path) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// A version of a playbook that was written to files.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// The playbook.
     pub name: String,
     /// The version.
     pub version: u64,
-    /// Its entries.
+    /// Number of entries.
     pub entries: usize,
-    /// Its sections.
+    /// Number of sections.
     pub sections: usize,
     /// The file or the folder.
     pub path: PathBuf,
 }
 
-/// Writes a version, by default the newest: as JSON to a file ending in .json, else as skills into a folder. Nothing is
-/// overwritten.
+/// Exports a version, by default the newest: as JSON to a file ending in .json, otherwise as skills into a folder.
+/// Nothing is overwritten.
 ///
 /// # Errors
-/// The version is not there or cannot be read, or the file or folder cannot be written or is there already.
+/// The version does not exist or cannot be read, or the target exists or cannot be written.
 pub fn export(reader: &dyn StoreReader, name: &str, number: Option<u64>, path: &Path) -> Result<Exported, AppError> {
     check_target(path)?;
     let version = pick(reader, name, number)?;
@@ -80,7 +80,7 @@ pub fn export(reader: &dyn StoreReader, name: &str, number: Option<u64>, path: &
 
 fn write_json(path: &Path, playbook: &Playbook) -> Result<(), AppError> {
     if path.exists() {
-        return Err(RequestError::Target(format!("{} is there already; name a new file", path.display())).into());
+        return Err(RequestError::Target(format!("{} exists already; name a new file", path.display())).into());
     }
     Ok(std::fs::write(path, to_json(playbook)?).map_err(|error| unusable(path, &error))?)
 }
@@ -103,7 +103,7 @@ fn write_skills(folder: &Path, playbook: &Playbook) -> Result<(), RequestError> 
     Ok(())
 }
 
-/// The files of a folder that a playbook is read from, by their path in it.
+/// The files of a folder of skills, by their path in it.
 fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> {
     let mut files = BTreeMap::new();
     let mut waiting = vec![folder.to_owned()];
@@ -112,7 +112,7 @@ fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> 
         for entry in std::fs::read_dir(&here).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
-            // Links are not followed: a folder says what lies in it.
+            // Links are not followed: only the folder's own files are read.
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() {
                 waiting.push(path);
@@ -142,12 +142,12 @@ fn text_of(path: &Path) -> Result<String, RequestError> {
 /// Reads a playbook from a JSON file, a skill, or a folder of skills.
 ///
 /// # Errors
-/// The files cannot be read, hold no playbook, or hold an empty one.
+/// The files cannot be read, or contain no playbook or an empty one.
 pub fn read_playbook(path: &Path) -> Result<Playbook, RequestError> {
     let read = if path.is_dir() {
         from_skills(&skill_files(path)?)
     } else if is_kind(path, "md") {
-        // One skill, whatever its file is called.
+        // A single skill, whatever its file name is.
         from_skills(&BTreeMap::from([(SKILL_FILE.to_owned(), text_of(path)?)]))
     } else {
         from_json(&text_of(path)?)
@@ -155,30 +155,30 @@ pub fn read_playbook(path: &Path) -> Result<Playbook, RequestError> {
     let refused = |why: String| RequestError::File { path: path.display().to_string(), why };
     let playbook = read.map_err(|error| refused(error.to_string()))?;
     if playbook.entries.is_empty() && playbook.sections.is_empty() {
-        return Err(refused("nothing to import is in it".to_owned()));
+        return Err(refused("it contains nothing to import".to_owned()));
     }
     Ok(playbook)
 }
 
-/// A playbook that came from files and is served.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// The playbook.
     pub name: String,
     /// The version that is served now.
     pub version: u64,
-    /// Whether it is new; else the newest said the same already.
+    /// Whether the version is new. If not, the newest version had the same content.
     pub added: bool,
-    /// Its entries.
+    /// Number of entries.
     pub entries: usize,
-    /// Its sections.
+    /// Number of sections.
     pub sections: usize,
 }
 
-/// Serves what files say ([`read_playbook`]), as a new version. Evidence does not come with it: it is measured anew.
+/// Serves the content of files ([`read_playbook`]) as a new version. Evidence is not imported: runs measure it anew.
 ///
 /// # Errors
-/// No playbook may have this name, or another process learns or edits it, or nothing can be stored.
+/// The name is invalid, another process learns or edits the playbook, or the store cannot be written.
 pub async fn import(workspace: &Workspace, name: &str, playbook: &Playbook) -> Result<Imported, AppError> {
     check_name(name)?;
     let (entries, sections) = (playbook.entries.len(), playbook.sections.len());
@@ -195,7 +195,7 @@ mod tests {
     use clawhost_learn::{Entry, Lesson};
 
     #[test]
-    fn a_playbook_is_exported_as_json_or_as_a_folder_and_as_nothing_else() {
+    fn a_playbook_is_exported_only_as_json_or_as_a_folder() {
         let check = |path: &str, expect: Option<&str>| match (check_target(Path::new(path)), expect) {
             (Ok(()), None) => {}
             (Err(error), Some(part)) => {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_imported_is_served_shown_compared_rolled_back_and_exported() {
+    async fn an_imported_playbook_is_served_shown_compared_rolled_back_and_exported() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(WorkspaceSettings::new(folder.path().join("data"))).unwrap();
         let (one, two) = (playbook(&["a"]), playbook(&["a", "b"]));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_playbook_that_somebody_learns_is_not_changed() {
+    async fn a_playbook_that_a_run_learns_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(WorkspaceSettings::new(folder.path())).unwrap();
         let held = workspace.hold_playbook("p").unwrap();

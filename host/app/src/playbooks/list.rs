@@ -1,4 +1,4 @@
-//! Every playbook, with what is served of it and where that was learned.
+//! The list of playbooks, with their served versions and origins.
 
 use super::origin::Origin;
 use super::served::document;
@@ -6,28 +6,28 @@ use crate::AppError;
 use clawhost_core::{Digest, StoreReader};
 use serde::Serialize;
 
-/// A line of the list of playbooks.
+/// A row of the list of playbooks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlaybookRow {
     /// The playbook.
     pub name: String,
-    /// The version that is served; none: nothing is deployed yet.
+    /// The served version. `None`: nothing is deployed yet.
     pub version: Option<u64>,
     /// Its digest.
     pub digest: Option<Digest>,
-    /// Its entries; none: there is no version, or it cannot be read.
+    /// Number of entries. `None`: there is no version, or it cannot be read.
     pub entries: Option<usize>,
-    /// Its sections; none: as with entries.
+    /// Number of sections. `None`: as for entries.
     pub sections: Option<usize>,
-    /// Where it was learned; none: nobody learned it here.
+    /// Where it was learned. `None`: it was not learned here.
     pub learned: Option<Origin>,
-    /// How it came about.
+    /// Why the version was added.
     pub why: Option<String>,
-    /// When: milliseconds since 1970.
+    /// When it was added, in milliseconds since 1970.
     pub created_at: Option<u64>,
 }
 
-/// Lists all playbooks. A version that cannot be read is no reason not to list the others.
+/// Lists all playbooks. An unreadable version does not prevent listing the others.
 ///
 /// # Errors
 /// The store cannot be read.

@@ -1,8 +1,8 @@
-//! Playbooks in a data folder: what is there, what is served, where it was learned, versions, exchange with files.
+//! Playbooks in a data folder: lists, served versions, origins, history, import and export.
 //!
-//! Operations that read take a reader ([`crate::Workspace::read`]). Operations that write ([`rollback`], [`import`]) take a
-//! [`crate::Workspace`] and hold the playbook while they work, so that nobody learns it meanwhile. [`chosen`] finds the playbook
-//! that is meant; all others take its name.
+//! Operations that read take a reader ([`crate::Workspace::read`]). Operations that write ([`rollback`], [`import`])
+//! take a [`crate::Workspace`] and hold the playbook's lease, so that no run learns it meanwhile. [`chosen`] resolves
+//! the playbook's name; all other operations take the name.
 
 mod exchange;
 mod list;

@@ -1,4 +1,4 @@
-//! Where a playbook was learned, and whether it can be of use elsewhere.
+//! Where a playbook was learned, and whether it fits the tasks of another run.
 
 use super::served::{contents, document, ledger};
 use crate::{AppError, TaskDifference, Warning};
@@ -7,10 +7,10 @@ use clawhost_learn::playbook::{Playbook, Rendering};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 
-/// How much of a name or a value is shown, in bytes.
+/// Longest part of a name or a value that is shown, in bytes.
 const SHOWN_BYTES: usize = 80;
 
-/// What decides which tasks there are.
+/// Everything that determines the tasks of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tasks {
     /// The environment's own name.
@@ -24,7 +24,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Of a run; none: its environment was not loaded.
+    /// The tasks of a run. `None`: its environment was not loaded.
     pub fn of(spec: &RunSpec) -> Option<Self> {
         let mut options = spec.environment.options.clone();
         options.sort();
@@ -32,14 +32,14 @@ impl Tasks {
         Some(Self { environment: plugin.name.clone(), digest: plugin.digest, seed: spec.play.seed, options })
     }
 
-    /// Of a stored run that learned; none: it did not learn, or another version of the program wrote it.
+    /// The tasks of a stored learning run. `None`: it did not learn, or another version of the program wrote it.
     fn learned(config: SpecDocument) -> Option<Self> {
         let spec = RunSpec::from_document(config.0).ok()?;
         spec.learn()?;
         Self::of(&spec)
     }
 
-    /// What should be known of a playbook that was learned from these tasks and is given to others; none: they are the same.
+    /// The warning for a playbook that was learned on these tasks and is used on others. `None`: the tasks are equal.
     fn compared(&self, playbook: &str, now: &Self) -> Option<Warning> {
         let difference = if self == now {
             return None;
@@ -52,7 +52,7 @@ impl Tasks {
         } else {
             TaskDifference::Component
         };
-        // People need a digest only where it differs under one name.
+        // The digest is shown only if it differs under one name.
         let is_other = self.environment == now.environment && self.digest != now.digest;
         let told = |tasks: &Self| {
             let component = format!(" ({})", tasks.digest.short());
@@ -74,7 +74,7 @@ impl std::fmt::Display for Tasks {
     }
 }
 
-/// Where what a version says was learned.
+/// The origin of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Origin {
     /// The run that learned it.
@@ -84,7 +84,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of the last run that learned the playbook of this name, other than `but`; none: there is none, or its record cannot be read.
+    /// The last run other than `but` that learned this playbook. `None`: there is none, or its record cannot be read.
     fn last(reader: &dyn StoreReader, name: &str, but: Option<&RunId>) -> Result<Option<Self>, AppError> {
         let learned = reader.runs(None)?.into_iter().filter(|row| row.kind == RunKind::Learn && Some(&row.id) != but);
         let of_playbook = learned.filter_map(|row| {
@@ -97,8 +97,8 @@ impl Origin {
         Ok(of_playbook.into_iter().next())
     }
 
-    /// Of a version among all of its playbook, newest first; none: nobody learned it here. What was rolled back to was learned
-    /// by the run that said it first.
+    /// The origin of one of the playbook's versions (newest first). `None`: it was not learned here. A version from a
+    /// rollback has the origin of the first version with the same content.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -115,18 +115,18 @@ impl Origin {
     }
 }
 
-/// What a learning run begins with: the newest version of its playbook, and what earlier runs left beside the versions.
+/// The beginning of a learning run: the newest version of its playbook, and the ledger of earlier runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Beginning {
     playbook: String,
     version: Option<PlaybookVersion>,
-    /// Where the version was learned; without a version, where lessons were tried that are remembered.
+    /// The origin of the version; without a version, of the remembered lessons.
     origin: Option<Origin>,
     is_remembering: bool,
 }
 
 impl Beginning {
-    /// Of the playbook of this name. `resumed`: the run whose own versions do not count.
+    /// The beginning for the playbook with this name. `resumed`: the run whose own versions do not count.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -148,7 +148,7 @@ impl Beginning {
         self.version.as_ref().map(|version| version.number)
     }
 
-    /// What the operator should know before it is learned on in this run.
+    /// Warnings for the operator before this run continues learning from the version.
     ///
     /// # Errors
     /// The version cannot be read.
@@ -163,7 +163,7 @@ impl Beginning {
         Ok(elsewhere.into_iter().chain(mute).collect())
     }
 
-    /// In a few words.
+    /// A short description.
     ///
     /// # Errors
     /// The version cannot be read.
@@ -186,13 +186,13 @@ impl Beginning {
     }
 }
 
-/// Whether no lesson has room beside the sections.
+/// Whether no lesson fits beside the sections.
 fn is_too_long(playbook: &Playbook, token_budget: u64) -> bool {
     let room = Rendering { token_budget }.room(&playbook.sections);
     !playbook.entries.is_empty() && playbook.entries.iter().all(|entry| entry.lesson.tokens() > room)
 }
 
-/// What the operator should know before this version is played with in this run.
+/// Warnings for the operator before this version is used in this run.
 ///
 /// # Errors
 /// The version or the store cannot be read.
@@ -207,7 +207,7 @@ pub fn warnings(
     Ok(elsewhere.into_iter().chain(unread(version, token_budget)?).collect())
 }
 
-/// What to know of a version of which nothing fits into a prompt.
+/// The warning for a version of which nothing fits into a prompt.
 fn unread(version: &PlaybookVersion, token_budget: u64) -> Result<Option<Warning>, AppError> {
     let too_long = is_too_long(&document(version)?, token_budget);
     Ok(too_long.then(|| Warning::NoLessonFits { playbook: version.name.clone(), token_budget }))
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tasks_than_those_that_taught_are_told() {
+    fn different_tasks_cause_a_warning() {
         let taught = tasks("env-shop", 1, &[]);
         let check = |now: Tasks, learned: &str, told: &str, difference: TaskDifference| {
             let (playbook, learned, told) = ("p".to_owned(), learned.to_owned(), told.to_owned());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn another_component_of_the_same_name_is_told_by_its_digest() {
+    fn another_component_with_the_same_name_is_shown_by_digest() {
         let taught = tasks("env-shop", 1, &[]);
         let rebuilt = |seed| Tasks { digest: Digest::of(b"rebuilt"), ..tasks("env-shop", seed, &[]) };
         let check = |now: Tasks, expect: TaskDifference| {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_what_its_tasks_were() {
+    fn the_tasks_of_a_run_are_read_from_its_specification() {
         let check = |verb: Verb, loaded: bool, expect: Option<Tasks>| {
             let mut patch = RunSpecPatch::new();
             let mut set = |key: Key, value: Value| patch.set(key, value, Source::Flag);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_no_lesson_fits_is_noticed() {
+    fn a_budget_that_fits_no_lesson_is_detected() {
         let lesson = |text: &str| Entry::new(Lesson::read(text), "import");
         let playbook = |sections: &[(&str, &str)], lessons: &[&str]| Playbook {
             sections: sections.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),

@@ -1,4 +1,4 @@
-//! The playbook that is meant, the version of it that is served, and the policy that it guides.
+//! Resolves playbook names and versions, and applies a version to a policy.
 
 use crate::{AppError, RequestError};
 use clawhost_core::{PlaybookReader, PlaybookVersion, counted, escaped};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 /// Longest name of a playbook: it is part of a file name.
 const NAME_BYTES: usize = 128;
-/// How much of a name a message repeats, in bytes.
+/// Longest part of a name that a message repeats, in bytes.
 const SHOWN_BYTES: usize = 80;
 
-/// Refuses names that cannot stand in a file name.
+/// Refuses names that cannot be part of a file name.
 ///
 /// # Errors
 /// [`RequestError::PlaybookName`].
@@ -28,10 +28,11 @@ pub fn check_name(name: &str) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// The playbook that is meant; where none is named, the only one.
+/// Resolves the name of a playbook. Without a name, the only playbook is chosen.
 ///
 /// # Errors
-/// There is none of that name, or none at all, or more than one and none is named; or the store cannot be read.
+/// There is no playbook with this name, there is none at all, several exist and none is named, or the store cannot be
+/// read.
 pub fn chosen(reader: &dyn PlaybookReader, name: Option<&str>) -> Result<String, AppError> {
     let known = reader.playbooks()?;
     match (name, known.as_slice()) {
@@ -48,10 +49,10 @@ pub fn chosen(reader: &dyn PlaybookReader, name: Option<&str>) -> Result<String,
     }
 }
 
-/// What a version says.
+/// The content of a version.
 ///
 /// # Errors
-/// It is no playbook, or one that another version of the program wrote.
+/// It is not a playbook, or another version of the program wrote it.
 pub fn document(version: &PlaybookVersion) -> Result<Playbook, AppError> {
     serde_json::from_value(version.document.clone()).map_err(|error| {
         let PlaybookVersion { name, number, .. } = version;
@@ -59,7 +60,7 @@ pub fn document(version: &PlaybookVersion) -> Result<Playbook, AppError> {
     })
 }
 
-/// How much a playbook says: `3 entries, 1 section`.
+/// The size of a playbook: `3 entries, 1 section`.
 pub fn contents(entries: usize, sections: usize) -> String {
     let said = counted(entries as u64, "entry");
     match sections {
@@ -68,7 +69,7 @@ pub fn contents(entries: usize, sections: usize) -> String {
     }
 }
 
-/// A version in one line: its name, its number, and how much it says.
+/// A version in one line: name, number and size.
 ///
 /// # Errors
 /// As [`document`].
@@ -78,7 +79,7 @@ pub fn described(version: &PlaybookVersion) -> Result<String, AppError> {
     Ok(format!("{}, version {}, {said}", version.name, version.number))
 }
 
-/// A version of a playbook; where no number is given, the newest.
+/// A version of a playbook. Without a number, the newest.
 ///
 /// # Errors
 /// [`RequestError::NoVersion`], or the store cannot be read.
@@ -95,14 +96,14 @@ pub fn pick(reader: &dyn PlaybookReader, name: &str, number: Option<u64>) -> Res
     })
 }
 
-/// What the last learning run left beside the playbook; none: nobody learned it here.
+/// The ledger of the last learning run. `None`: the playbook was not learned here.
 pub(super) fn ledger(reader: &dyn PlaybookReader, name: &str) -> Result<Option<Ledger>, AppError> {
     let stored = reader.ledger(name)?;
     let read = stored.map(|ledger| serde_json::from_value(ledger.document)).transpose();
     read.map_err(|error| LearnError::Document(format!("the ledger of playbook {name}: {error}")).into())
 }
 
-/// What is known that entries are worth.
+/// The measured effects of entries.
 ///
 /// # Errors
 /// The ledger cannot be read.
@@ -110,7 +111,7 @@ pub fn worth(reader: &dyn PlaybookReader, name: &str) -> Result<BTreeMap<EntryId
     Ok(ledger(reader, name)?.map(|ledger| ledger.worth).unwrap_or_default())
 }
 
-/// The same policy, guided by a version of a playbook as it is served.
+/// The policy with a version of a playbook, as it is served.
 ///
 /// # Errors
 /// The version or its ledger cannot be read.
@@ -120,7 +121,7 @@ pub fn guided(
     version: &PlaybookVersion,
     token_budget: u64,
 ) -> Result<ChatPolicy, AppError> {
-    // The same choice among its entries as the gate had before it.
+    // The same selection of entries as in the gate.
     let worth = worth(reader, &version.name)?;
     Ok(policy.guided(Arc::new(UniformPlaybook(PlaybookView::serving(document(version)?, &worth, token_budget)))))
 }
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use clawhost_core::{Digest, PlaybookLedger, StoreError};
 
-    /// Names of playbooks, and versions of one.
+    /// Names of playbooks, and the number of versions of one.
     struct Known(&'static [&'static str], u64);
 
     impl PlaybookReader for Known {
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_stand_in_a_file_name_are_refused() {
+    fn names_that_cannot_be_part_of_a_file_name_are_refused() {
         let check = |name: &str, fits: bool| assert_eq!(check_name(name).is_ok(), fits, "{name}");
         check("env-shop_2.1", true);
         check("", false);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_missing_is_told_with_those_that_are_there() {
+    fn a_missing_version_is_reported_with_the_existing_ones() {
         let number = |versions, number| pick(&Known(&["p"], versions), "p", number).map(|version| version.number);
         assert_eq!(number(2, None).unwrap(), 2);
         assert_eq!(number(2, Some(1)).unwrap(), 1);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_described_by_how_much_it_says() {
+    fn a_version_is_described_by_its_size() {
         let check = |entries, sections, expect: &str| assert_eq!(contents(entries, sections), expect);
         check(0, 0, "0 entries");
         check(1, 1, "1 entry, 1 section");

@@ -1,4 +1,4 @@
-//! What is served of a playbook, and what is known of every entry.
+//! Shows a playbook: the served version, and the state of every entry.
 
 use super::served::{document, ledger};
 use crate::AppError;
@@ -11,25 +11,25 @@ use serde::Serialize;
 /// The order of entries, by status.
 const ORDER: [&str; 7] = ["deployed", "admitted", "on trial", "queued", "harmful", "expired", "superseded"];
 
-/// A playbook as it is now.
+/// The current state of a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShownPlaybook {
     /// The playbook.
     pub name: String,
-    /// The version that is served; none: nothing is deployed yet.
+    /// The served version. `None`: nothing is deployed yet.
     pub version: Option<u64>,
     /// Its digest.
     pub digest: Option<Digest>,
-    /// How it came about.
+    /// Why the version was added.
     #[serde(skip)]
     pub why: Option<String>,
-    /// What it says.
+    /// Its content.
     pub deployed: Option<Playbook>,
-    /// Every entry that is known, deployed ones first.
+    /// All known entries, deployed ones first.
     pub entries: Vec<EntryRow>,
 }
 
-/// Shows a playbook: what is served of it, and every entry that is known.
+/// Shows a playbook: the served version, and all known entries.
 ///
 /// # Errors
 /// The newest version, the ledger or the store cannot be read.
@@ -47,8 +47,8 @@ pub fn show(reader: &dyn StoreReader, name: &str) -> Result<ShownPlaybook, AppEr
     })
 }
 
-/// A line about every entry: what the last learning run left, brought up to what is served now. Somebody may have imported or
-/// rolled back since.
+/// A row for every entry: the ledger of the last learning run, updated to the served version. An import or a rollback
+/// may have happened since.
 fn rows(known: Vec<EntryRow>, served: Option<&Playbook>) -> Vec<EntryRow> {
     let mut rows = known;
     for entry in served.iter().flat_map(|served| &served.entries) {
@@ -59,11 +59,11 @@ fn rows(known: Vec<EntryRow>, served: Option<&Playbook>) -> Vec<EntryRow> {
     let (deployed, queued, harmful) = (Status::Deployed.name(), Status::Queued.name(), Status::Harmful.name());
     for row in &mut rows {
         let is_served = served.is_some_and(|served| served.entries.iter().any(|entry| entry.id == row.id));
-        // What is known to harm is served until the gate has let it go: that is what people must know of it.
+        // A harmful entry is served until the gate has removed it, so it is shown as harmful.
         if is_served && row.status != harmful {
             deployed.clone_into(&mut row.status);
         } else if !is_served && row.status == deployed {
-            // What the next run makes of it.
+            // The status that the next run gives it.
             queued.clone_into(&mut row.status);
         }
     }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_served_is_deployed_and_nothing_else_is() {
+    fn exactly_the_served_entries_are_shown_as_deployed() {
         let known = |text: &str, status: &str| EntryRow {
             status: status.into(),
             created_by: "rules".into(),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_has_its_place() {
+    fn every_status_has_a_position() {
         let superseded = Status::Superseded(entry("x").id);
         let all =
             [Status::Queued, Status::OnTrial, Status::Admitted, Status::Deployed, Status::Harmful, Status::Expired];

@@ -1,4 +1,4 @@
-//! Versions of a playbook: what differs between two, and going back to an older one. Versions are added and never taken away.
+//! Versions of a playbook: comparison and rollback. Versions are added and never removed.
 
 use super::served::{document, pick};
 use crate::{AppError, RequestError, Workspace};
@@ -11,11 +11,11 @@ use serde::{Serialize, Serializer};
 pub struct VersionDifferences {
     /// The playbook.
     pub name: String,
-    /// From this version; before the first, as version 0, a playbook says nothing.
+    /// The earlier version. 0: the empty playbook before the first version.
     pub from: u64,
-    /// To this one.
+    /// The later version.
     pub to: u64,
-    /// What changed.
+    /// The differences.
     #[serde(serialize_with = "in_words")]
     pub differences: Vec<Difference>,
 }
@@ -24,15 +24,15 @@ fn in_words<S: Serializer>(differences: &[Difference], serializer: S) -> Result<
     serializer.collect_seq(differences.iter().map(ToString::to_string))
 }
 
-/// What a version says; before the first, as version 0, a playbook says nothing.
+/// The content of a version. Version 0 is the empty playbook before the first version.
 fn said(reader: &dyn StoreReader, name: &str, number: u64) -> Result<Playbook, AppError> {
     if number == 0 { Ok(Playbook::default()) } else { document(&pick(reader, name, Some(number))?) }
 }
 
-/// Compares two versions. Without `to` the newest is meant, without `from` the one before `to`.
+/// Compares two versions. Without `to` the newest is used, without `from` the one before `to`.
 ///
 /// # Errors
-/// A version is not there or cannot be read.
+/// A version does not exist or cannot be read.
 pub fn diff(
     reader: &dyn StoreReader,
     name: &str,
@@ -48,23 +48,23 @@ pub fn diff(
     Ok(VersionDifferences { name: name.to_owned(), from, to, differences })
 }
 
-/// What became of a version that was to be added.
+/// The result of adding a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Added {
     /// The version that is served now.
     pub(super) version: u64,
-    /// Whether it is new; else the newest said the same already, and none was added.
+    /// Whether it is new. If not, the newest version had the same content, and none was added.
     pub(super) is_new: bool,
 }
 
-/// Adds a version. The caller holds the playbook.
+/// Adds a version. The caller holds the playbook's lease.
 pub(super) async fn add(
     workspace: &Workspace,
     name: &str,
     playbook: &Playbook,
     why: String,
 ) -> Result<Added, AppError> {
-    // A reader of its own each time: none is held while the store works.
+    // A new reader each time: none is held while the store writes.
     let newest = || -> Result<Option<PlaybookVersion>, AppError> { Ok(workspace.reader()?.newest_version(name)?) };
     let digest = playbook.digest();
     if let Some(served) = newest()?.filter(|newest| newest.digest == digest) {
@@ -72,7 +72,7 @@ pub(super) async fn add(
     }
     let version = PlaybookVersion {
         name: name.to_owned(),
-        // The store gives the number.
+        // The store assigns the number.
         number: 0,
         digest,
         document: serde_json::json!(playbook),
@@ -84,23 +84,24 @@ pub(super) async fn add(
     Ok(Added { version: newest()?.map_or(0, |newest| newest.number), is_new: true })
 }
 
-/// What came of going back to an older version.
+/// The result of a rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RolledBack {
     /// The playbook.
     pub name: String,
     /// The version that is served now.
     pub version: u64,
-    /// Whether it is new; else the newest said the same already.
+    /// Whether it is new. If not, the newest version had the same content.
     pub added: bool,
-    /// The older version, which says the same.
+    /// The older version with the same content.
     pub says_what: u64,
 }
 
-/// Serves what an older version says, as a new version; without `to` the one before the newest.
+/// Serves the content of an older version as a new version. Without `to`, the one before the newest.
 ///
 /// # Errors
-/// There is no such version, or it cannot be read, or another process learns or edits the playbook, or nothing can be stored.
+/// There is no such version, it cannot be read, another process learns or edits the playbook, or the store cannot be
+/// written.
 pub async fn rollback(workspace: &Workspace, name: &str, to: Option<u64>) -> Result<RolledBack, AppError> {
     let _held = workspace.hold_playbook(name)?;
     let target = target(&*workspace.reader()?, name, to)?;
@@ -109,7 +110,7 @@ pub async fn rollback(workspace: &Workspace, name: &str, to: Option<u64>) -> Res
     Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: target.number })
 }
 
-/// The version to go back to.
+/// The version to roll back to.
 fn target(reader: &dyn StoreReader, name: &str, to: Option<u64>) -> Result<PlaybookVersion, AppError> {
     let newest = pick(reader, name, None)?;
     match to.unwrap_or(newest.number.saturating_sub(1)) {

@@ -1,28 +1,28 @@
-//! One group replayed: its episodes, and their verdicts.
+//! Replays one group: its episodes, and their verdicts.
 
 use super::plugins::Loaded;
 use clawhost_core::{Clock, Environment, Episode, EpisodeId, Question, Reward, RewardRecord, RewardScope, standing};
 use clawhost_play::{ReplayOutcome, replay_episode, replay_verdicts};
 use std::sync::Arc;
 
-/// A group with the plugins to replay it.
+/// A group, with the plugins for its replay.
 pub(super) struct Assembled {
     pub(super) group: Vec<Arc<Episode>>,
     pub(super) environments: Vec<Loaded<dyn Environment>>,
-    /// One entry per verdict of the group: whose, at which place, and by which plugin.
+    /// One entry per verdict of the group: its reward, its position, and its plugin.
     pub(super) verdicts: Vec<(usize, usize, Loaded<dyn Reward>)>,
 }
 
-/// What came of one episode.
+/// The result of one episode.
 pub(super) struct Replayed {
     pub(super) episode: Arc<Episode>,
     pub(super) outcome: ReplayOutcome,
-    /// What came of its verdicts, with the names of the rewards.
+    /// The results of its verdicts, with the names of the rewards.
     pub(super) verdicts: Vec<(String, ReplayOutcome)>,
 }
 
 impl Assembled {
-    /// `only`: this episode of the group, and no other.
+    /// `only`: only this episode of the group.
     pub(super) async fn replay(
         self,
         episode_bytes: usize,
@@ -39,7 +39,7 @@ impl Assembled {
             };
             replayed.push(Replayed { episode: episode.clone(), outcome, verdicts: Vec::new() });
         }
-        // A reward that judges groups is asked once about the group.
+        // A reward that judges groups is called once per group.
         let mut of_group: Vec<(Question, Vec<ReplayOutcome>)> = Vec::new();
         for (of, position, reward) in &self.verdicts {
             let Some(episode) = self.group.get(*of).filter(|episode| wanted(episode)) else { continue };
@@ -70,7 +70,7 @@ impl Assembled {
         replayed
     }
 
-    /// Those that were judged.
+    /// The episodes that were judged.
     fn complete(&self) -> impl Iterator<Item = &Arc<Episode>> {
         self.group.iter().filter(|member| member.ending.is_complete())
     }

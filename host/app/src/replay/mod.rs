@@ -1,5 +1,5 @@
-//! Replay: stored episodes played again with the plugins that are kept beside them, and compared with their record; the same
-//! for their verdicts. Models are not asked: their answers are in the record.
+//! Replay: plays stored episodes again with the stored plugins, and compares them with their records; the same for
+//! their verdicts. Models are not called: their answers are in the record.
 
 mod group;
 mod plugins;
@@ -20,29 +20,29 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Groups replayed at once, unless chosen otherwise.
+/// Default number of groups that are replayed concurrently.
 pub const REPLAY_CONCURRENCY: u16 = 16;
 
-/// Which episodes are replayed.
+/// The episodes to replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayOf {
-    /// One, by its id or by `RUN/ID`; an id that several runs have is refused.
+    /// One, by its id or by `RUN/ID`. An id that several runs have is refused.
     Episode(String),
-    /// All of some runs.
+    /// All episodes of some runs.
     Runs(RunChoice),
 }
 
-/// What is replayed, and how.
+/// The settings of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayRequest {
     /// Which episodes.
     pub of: ReplayOf,
-    /// Groups replayed at once; never changes a result.
+    /// Groups that are replayed concurrently; never changes a result.
     pub concurrency: u16,
 }
 
 impl ReplayRequest {
-    /// These episodes, with everything else as it is by default.
+    /// These episodes with default settings.
     pub fn new(of: ReplayOf) -> Self {
         Self { of, concurrency: REPLAY_CONCURRENCY }
     }
@@ -51,20 +51,20 @@ impl ReplayRequest {
 /// A run that was replayed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReplayedRun {
-    /// The run, or the phase of a run that the one episode lies in.
+    /// The run, or the phase that contains the one episode.
     pub run: RunId,
-    /// The one episode that was asked for.
+    /// The one episode, if only one was requested.
     #[serde(skip)]
     pub episode: Option<EpisodeId>,
-    /// What it came to.
+    /// Its report.
     pub report: ReplayReport,
 }
 
-/// Replays stored episodes and their verdicts, run by run, the newest first. A record that cannot be read is a finding, and ends
-/// nothing. Where all runs are replayed, those without episodes are left out.
+/// Replays stored episodes and their verdicts, run by run, the newest first. An unreadable record is a finding and does
+/// not end the replay. If all runs are replayed, those without episodes are skipped.
 ///
 /// # Errors
-/// There is no such run or episode, or the store cannot be read; nothing is reported when it is cancelled.
+/// There is no such run or episode, or the store cannot be read. A cancelled replay reports nothing.
 pub async fn replay(
     workspace: &Workspace,
     request: &ReplayRequest,
@@ -72,7 +72,7 @@ pub async fn replay(
     events: &dyn EventSink,
 ) -> Result<Vec<ReplayedRun>, AppError> {
     let reader = workspace.reader()?;
-    // One episode is found by its name; its group comes along, because a verdict may be about the group.
+    // One episode is found by its name. Its group is read too, because a verdict may be about the group.
     let (runs, only) = match &request.of {
         ReplayOf::Episode(name) => {
             let episode = find_episode(&*reader, name)?;
@@ -80,7 +80,7 @@ pub async fn replay(
         }
         ReplayOf::Runs(choice) => (choose_runs(&*reader, choice)?.into_iter().map(|row| row.id).collect(), None),
     };
-    // Whatever was played here may be played again.
+    // Plugins of any kind may be stored here.
     let host = workspace.host_as(&HostSettings { allow_interpreters: true, ..workspace.settings().host.clone() })?;
     let mut plugins = KeptPlugins::new(&host, &*reader, events);
     let mut all = Vec::new();
@@ -110,7 +110,7 @@ pub async fn replay(
     }
 }
 
-/// How episodes are replayed.
+/// The state of a replay.
 struct Replaying<'a> {
     workspace: &'a Workspace,
     concurrency: u16,
@@ -119,7 +119,7 @@ struct Replaying<'a> {
 }
 
 impl Replaying<'_> {
-    /// Replays episodes, several groups at once. `only`: this episode of the group, and no other.
+    /// Replays episodes, several groups concurrently. `only`: only this episode of the group.
     async fn conduct(
         &self,
         mut source: StoredEpisodes<'_>,
@@ -166,7 +166,7 @@ async fn next_group(
     for (of, episode) in assembled.group.iter().enumerate() {
         assembled.environments.push(plugins.environment(episode).await?);
         for (position, record) in episode.verdicts.iter().enumerate() {
-            // A person is not asked again, and what was replaced is history.
+            // Verdicts of people are not replayed, and neither are replaced verdicts.
             let stands = standing(&episode.verdicts).any(|one| std::ptr::eq(one, record));
             if !stands || record.is_feedback() {
                 continue;

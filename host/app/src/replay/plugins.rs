@@ -1,4 +1,4 @@
-//! Plugins as they were when episodes were recorded: the same components, with the same grants.
+//! Loads plugins as they were when episodes were recorded: the same components with the same grants.
 
 use crate::compiling::announced;
 use crate::events::EventSink;
@@ -12,7 +12,7 @@ use clawhost_play::{finished_reward, outside};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A model that was granted then. A replay has its answers, so nobody asks it.
+/// A model that was granted at that time. Its answers are in the record, so it is never called.
 struct Granted(LlmIdentity);
 
 #[async_trait]
@@ -31,17 +31,17 @@ fn granted(grants: &Grants) -> ModelGrants {
     ModelGrants { kv: grants.kv, models: grants.models.iter().map(model).collect() }
 }
 
-/// A plugin with what it was allowed.
+/// A plugin with its grants.
 type Wanted = (Digest, String);
 
-/// A plugin, or why it cannot be had.
+/// A plugin, or the reason why it is not available.
 pub(super) type Loaded<T> = Result<Arc<T>, String>;
 
 fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
     (plugin.digest, serde_json::json!(grants).to_string())
 }
 
-/// The plugins of the episodes at hand, loaded once.
+/// The plugins of the current episodes, each loaded once.
 pub(super) struct KeptPlugins<'a> {
     host: &'a Host,
     reader: &'a dyn StoreReader,
@@ -86,7 +86,7 @@ impl<'a> KeptPlugins<'a> {
         if let Some(known) = self.rewards.get(&wanted) {
             return Ok(known.clone());
         }
-        // The one reward that is part of the host, and is kept nowhere.
+        // The only reward that is part of the host; it is not stored.
         let own = finished_reward();
         let loaded: Loaded<dyn Reward> = if record.reward == *own.identity() {
             Ok(own)
@@ -109,7 +109,7 @@ impl<'a> KeptPlugins<'a> {
         Ok(loaded)
     }
 
-    /// The component that a record names, or why it cannot be had. The store checks its bytes.
+    /// The component of a record, or the reason why it is not available. The store checks its bytes.
     fn kept(&self, plugin: &PluginIdentity) -> Result<Result<StoredPlugin, String>, StoreError> {
         let PluginIdentity { name, digest, .. } = plugin;
         match self.reader.plugin(digest) {

@@ -1,4 +1,4 @@
-//! What a replay came to.
+//! The report of a replay.
 
 use super::group::Replayed;
 use crate::stored::DamagedRecord;
@@ -7,18 +7,18 @@ use clawhost_play::ReplayOutcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How many came out how.
+/// The number of each outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Everything is as it was recorded.
+    /// Exact.
     pub exact: u64,
-    /// Every completed turn is; the host caused the ending.
+    /// Every completed turn is exact; the host caused the ending.
     pub exact_turns: u64,
-    /// The host stopped it before its first turn: there is nothing to compare.
+    /// The host stopped the episode before its first turn: there is nothing to compare.
     pub not_begun: u64,
-    /// Something is not as it was recorded.
+    /// Different from the record.
     pub differ: u64,
-    /// It could not be replayed here and now.
+    /// Could not be replayed.
     pub not_replayed: u64,
 }
 
@@ -33,29 +33,29 @@ impl Tally {
         }
     }
 
-    /// All of them.
+    /// The sum of all.
     pub fn all(&self) -> u64 {
         self.exact + self.exact_turns + self.not_begun + self.differ + self.not_replayed
     }
 
-    /// Whether nothing came out otherwise.
+    /// Whether nothing differs and everything could be replayed.
     pub fn is_clean(&self) -> bool {
         self.differ == 0 && self.not_replayed == 0
     }
 }
 
-/// Something that did not come out as it should.
+/// An outcome that is not exact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The episode: `RUN/ID`.
     pub episode: String,
-    /// The environment or the reward; `the store` where the record cannot be read.
+    /// The environment or the reward, or `the store` if the record cannot be read.
     pub plugin: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: ReplayOutcome,
 }
 
-/// What a replay came to.
+/// The report of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReplayReport {
     /// Episodes.
@@ -64,23 +64,23 @@ pub struct ReplayReport {
     pub turns: u64,
     /// Verdicts.
     pub verdicts: Tally,
-    /// Episodes of a finished run that are not there, although nobody removed any.
+    /// Episodes of a finished run that are missing and were not removed on request.
     pub missing: u64,
     /// Episodes of a finished run that were removed on request.
     pub pruned: u64,
-    /// By the host's word for it: endings that could not be replayed, because the host caused them.
+    /// Endings that the host caused and that could not be replayed, by label.
     pub host_endings: BTreeMap<String, u64>,
-    /// What did not come out as it should, by episode.
+    /// Outcomes that are not exact, by episode.
     pub findings: Vec<Finding>,
 }
 
 impl ReplayReport {
-    /// Whether everything came out as it was recorded, and nothing is missing.
+    /// Whether everything was exact, and nothing is missing.
     pub fn is_clean(&self) -> bool {
         self.episodes.is_clean() && self.verdicts.is_clean() && self.missing == 0
     }
 
-    /// Counts the episodes that a finished run should have, and has not.
+    /// Counts the episodes that a finished run should have and does not have.
     pub(super) fn take_absent(&mut self, run: Option<&RunRow>) {
         let Some(row) = run.filter(|row| row.state == RunState::Finished) else { return };
         let absent = row.planned.saturating_sub(self.episodes.all());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_is_counted_and_what_is_not_as_recorded_is_a_finding() {
+    fn every_outcome_is_counted_and_differences_are_findings() {
         let mut report = ReplayReport::default();
         report.take(replayed(ReplayOutcome::Exact, &[ReplayOutcome::Exact]));
         assert!(report.is_clean() && report.findings.is_empty());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_episodes_of_a_finished_run_are_missing_unless_they_were_removed_on_request() {
+    fn absent_episodes_of_a_finished_run_are_missing_unless_removed_on_request() {
         let run = |state, pruned| RunRow {
             id: RunId("run-a".into()),
             kind: RunKind::Play,

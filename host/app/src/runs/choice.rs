@@ -1,27 +1,27 @@
-//! Which runs are meant.
+//! Selects runs.
 
 use crate::{AppError, RequestError};
 use clawhost_core::{RUN_ID_PREFIX, RunId, RunKind, RunName, RunRow, StoreReader};
 
-/// Runs that an error names.
+/// Number of runs that an error lists.
 const NAMED: u64 = 4;
 
-/// Which runs an operation is about.
+/// Selects the runs of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RunChoice {
     /// The newest.
     #[default]
     Newest,
-    /// One: by its id, its name, or a beginning of its id that no other run has.
+    /// One run: by its id, its name, or a unique beginning of its id.
     One(String),
-    /// All of the data folder.
+    /// All runs of the data folder.
     All,
 }
 
-/// The runs that are meant, newest first. There is at least one. A phase is no run of its own.
+/// The selected runs, newest first. There is at least one. A phase is not a run.
 ///
 /// # Errors
-/// The run that is named is not here, several are meant where one is named, or there is none at all.
+/// The named run is unknown, the name is ambiguous, or there are no runs.
 pub fn choose_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Result<Vec<RunRow>, AppError> {
     let limit = match choice {
         RunChoice::One(text) => return Ok(vec![find_run(reader, text)?]),
@@ -32,23 +32,23 @@ pub fn choose_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Result<Vec<R
     if runs.is_empty() { Err(RequestError::NoRuns.into()) } else { Ok(runs) }
 }
 
-/// The run that a text names: by its id, its name, or a beginning of its id that no other run has. A phase is no run of its own.
+/// The run of a text: its id, its name, or a unique beginning of its id. A phase is not a run.
 ///
 /// # Errors
-/// There is none, or the text is the beginning of several ids.
+/// There is none, or several ids begin with the text.
 pub fn find_run(reader: &dyn StoreReader, text: &str) -> Result<RunRow, AppError> {
     let id = run_id(reader, text)?;
     let found = reader.run(&id)?.filter(|row| row.kind != RunKind::Phase);
     Ok(found.ok_or_else(|| RequestError::NoRun { name: text.to_owned() })?)
 }
 
-/// As [`find_run`]; a phase is found by its whole id, too.
+/// As [`find_run`]; a phase is also found, by its whole id.
 pub(crate) fn run_id(reader: &dyn StoreReader, text: &str) -> Result<RunId, AppError> {
     let exact = RunId(text.to_owned());
     if reader.run(&exact)?.is_some() {
         return Ok(exact);
     }
-    // No name begins as ids do, so that one text never means two runs.
+    // No name begins like an id, so a text is never ambiguous between the two.
     if let Ok(name) = text.parse::<RunName>()
         && let Some(run) = reader.run_named(&name)?
     {

@@ -1,11 +1,11 @@
-//! What runs are called: changed later.
+//! Changes the name and tags of runs.
 
 use super::find_run;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{LabelChange, Relabelled, RunId, RunLabelStore as _, RunLabels, RunName, RunTag};
 use std::collections::BTreeSet;
 
-/// Gives a run another name, or none; gives the run and what it is called now.
+/// Sets or removes the name of a run. Returns the run and its labels.
 ///
 /// # Errors
 /// There is no such run, another run has the name, or the store cannot be written.
@@ -17,7 +17,7 @@ pub async fn rename_run(
     relabel(workspace, run, LabelChange::Name(name)).await
 }
 
-/// Gives a run tags and takes others away; gives the run and what it is called now. A tag that is in both is taken away.
+/// Adds and removes tags of a run. Returns the run and its labels. A tag in both lists is removed.
 ///
 /// # Errors
 /// There is no such run, it would have too many tags, or the store cannot be written.
@@ -34,7 +34,7 @@ async fn relabel(workspace: &Workspace, run: &str, change: LabelChange) -> Resul
     let id = find_run(&*workspace.reader()?, run)?.id;
     match workspace.store().relabel(&id, change).await? {
         Relabelled::Now(labels) => Ok((id, labels)),
-        // It was removed meanwhile.
+        // The run was removed meanwhile.
         Relabelled::NoRun => Err(RequestError::NoRun { name: run.to_owned() }.into()),
         Relabelled::TooManyTags => Err(RequestError::TooManyTags { run: id.0 }.into()),
     }

@@ -5,34 +5,34 @@ use clawhost_core::{RunFilter, RunLabels, RunRow, SpecDocument, StoreError, Stor
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 
-/// Lines of a list, unless chosen otherwise.
+/// Default number of rows.
 pub const LIST_LIMIT: u64 = 20;
 
-/// Which runs are listed. Everything that is set must hold.
+/// A query for runs. All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunQuery {
-    /// By what their rows have.
+    /// Conditions on their rows.
     pub filter: RunFilter,
-    /// Of the environment of this name, or of one whose digest begins so (hex, with `sha256:` or without).
+    /// The environment: its name, or a beginning of its digest (hex, with or without `sha256:`).
     pub environment: Option<String>,
 }
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedRun {
-    /// What is stored about it. Its specification is the published one: without paths.
+    /// Its row. The specification is the published one: without paths.
     #[serde(flatten)]
     pub row: RunRow,
-    /// What it is called.
+    /// Its name and tags.
     #[serde(flatten)]
     pub labels: RunLabels,
-    /// The model that acted; none: its specification cannot be read here.
+    /// The policy model. `None`: the specification cannot be read.
     pub model: Option<String>,
 }
 
 impl ListedRun {
     pub(super) fn of(mut row: RunRow, labels: RunLabels) -> Self {
-        // A specification that this program cannot read is shown as it is stored.
+        // An unreadable specification is shown as it is stored.
         let Ok(spec) = RunSpec::from_document(row.config.0.clone()) else { return Self { row, labels, model: None } };
         row.config = SpecDocument(spec.published());
         let model = spec.policy.identity.map_or(spec.policy.model, |identity| identity.model);
@@ -40,7 +40,7 @@ impl ListedRun {
     }
 }
 
-/// Runs that a query selects, newest first; at most as many as its filter says.
+/// Runs that match a query, newest first, up to the limit of its filter.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -54,7 +54,8 @@ pub fn list_runs(reader: &dyn StoreReader, query: &RunQuery) -> Result<Vec<Liste
         let runs = reader.select_runs(filter)?.into_iter().map(listed);
         return Ok(runs.collect::<Result<_, StoreError>>()?);
     };
-    // Which component a run played stands in its specification, which is read anyway; the limit counts what is left.
+    // The component of a run is part of its specification, which is read anyway. The limit applies to the remaining
+    // runs.
     let rows = reader.select_runs(&RunFilter { limit: None, ..filter.clone() })?;
     let most = filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut runs = Vec::new();
@@ -69,7 +70,7 @@ pub fn list_runs(reader: &dyn StoreReader, query: &RunQuery) -> Result<Vec<Liste
     Ok(runs)
 }
 
-/// Whether a run played the environment of this name, or of a digest that begins so.
+/// Whether a run played the environment with this name or beginning of its digest.
 fn played(row: &RunRow, environment: &str) -> bool {
     if row.environment == environment {
         return true;

@@ -1,8 +1,7 @@
-//! Recorded runs: which ones are meant, lists of them, one of them in full, and what they are called.
+//! Recorded runs: selection, lists, details, and labels.
 //!
-//! Every operation that takes a run takes its id, its name, or a beginning of its id that no other run has ([`find_run`]). Every
-//! operation that goes over runs takes the newest where none is named, and all of the data folder where that is asked for
-//! ([`choose_runs`]).
+//! Every operation on a run accepts its id, its name, or a unique beginning of its id ([`find_run`]). Every operation
+//! on several runs uses the newest one if none is named, and all runs of the data folder on request ([`choose_runs`]).
 
 mod choice;
 mod labels;

@@ -1,4 +1,4 @@
-//! One run in full.
+//! The details of one run.
 
 use super::{ListedRun, RunChoice, choose_runs};
 use crate::data::{HeldRun, held_run};
@@ -14,34 +14,33 @@ use std::path::Path;
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// The interval; none: it is not known.
+    /// The interval. `None`: unknown.
     pub interval: Option<(f64, f64)>,
 }
 
-/// A run in full.
+/// The details of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunDetails {
-    /// As a list has it.
+    /// Its row in a list.
     #[serde(flatten)]
     pub run: ListedRun,
-    /// How its episodes ended, those of its phases included.
+    /// How its episodes ended, including those of its phases.
     pub episodes: EpisodeTally,
-    /// The mean reward of its episodes as they are now. The interval is the one that the run recorded, and is there as long as
-    /// the mean is the one that it recorded.
+    /// The current mean reward of its episodes. The interval is the recorded one, and is present only while the mean
+    /// equals the recorded one.
     pub reward: Option<Estimate>,
-    /// What it learned is worth on the test split; of an evaluation, what the playbook is worth.
+    /// The lift on the test split: of learning, or of the evaluated playbook.
     pub lift: Option<Estimate>,
     /// Its phases, in order.
     pub phases: Vec<PhaseRow>,
-    /// What it holds in the data folder.
+    /// What it contains in the data folder.
     pub held: HeldRun,
-    /// What it was begun with, with the paths of this machine; none: it cannot be read here.
+    /// Its specification with the paths of this machine. `None`: it cannot be read here.
     #[serde(skip)]
     pub spec: Option<RunSpec>,
 }
 
-/// A run in full: the newest, or the one that is named. Which of its episodes are pending is a matter of the time (milliseconds
-/// since 1970).
+/// The details of the newest or a named run. Pending episodes are determined at a time (milliseconds since 1970).
 ///
 /// # Errors
 /// There is no such run, the store cannot be read, or another process removes records from the folder.
@@ -61,7 +60,7 @@ pub async fn show_run(folder: &Path, run: Option<&str>, now_ms: u64) -> Result<R
     Ok(RunDetails { run: ListedRun::of(row, labels), episodes, reward, lift, phases, held, spec })
 }
 
-/// Means of the same rewards differ by their order of addition, which is less than this.
+/// Means of the same rewards differ by less than this if they are added in another order.
 const TOLERANCE: f64 = 1e-9;
 
 fn reward(row: &RunRow) -> Option<Estimate> {

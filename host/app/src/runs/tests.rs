@@ -1,4 +1,4 @@
-//! Runs and episodes by what people call them, on a real store.
+//! Finding runs and episodes by name, on a real store.
 
 use super::{ListedRun, RunChoice, RunQuery, choose_runs, find_run, list_runs};
 use crate::episodes::{EpisodeList, EpisodeQuery, Exported, export_episodes, find_episode, list_episodes, locate};
@@ -22,7 +22,7 @@ fn id(run: &str) -> RunId {
     RunId(run.into())
 }
 
-/// A run with these episodes: those that begin with `ep-f` failed.
+/// A run with these episodes. Those whose id begins with `ep-f` have failed.
 async fn played(store: &Store, run: &str, name: Option<&str>, config: SpecDocument, ids: &[&str]) {
     let parent = run.split_once('.').map(|(parent, _)| id(parent));
     let record = RunRecord {
@@ -58,7 +58,7 @@ async fn filled(folder: &Path) -> Reader {
     Reader::open(folder).unwrap()
 }
 
-/// Why it was refused: the runs that were named, where there were several.
+/// The error of a refused request: the runs that it lists, if there are several.
 fn refused<T: std::fmt::Debug>(found: Result<T, AppError>) -> Vec<String> {
     let runs = match found.unwrap_err() {
         AppError::Request(RequestError::AmbiguousRun { runs, .. } | RequestError::AmbiguousEpisode { runs, .. }) => {
@@ -73,7 +73,7 @@ fn refused<T: std::fmt::Debug>(found: Result<T, AppError>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_run_is_found_by_its_id_its_name_or_a_beginning_that_no_other_id_has() {
+async fn a_run_is_found_by_id_name_or_unique_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let reader = filled(folder.path()).await;
     let check = |text: &str, expect: Result<&str, &[&str]>| match (find_run(&reader, text), expect) {
@@ -94,7 +94,7 @@ async fn a_run_is_found_by_its_id_its_name_or_a_beginning_that_no_other_id_has()
 }
 
 #[tokio::test]
-async fn the_newest_run_is_meant_where_none_is_named() {
+async fn the_newest_run_is_the_default() {
     let folder = tempfile::tempdir().unwrap();
     let reader = filled(folder.path()).await;
     let check = |choice: RunChoice, expect: &[&str]| {
@@ -113,7 +113,7 @@ async fn the_newest_run_is_meant_where_none_is_named() {
 }
 
 #[tokio::test]
-async fn an_episode_id_that_several_runs_have_is_refused_with_them() {
+async fn an_ambiguous_episode_id_is_refused_with_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     let reader = filled(folder.path()).await;
     let check = |name: &str, run: &str| {
@@ -123,7 +123,7 @@ async fn an_episode_id_that_several_runs_have_is_refused_with_them() {
     check("run-20/ep-1", "run-20");
     check("first/ep-1", "run-20");
     check("run-21/ep-1", "run-21");
-    // An episode of a learning run lies in one of its phases.
+    // An episode of a learning run belongs to one of its phases.
     for name in ["ep-phase", "run-10.1/ep-phase", "run-10/ep-phase", "lessons/ep-phase", "run-1/ep-phase"] {
         check(name, "run-10.1");
     }
@@ -136,7 +136,7 @@ async fn an_episode_id_that_several_runs_have_is_refused_with_them() {
 }
 
 #[tokio::test]
-async fn lists_and_exports_go_over_the_runs_that_are_meant_and_name_one() {
+async fn lists_and_exports_cover_the_selected_runs_and_name_a_single_one() {
     let folder = tempfile::tempdir().unwrap();
     let reader = filled(folder.path()).await;
     let check = |query: EpisodeQuery, run: Option<&str>, expect: &[&str]| {
@@ -162,7 +162,7 @@ async fn lists_and_exports_go_over_the_runs_that_are_meant_and_name_one() {
 }
 
 #[tokio::test]
-async fn runs_are_listed_by_the_name_or_the_digest_of_their_environment() {
+async fn runs_are_filtered_by_the_name_or_digest_of_their_environment() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     let digest = Digest::of(b"component");

@@ -6,9 +6,9 @@ use clawhost_core::Environment as _;
 use clawhost_engine::{Allocation, ModelGrants};
 use std::time::{Duration, Instant};
 
-/// Instances started one after the other before anything is measured.
+/// Instances that are started one after the other before the measurement.
 const WARM_UP: u64 = 500;
-/// Starts of a round.
+/// Starts per round.
 const STARTS: u64 = 2000;
 
 pub(crate) async fn measure() {
@@ -49,7 +49,7 @@ async fn cold(name: &str, allocation: Allocation, guest: &str) {
     for _ in 0..ROUNDS {
         let host = host(allocation, None);
         let plugin = environment(&host, guest).await;
-        // `describe` has used the first slot; this one has not been used by anybody.
+        // `describe` has used the first slot. This one is unused.
         let held = plugin.start(params(0)).await.unwrap();
         let began = Instant::now();
         let next = plugin.start(params(1)).await.unwrap();
@@ -59,7 +59,7 @@ async fn cold(name: &str, allocation: Allocation, guest: &str) {
     line_of(name, micros(&rounds, 1), "us");
 }
 
-/// An instance in the place of one that has just gone: start and end of its life.
+/// An instance that replaces a dropped one: the start and the end of its life.
 async fn warm(name: &str, allocation: Allocation, guest: &str) {
     let host = host(allocation, None);
     let plugin = environment(&host, guest).await;
@@ -81,7 +81,7 @@ async fn step(name: &str, bytes: usize, count: usize) {
     let host = host(Allocation::Pooled, None);
     let plugin = environment(&host, "odd_echo").await;
     let (mut live, _) = plugin.start(params(1)).await.unwrap();
-    // An observation of more than 1 MiB is refused, so the message takes a little less than its name says at the top.
+    // An observation over 1 MiB is refused, so the longest message is slightly shorter than its name.
     let action = action("x".repeat(bytes.min(host.limits().observation_bytes)));
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! The same environment elsewhere: an echo with a counter in native Rust, as a Python class, and behind HTTP.
+//! The same environment in other systems: an echo with a counter in native Rust, as a Python class, and over HTTP.
 
 use crate::figures::{ROUNDS, line, rates, shown, spread, table};
 use crate::plugins::{action, environment, host, kibibyte, params};
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the Python with fastapi and uvicorn is.
+/// The path of the Python with fastapi and uvicorn.
 const PYTHON: &str = "CLAWHOST_BENCH_PYTHON";
-/// Steps of a round inside a process, and over HTTP.
+/// Steps per round inside a process, and over HTTP.
 const STEPS: usize = 50_000;
 const REQUESTS: usize = 1_000;
 
@@ -52,7 +52,7 @@ fn in_process(python: &Path) -> Vec<Duration> {
     text.lines().map(|seconds| Duration::from_secs_f64(seconds.parse().unwrap())).collect()
 }
 
-/// A server that ends with this value, however that comes about. Should even that fail, its input closes with us.
+/// A server that ends when this value is dropped. If that fails, it ends when its input closes.
 struct Server {
     child: Child,
     port: u16,
@@ -78,7 +78,7 @@ impl Drop for Server {
     }
 }
 
-/// One connection that is kept: the least a client of HTTP can do.
+/// One persistent connection: the minimal work of an HTTP client.
 struct Client(BufReader<TcpStream>);
 
 impl Client {

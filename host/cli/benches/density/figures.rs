@@ -1,22 +1,22 @@
-//! Figures: rounds, percentiles, tables, and what the kernel says about this process.
+//! Rounds, percentiles, tables, and the kernel's data about this process.
 
 use std::time::Duration;
 
-/// Rounds of every measurement; the table shows their median with the least and the greatest.
+/// Rounds of every measurement. Tables show their median, smallest and largest value.
 pub(crate) const ROUNDS: usize = 7;
 
-/// The value in the middle, and the ends.
+/// The median, the smallest and the largest value.
 pub(crate) fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[0], values[values.len() / 2], values[values.len() - 1])
 }
 
-/// Microseconds per item of every round.
+/// Microseconds per item in each round.
 pub(crate) fn micros(rounds: &[Duration], items: usize) -> Vec<f64> {
     rounds.iter().map(|round| round.as_secs_f64() * 1e6 / items as f64).collect()
 }
 
-/// Items per second of every round.
+/// Items per second in each round.
 pub(crate) fn rates(rounds: &[Duration], items: usize) -> Vec<f64> {
     rounds.iter().map(|round| items as f64 / round.as_secs_f64()).collect()
 }
@@ -28,7 +28,7 @@ pub(crate) fn percentile(samples: &mut [u64], share: f64) -> f64 {
     samples.get((share * last as f64).round() as usize).map_or(0.0, |nanoseconds| *nanoseconds as f64 / 1e3)
 }
 
-/// A number as people read it: more digits for small ones.
+/// A number for people: small ones have more digits.
 pub(crate) fn shown(value: f64) -> String {
     match value {
         _ if value >= 1000.0 => {
@@ -60,19 +60,19 @@ pub(crate) fn line(cells: &[String]) {
     println!("| {} |", cells.join(" | "));
 }
 
-/// A line with a median and its spread; gives the median back.
+/// A row with a median and its spread. Returns the median.
 pub(crate) fn line_of(name: &str, values: Vec<f64>, unit: &str) -> f64 {
     let (least, median, most) = spread(values);
     line(&[name.to_owned(), format!("{} {unit}", shown(median)), format!("{} to {}", shown(least), shown(most))]);
     median
 }
 
-/// What the kernel holds for this process.
+/// The resources of this process in the kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Footprint {
     /// Resident memory in KiB.
     pub(crate) resident: u64,
-    /// Of it, memory that no file backs.
+    /// The part of it that no file backs.
     pub(crate) anonymous: u64,
     /// Page tables in KiB.
     pub(crate) page_tables: u64,

@@ -1,4 +1,4 @@
-//! What counting fuel and checking bounds cost, in wasmtime alone: the host has one configuration and offers no other.
+//! The cost of fuel and bounds checks in wasmtime alone: the host has a fixed configuration.
 
 use crate::figures::{ROUNDS, line, micros, shown, spread, table};
 use crate::plugins::guest;
@@ -9,9 +9,9 @@ use std::time::Instant;
 use wasmtime::component::{Component, Linker, ResourceAny};
 use wasmtime::{Config, Engine, Store};
 
-/// More than any guest here burns.
+/// More than any guest here uses.
 const FUEL: u64 = 1 << 60;
-/// The host's own space between two memories: see its `config`.
+/// The host's reservation between two memories: see its `config`.
 const RESERVATION: u64 = 128 << 20;
 
 struct Setting {
@@ -98,7 +98,7 @@ impl Live {
     }
 }
 
-/// Makes a table of tasks of the shop again and again: the guest that computes most.
+/// Creates a table of the shop's tasks repeatedly: the guest with the most computation.
 async fn tasks(store: &mut Store<()>, plugin: &EnvironmentPlugin, count: usize) {
     let context = Context { seed: 1, options: vec![], extra: vec![] };
     for _ in 0..count {
@@ -107,7 +107,7 @@ async fn tasks(store: &mut Store<()>, plugin: &EnvironmentPlugin, count: usize) 
     }
 }
 
-/// Steps and computing under every setting, in turn within each round.
+/// Steps and computation under every setting, alternating within each round.
 pub(crate) async fn measure() {
     table(
         "Fuel and bounds, wasmtime alone (instances on demand; medians of rounds that take turns)",

@@ -1,4 +1,4 @@
-//! Many live episodes, stepped in turn on one core, and what they hold.
+//! Many live episodes, stepped in turn on one core, and their memory.
 
 use crate::figures::{Footprint, ROUNDS, line, max_mappings, percentile, rates, shown, spread, table};
 use crate::plugins::{action, environment, kibibyte, params, roomy_host, target};
@@ -7,10 +7,10 @@ use clawhost_engine::EnvironmentPlugin;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Steps of a round, so that every row measures the same work.
+/// Steps per round, so that every row measures the same work.
 const STEPS: usize = 40_000;
 
-/// All episodes once over, again and again.
+/// Steps all episodes in turn, repeatedly.
 async fn steps(live: &mut [Box<dyn LiveEpisode>], count: usize) -> Duration {
     let action = action(kibibyte());
     let began = Instant::now();
@@ -24,7 +24,7 @@ async fn steps(live: &mut [Box<dyn LiveEpisode>], count: usize) -> Duration {
     began.elapsed()
 }
 
-/// The same with a clock around every step.
+/// The same with a time for every step.
 async fn samples(live: &mut [Box<dyn LiveEpisode>], count: usize) -> Vec<u64> {
     let action = action(kibibyte());
     let mut samples = Vec::with_capacity(count);
@@ -41,13 +41,13 @@ async fn samples(live: &mut [Box<dyn LiveEpisode>], count: usize) -> Vec<u64> {
 /// Live episodes of the largest row.
 const MOST: usize = 10_000;
 
-/// Names the cache that the process before has filled.
+/// The variable with the path of the cache that the parent process has filled.
 const WARM: &str = "CLAWHOST_BENCH_CACHE";
 
-/// The part that runs in a process of its own.
+/// The part that runs in its own process.
 pub(crate) const HOLD: &str = "hold";
 
-/// So many live episodes.
+/// Starts this many live episodes.
 async fn start(plugin: &EnvironmentPlugin, count: usize) -> Vec<Box<dyn LiveEpisode>> {
     let mut live = Vec::with_capacity(count);
     for seed in 0..count as u64 {
@@ -56,7 +56,7 @@ async fn start(plugin: &EnvironmentPlugin, count: usize) -> Vec<Box<dyn LiveEpis
     live
 }
 
-/// Steps a second with 1, 100, 1,000 and 10,000 live episodes, and the footprint of the most.
+/// Steps per second with 1, 100, 1,000 and 10,000 live episodes, and the memory of the largest row.
 pub(crate) async fn measure() {
     table(
         "Live episodes, stepped in turn on one core, 1 KiB there and back",
@@ -95,10 +95,10 @@ pub(crate) async fn measure() {
     }
 }
 
-/// Holds as many live episodes as there are places for, up to 10,000, and prints the lines of the table.
+/// Holds as many live episodes as there are slots, up to 10,000, and prints the rows of the table.
 pub(crate) async fn hold(name: &str) {
     let folder = tempfile::tempdir_in(target()).unwrap();
-    // A process compiles once: what the compiler leaves behind is no part of an episode.
+    // A process compiles once: memory of the compiler must not count as memory of episodes.
     if std::env::var_os(WARM).is_none() {
         let host = roomy_host(Some(folder.path()));
         environment(&host, name).await;

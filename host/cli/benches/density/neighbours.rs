@@ -1,4 +1,4 @@
-//! Honest episodes beside hostile ones: whose bad manners cost whom.
+//! Well-behaved episodes beside hostile ones: the effect on their latency.
 
 use crate::figures::{line, percentile, shown, table};
 use crate::plugins::{action, environment, host, params};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 const HONEST: u64 = 20;
 const HOSTILE: usize = 200;
-/// How long each of the two situations is watched.
+/// Duration of each of the two measurements.
 const WATCH: Duration = Duration::from_secs(12);
-/// An honest policy thinks so long between two steps: episodes wait for models, not for each other.
+/// Think time of a well-behaved policy between two steps: episodes wait for models, not for each other.
 const THINKING: Duration = Duration::from_millis(2);
 
-/// What honest guests are put beside.
+/// The hostile guests.
 const VILLAINS: [&str; 9] = [
     "hostile_loop",
     "hostile_memory",
@@ -28,7 +28,7 @@ const VILLAINS: [&str; 9] = [
     "hostile_stdout",
 ];
 
-/// Nanoseconds of every step: of the call itself, and from the moment the answer was ready.
+/// Nanoseconds of every step: of the call alone, and from the time at which the answer was ready.
 #[derive(Default)]
 struct Times {
     call: Vec<u64>,
@@ -58,7 +58,7 @@ async fn honest(plugin: Arc<EnvironmentPlugin>, first: u64, until: Instant) -> T
 
 async fn hostile(plugin: Arc<EnvironmentPlugin>, stop: Arc<AtomicBool>, ended: Arc<AtomicU64>) {
     while !stop.load(Ordering::Relaxed) {
-        // Whatever comes of it: a failure is what it is here for.
+        // Failures are expected here.
         if let Ok((mut live, _)) = plugin.start(params(1)).await {
             drop(live.step(&action("go"), &[]).await);
         }
@@ -67,7 +67,7 @@ async fn hostile(plugin: Arc<EnvironmentPlugin>, stop: Arc<AtomicBool>, ended: A
     }
 }
 
-/// One situation: honest episodes, and so many hostile ones.
+/// One measurement: well-behaved episodes, and this number of hostile ones.
 async fn watch(
     villains: &[Arc<EnvironmentPlugin>],
     honest_plugin: &Arc<EnvironmentPlugin>,
@@ -89,7 +89,7 @@ async fn watch(
         times.turn.extend(of_one.turn);
     }
     stop.store(true, Ordering::Relaxed);
-    // A call that is under way ends at its next yield.
+    // A call in progress ends at its next yield.
     others.shutdown().await;
     (times, ended.load(Ordering::Relaxed))
 }

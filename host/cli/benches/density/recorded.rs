@@ -1,4 +1,4 @@
-//! Whole episodes through runtime and store, durable on disk.
+//! Whole episodes through the runtime and the store, durable on disk.
 
 use crate::figures::{ROUNDS, line_of, micros, rates, table};
 use crate::plugins::{environment, guest, host, target};
@@ -11,9 +11,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Episodes of a round: enough that beginning and ending a run are a small part of it.
+/// Episodes per round: enough that beginning and ending a run take a small part of the time.
 const EPISODES: u64 = 10_000;
-/// Episodes at once.
+/// Concurrent episodes.
 const CONCURRENCY: usize = 64;
 
 struct Wall(Instant);
@@ -80,7 +80,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
         let began = Instant::now();
         let id = RunId(format!("bench-{round}"));
         let request = RunRequest::new(id, plan, ports);
-        // On a worker, not on the thread that waits for the runtime: that one would be a third.
+        // On a worker, not on the thread that blocks on the runtime, which would be an additional one.
         let played = tokio::spawn(async move { play_run(request, &Cancel::default(), &Silent).await });
         let report = played.await.unwrap().unwrap().report;
         rounds.push(began.elapsed());
@@ -89,7 +89,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
     rounds
 }
 
-/// What the disk takes for making one write of a page durable.
+/// The time of the disk for one durable write of a page.
 fn disk() -> Vec<Duration> {
     let mut file = tempfile::tempfile_in(target()).unwrap();
     let write = |_| {

@@ -1,4 +1,4 @@
-//! Scoring: a group handed over at once, and the same episodes one by one.
+//! Scoring: a group in one call, and the same episodes one by one.
 
 use crate::figures::{ROUNDS, line_of, micros, table};
 use crate::plugins::{guest, host};
@@ -14,10 +14,10 @@ use std::time::Instant;
 
 const EPISODES: usize = 64;
 const TURNS: usize = 20;
-/// Groups scored in a round.
+/// Groups that are scored per round.
 const GROUPS: usize = 20;
 
-/// An episode of `TURNS` turns of a few words, as games have them.
+/// An episode of `TURNS` turns with a few words each.
 fn episode(index: u64) -> Arc<Episode> {
     let policy = ChatPolicy::new(Arc::new(Follower), None, Sampling::default());
     let text = |role, origin, text: String| Message::text(role, origin, text);

@@ -1,4 +1,4 @@
-//! Arguments of commands that play, learn, measure and look.
+//! Arguments of commands that play, learn, evaluate and inspect.
 
 use super::spec::{Evaluates, Learns, Plays, SpecArgs};
 use super::{EpisodeFilterArgs, MachineArgs, WhichRuns, share};
@@ -50,19 +50,19 @@ later is a correction. Nothing that was said is overwritten; `clawhost episodes 
 #[command(after_help = FEEDBACK_HELP)]
 #[command(group = clap::ArgGroup::new("worth").required(true).args(["score", "thumbs"]))]
 pub(crate) struct FeedbackArgs {
-    /// An episode by its id, or RUN/ID where several runs have one of that id, as in `clawhost episodes list`
+    /// The episode: its id, or RUN/ID if several runs have this id, as in `clawhost episodes list`
     #[arg(value_name = "EPISODE")]
     pub(crate) episode: String,
-    /// What it is worth, -1 to 1
+    /// The score, -1 to 1
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) score: Option<f64>,
-    /// up is a score of 1, down one of -1
+    /// up is a score of 1, down a score of -1
     #[arg(long, value_enum)]
     pub(crate) thumbs: Option<Thumbs>,
-    /// Why, in your words; recorded with the score, at most 16 KiB
+    /// The reason as text; recorded with the score, at most 16 KiB
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// A name of your own for this feedback: repeated with the same key it is recorded once
+    /// A key of your choice: the same feedback with the same key is recorded once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
@@ -70,16 +70,16 @@ pub(crate) struct FeedbackArgs {
 /// A thumb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Thumbs {
-    /// It was good.
+    /// A score of 1.
     Up,
-    /// It was bad.
+    /// A score of -1.
     Down,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// Resume a run that was interrupted: the same command with --resume plays what is missing. The newest like it, or the
-    /// one of this id, name, or beginning of an id
+    /// Resume an interrupted run: the same command with --resume plays what is missing. Without a value the newest run
+    /// of this specification, otherwise the run with this id, name, or beginning of an id
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true)]
     resume: Option<Option<String>>,
 }
@@ -102,25 +102,26 @@ pub(crate) struct ScoreArgs {
     pub(crate) reward: Vec<String>,
     #[command(flatten)]
     pub(crate) runs: WhichRuns,
-    /// Groups judged at once; never changes a result [default: 16]
+    /// Groups that are judged concurrently; never changes a result [default: 16]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: Option<u16>,
-    /// Ask about verdicts that are there already too, and count those that would differ; the old ones stay
+    /// Request existing verdicts again, and count those that would differ; the existing ones stay
     #[arg(long)]
     pub(crate) again: bool,
-    /// Share of the verdicts that may fail before it stops, 0 to 1, rounded down [default: 0.1]
+    /// Share of the verdicts that may fail before scoring stops, 0 to 1, rounded down [default: 0.1]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) failure_budget: Option<f64>,
-    /// Allow rewards more than computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be repeated
+    /// Permissions of rewards beyond computing and logging: `kv`, or `llm:ALIAS=SPEC` with SPEC as in --policy; may be
+    /// repeated
     #[arg(long, value_name = "GRANT", help_heading = "Model")]
     pub(crate) grant: Vec<String>,
-    /// Stop asking models after so many tokens in all, read and written
+    /// Stop requests to models after this many tokens in total, read and generated
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) max_tokens_total: Option<u64>,
-    /// Stop asking models after so much money; needs --price
+    /// Stop requests to models after this amount of money; needs --price
     #[arg(long, value_name = "MONEY", requires = "price", help_heading = "Model")]
     pub(crate) max_cost: Option<f64>,
-    /// Price per million tokens, read and written, as `0.15,0.60`
+    /// Price per million tokens, read and generated, as `0.15,0.60`
     #[arg(long, value_name = "IN,OUT", help_heading = "Model")]
     pub(crate) price: Option<String>,
     #[command(flatten)]
@@ -130,18 +131,18 @@ pub(crate) struct ScoreArgs {
 #[derive(Debug, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct ReplayArgs {
-    /// One episode: its id, or RUN/ID where several runs have one of that id [default: all of the newest run]
+    /// One episode: its id, or RUN/ID if several runs have this id [default: all of the newest run]
     #[arg(value_name = "EPISODE", conflicts_with_all = ["all", "run"])]
     pub(crate) episode: Option<String>,
     #[command(flatten)]
     pub(crate) runs: WhichRuns,
-    /// Groups replayed at once; never changes a result [default: 16]
+    /// Groups that are replayed concurrently; never changes a result [default: 16]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: Option<u16>,
-    /// Instantiate without a reserved pool: for machines with little address space
+    /// Instantiate without a reserved pool, for machines with little address space
     #[arg(long, help_heading = "Host")]
     pub(crate) on_demand: bool,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -151,7 +152,7 @@ pub(crate) struct InspectArgs {
     /// The component
     #[arg(value_name = "PLUGIN.wasm")]
     pub(crate) plugin: String,
-    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    /// Load components up to 32 MiB, as guests with an interpreter (Python, JavaScript) are
     #[arg(long)]
     pub(crate) allow_interpreters: bool,
 }
@@ -161,17 +162,17 @@ pub(crate) struct TasksArgs {
     /// The environment, with options as in `PLUGIN.wasm?size=10`
     #[arg(value_name = "PLUGIN.wasm")]
     pub(crate) plugin: String,
-    /// Only of this split [default: every split]
+    /// Only this split [default: all splits]
     #[arg(long, value_name = "SPLIT")]
     pub(crate) split: Option<String>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000), help = tasks_help())]
     pub(crate) limit: Option<u64>,
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = tasks_seed_help())]
     pub(crate) seed: Option<u64>,
-    /// Show gold answers too: a model or a person that has seen them can no longer be measured on these tasks
+    /// Show references too: a model or a person that has seen them can no longer be measured on these tasks
     #[arg(long)]
     pub(crate) reference: bool,
-    /// Load components up to 32 MiB: guests that carry an interpreter (Python, JavaScript)
+    /// Load components up to 32 MiB, as guests with an interpreter (Python, JavaScript) are
     #[arg(long)]
     pub(crate) allow_interpreters: bool,
 }
@@ -192,23 +193,23 @@ pub(crate) enum EpisodesCommand {
         runs: WhichRuns,
         #[command(flatten)]
         filter: EpisodeFilterArgs,
-        /// At most so many [default: 20]
+        /// Largest number of episodes [default: 20]
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
     },
-    /// Show one episode: every turn, the verdicts, and what went wrong
+    /// Show one episode: every turn, the verdicts, and failures
     Show {
-        /// Its id, or RUN/ID where several runs have one of that id
+        /// Its id, or RUN/ID if several runs have this id
         #[arg(value_name = "EPISODE")]
         episode: String,
     },
-    /// Write episodes of the newest run, of a run, or of all as JSON lines; filters may be combined
+    /// Export episodes of the newest run, of a run, or of all as JSON lines; filters may be combined
     Export {
         #[command(flatten)]
         runs: WhichRuns,
         #[command(flatten)]
         filter: EpisodeFilterArgs,
-        /// Into this file [default: standard output]
+        /// The file to write [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

@@ -1,4 +1,4 @@
-//! Errors about what an option names, with the place where the option was given: its flag, or file, line and key.
+//! Errors about the value of an option, with the place where the option was set: its flag, or file, line and key.
 
 use super::problems::flag;
 use clawhost_app::AppError;
@@ -7,7 +7,7 @@ use clawhost_run_config::{Key, RunSpecPatch, Source};
 use std::fmt;
 use std::path::Path;
 
-/// Where an option was given.
+/// Where an option was set.
 #[derive(Debug)]
 pub(crate) struct Place {
     key: Key,
@@ -15,7 +15,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether a hint says no more than the place does.
+    /// Whether a hint repeats the place.
     pub(crate) fn says(&self, hint: &Hint) -> bool {
         matches!(hint, Hint::Option { key, value: None } if *key == self.key.name())
     }
@@ -27,10 +27,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// An error of a run that was described like this, with the place of the option that it is about. `file` is the file that was read.
+/// Adds to an error of a run the place of the option that caused it. `file` is the file that was read.
 pub(crate) fn placed(error: AppError, said: &RunSpecPatch, file: Option<&Path>) -> anyhow::Error {
     let given = error.option().and_then(|key| {
-        // The folder of a local model is short for a policy.
+        // The folder of a local model is a short form of a policy.
         let keys = if key == Key::Policy { [key, Key::Model] } else { [key, key] };
         keys.into_iter().find_map(|key| Some((key, said.get(key)?.1)))
     });
@@ -45,14 +45,13 @@ pub(crate) fn placed(error: AppError, said: &RunSpecPatch, file: Option<&Path>) 
     with(error, text)
 }
 
-/// An error of a command whose options are all flags.
+/// The same for a command whose options are all flags.
 pub(crate) fn placed_by_flag(error: AppError) -> anyhow::Error {
     let text = error.option().and_then(|key| Some((key, of_flag(&error, key)?)));
     with(error, text)
 }
 
-/// The flag, where the error does not show by itself which one it is about: what is said of a plugin names it, and a hint may name
-/// the flag.
+/// The flag, if the error does not name it already: messages about plugins and some hints do.
 fn of_flag(error: &AppError, key: Key) -> Option<String> {
     let names_a_model = matches!(key, Key::Policy | Key::Model | Key::Grants);
     let names_it = |hint: &Hint| matches!(hint, Hint::Option { key: named, .. } if *named == key.name());

@@ -1,11 +1,11 @@
-//! Options of this machine: how models are asked and computed, how plugins are hosted. No result depends on them, so no file has
-//! them.
+//! Options of this machine: how models are called and computed, how plugins are hosted. They change no result, so files
+//! do not have them.
 
 use crate::device::DeviceOption;
 use clap::Args;
 use clawhost_app::{MODEL_TIMEOUT_SECONDS, RETRIES};
 
-/// How endpoints are asked.
+/// Options of endpoints.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct EndpointArgs {
     /// File that holds an endpoint's key; with two kinds of endpoints `openai=FILE` and `anthropic=FILE` [default: the

@@ -27,7 +27,7 @@ const COMPLETIONS_HELP: &str = "For example, once per shell:
   zsh   clawhost completions zsh > \"${fpath[1]}/_clawhost\"
   fish  clawhost completions fish > ~/.config/fish/completions/clawhost.fish";
 
-/// Environments, rewards and reflectors as sandboxed WebAssembly plugins: played, scored, recorded and learned from.
+/// Play, score, record and learn from environments, with sandboxed WebAssembly plugins
 #[derive(Debug, Parser)]
 #[command(name = "clawhost", version, max_term_width = 100, after_help = crate::exit::HELP)]
 pub(crate) struct Arguments {
@@ -53,33 +53,33 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Learn from episodes: a playbook of lessons, the weights of a local model, or both
     Learn(Box<LearnArgs>),
-    /// Judge a playbook on the test split, pair by pair against none or an older version
+    /// Evaluate a playbook on the test split, pair by pair, against no playbook or an older version
     Eval(Box<EvalArgs>),
-    /// Judge recorded episodes with another reward, or again where a judge had failed
+    /// Score recorded episodes with other rewards, or repeat failed verdicts
     Score(Box<ScoreArgs>),
-    /// Say what a recorded episode is worth: a score, or a thumb up or down. Learning takes it in
+    /// Judge a recorded episode yourself: a score, or a thumb up or down. Learning uses it
     Feedback(FeedbackArgs),
-    /// Play recorded episodes again and compare every turn and verdict, byte for byte
+    /// Replay recorded episodes, and compare every turn and verdict byte for byte
     Replay(ReplayArgs),
-    /// Show what a plugin is and what it asks for, before running it
+    /// Show a plugin and the permissions that it needs, before running it
     Inspect(InspectArgs),
     /// List the tasks of an environment, split by split
     Tasks(TasksArgs),
-    /// Look at recorded runs: lists, one in full, names, tags, removal
+    /// Recorded runs: list, show, name, tag, remove
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Look at recorded episodes
+    /// Recorded episodes: list, show, export
     #[command(subcommand)]
     Episodes(EpisodesCommand),
-    /// Look at playbooks: all there are, entries with what they are worth, versions, rollback, export and import
+    /// Playbooks: list, show entries and their effects, versions, rollback, export and import
     #[command(subcommand)]
     Playbook(PlaybookCommand),
-    /// Local models: made, looked at, asked, taken over from Hugging Face and written for it
+    /// Local models: create, describe, generate, chat, import and export
     #[command(subcommand)]
     Model(ModelCommand),
-    /// What the data folder holds, and removing what is no longer needed
+    /// Show the contents of the data folder, and remove old runs
     Data(DataCommand),
-    /// Proofs that run anywhere: no key, no server
+    /// Demonstrations that need no key and no server
     #[command(subcommand)]
     Demo(DemoCommand),
     /// Check what this machine has and lacks: toolchains, data folder, memory limits, endpoints
@@ -87,7 +87,7 @@ pub(crate) enum Command {
     /// Compile a component for another process of this program
     #[command(name = crate::subprocess::COMPILE, hide = true)]
     CompileComponent,
-    /// Try a device out for another process of this program
+    /// Try a device for another process of this program
     #[command(name = crate::subprocess::PROBE, hide = true)]
     ProbeDevice {
         /// A device (vulkan:0), or a backend whose devices are listed (vulkan)
@@ -115,7 +115,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) endpoint: EndpointArgs,
 }
 
-/// A number in a range.
+/// Parses a number in a range.
 fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (low..=high).contains(&number) => Ok(number),
@@ -123,12 +123,12 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
     }
 }
 
-/// A share, 0 to 1.
+/// Parses a share, 0 to 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 1.0)
 }
 
-/// A sampling temperature, 0 to 2.
+/// Parses a sampling temperature, 0 to 2.
 pub(crate) fn temperature(text: &str) -> Result<f32, String> {
     in_range(text, 0.0, 2.0)?;
     text.parse().map_err(|_| "expected a number".to_owned())
@@ -144,14 +144,13 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// What the help of a command says.
-    /// What a user reads.
+    /// The text of a command's help.
     fn help(command: &str) -> String {
         Arguments::try_parse_from(["clawhost", command, "--help"]).unwrap_err().to_string()
     }
 
     #[test]
-    fn help_of_a_run_is_short_and_names_what_a_run_has() {
+    fn help_of_a_run_is_short_and_lists_only_its_own_options() {
         let text = help("run");
         assert!(text.lines().count() <= 120, "{} lines", text.lines().count());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn help_of_learning_stands_under_headings() {
+    fn help_of_learning_has_headings() {
         let text = help("learn").split_whitespace().collect::<Vec<_>>().join(" ");
         for part in
             ["Harness:", "Weights:", "--layer", "--reflector", "--rate", "[default: 0.002; of an adapter 0.0002]"]

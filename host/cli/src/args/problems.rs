@@ -1,13 +1,13 @@
-//! What is wrong with the description of a run, in the words of a command line: options by their flags, files by their lines.
+//! Renders problems of a run's description for a command line: options as flags, keys of files with their lines.
 
 use clawhost_run_config::{Key, Problem, Problems, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The flag of the layers that learn.
+/// The flag of the layers.
 pub(crate) const LAYER: &str = "layer";
 
-/// The long name of an option, without dashes in front. Lists are given one by one, so their names are singular.
+/// The long name of an option, without dashes. Values of lists are given one by one, so their names are singular.
 pub(super) fn long_name(key: Key) -> String {
     match key {
         Key::Rewards => "reward".to_owned(),
@@ -18,7 +18,7 @@ pub(super) fn long_name(key: Key) -> String {
     }
 }
 
-/// An option as it is typed.
+/// The flag of an option.
 pub(crate) fn flag(key: Key) -> String {
     match key {
         Key::Plugin => "PLUGIN.wasm".to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn flag(key: Key) -> String {
     }
 }
 
-/// An option as it is typed, by the name that libraries give it: a key of a run, or an option of this machine.
+/// The flag of an option by its name in libraries: a key of a run, or an option of this machine.
 pub(crate) fn option_flag(name: &str) -> String {
     let singular = match name {
         "api_key_files" => Some("api_key_file"),
@@ -38,7 +38,7 @@ pub(crate) fn option_flag(name: &str) -> String {
     }
 }
 
-/// A problem in one line. `unread` says better why the text of a flag is no value.
+/// A problem in one line. `unread` has better explanations for flags whose text cannot be parsed.
 fn line(problem: &Problem, file: Option<&Path>, unread: &BTreeMap<Key, String>) -> String {
     let in_file = file.filter(|_| problem.source != Some(Source::Flag));
     if let Some(file) = in_file {
@@ -56,7 +56,7 @@ fn line(problem: &Problem, file: Option<&Path>, unread: &BTreeMap<Key, String>) 
     if place.is_empty() { message } else { format!("{place}: {message}") }
 }
 
-/// All problems, one in a line. `file` is the file that was read, if one was.
+/// All problems, one per line. `file` is the file that was read, if there is one.
 pub(crate) fn rendered(problems: &Problems, file: Option<&Path>, unread: &BTreeMap<Key, String>) -> String {
     let lines: Vec<String> = problems.iter().map(|problem| line(problem, file, unread)).collect();
     match lines.as_slice() {

@@ -4,19 +4,19 @@ use clap::{Args, Subcommand, ValueEnum};
 use clawhost_app::{EpisodeQuery, RunChoice};
 use clawhost_core::{FailureFilter, RewardFilter, RunKind, RunName, RunState, RunTag};
 
-/// Which runs a command goes over: one rule for all commands.
+/// Selects the runs of a command, by the same rule in all commands.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WhichRuns {
-    /// Of this run, by its id, its name, or the beginning of its id [default: the newest run]
+    /// Use this run: its id, its name, or the beginning of its id [default: the newest run]
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
-    /// Of every run of the data folder
+    /// Use all runs of the data folder
     #[arg(long, conflicts_with = "run")]
     all: bool,
 }
 
 impl WhichRuns {
-    /// The runs that are meant.
+    /// The selected runs.
     pub(crate) fn choice(&self) -> RunChoice {
         match (&self.run, self.all) {
             (Some(run), _) => RunChoice::One(run.clone()),
@@ -25,38 +25,38 @@ impl WhichRuns {
         }
     }
 
-    /// Whether every run is meant: output then has a part for each.
+    /// Whether all runs are selected: then the output has a part for each.
     pub(crate) fn is_all(&self) -> bool {
         self.all
     }
 }
 
-/// Which episodes of these runs. Filters may be combined: all of them must hold.
+/// Filters of episodes. They may be combined: all of them must hold.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct EpisodeFilterArgs {
-    /// Only those that could not be completed; with a kind or a code only such, as in --failure=limit, --failure=fuel,
+    /// Only failed episodes; with a kind or a code only these, as in --failure=limit, --failure=fuel,
     /// --failure='limit(fuel)'
     #[arg(long, value_name = "CODE", num_args = 0..=1, require_equals = true, help_heading = "Filters")]
     failure: Option<Option<String>>,
-    /// Only those with a reward of at least R
+    /// Only episodes with a reward of at least R
     #[arg(long, value_name = "R", allow_negative_numbers = true, help_heading = "Filters")]
     min_reward: Option<f64>,
-    /// Only those with a reward of at most R
+    /// Only episodes with a reward of at most R
     #[arg(long, value_name = "R", allow_negative_numbers = true, help_heading = "Filters")]
     max_reward: Option<f64>,
-    /// Only those without a reward
+    /// Only episodes without a reward
     #[arg(long, conflicts_with_all = ["min_reward", "max_reward"], help_heading = "Filters")]
     unscored: bool,
-    /// Only those of this task
+    /// Only episodes of this task
     #[arg(long, value_name = "TASK", help_heading = "Filters")]
     task: Option<String>,
-    /// Only those that wait for a verdict
+    /// Only episodes that wait for a verdict
     #[arg(long, help_heading = "Filters")]
     pending: bool,
 }
 
 impl EpisodeFilterArgs {
-    /// The episodes that are meant, of these runs.
+    /// The query for these runs.
     pub(crate) fn query(&self, runs: &WhichRuns) -> EpisodeQuery {
         let failure = self.failure.as_ref().map(|code| match code {
             Some(code) if !code.is_empty() => FailureFilter::Named(code.clone()),
@@ -74,14 +74,14 @@ impl EpisodeFilterArgs {
     }
 }
 
-/// How far a run came.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateArg {
-    /// It ended, and everything of it is stored.
+    /// It has finished, and everything is stored.
     Finished,
-    /// It ended early and recorded why; it can be resumed.
+    /// It stopped early with a recorded reason; it can be resumed.
     Stopped,
-    /// It recorded no end: it is being played, or its process died.
+    /// It has no recorded end: it is being played, or its process died.
     Open,
 }
 
@@ -95,7 +95,7 @@ impl From<StateArg> for RunState {
     }
 }
 
-/// What a run is for: the command that began it.
+/// The kind of a run: the command that began it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KindArg {
     /// It plays.
@@ -106,7 +106,7 @@ pub(crate) enum KindArg {
     /// It evaluates a playbook.
     #[value(alias = "evaluate")]
     Eval,
-    /// It captures agents that work elsewhere.
+    /// It captures live episodes of external agents.
     Live,
 }
 
@@ -121,10 +121,10 @@ impl From<KindArg> for RunKind {
     }
 }
 
-/// Units of a time with their milliseconds.
+/// Units of time in milliseconds.
 const UNITS: [(char, u64); 4] = [('d', 86_400_000), ('h', 3_600_000), ('m', 60_000), ('s', 1_000)];
 
-/// A time before now, in milliseconds: `7` and `7d` are seven days.
+/// Parses an age in milliseconds: `7` and `7d` are seven days.
 fn age(text: &str) -> Result<u64, String> {
     let with_unit = UNITS.into_iter().find_map(|(unit, length)| Some((text.strip_suffix(unit)?, length)));
     let (digits, unit) = with_unit.unwrap_or((text, 86_400_000));
@@ -141,55 +141,55 @@ fn run_tag(text: &str) -> Result<RunTag, String> {
     text.parse().map_err(|_| format!("expected {}", RunTag::EXPECTED))
 }
 
-/// A filter of runs.
+/// Filters of a list of runs.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunListArgs {
     /// Only runs with this tag; may be repeated: a run must have all of them
     #[arg(long, value_name = "TAG", value_parser = run_tag)]
     pub(crate) tag: Vec<RunTag>,
-    /// Only runs of the environment of this name, or of a component whose digest begins so
+    /// Only runs of the environment with this name, or of a component whose digest begins with this text
     #[arg(long, value_name = "NAME|DIGEST")]
     pub(crate) environment: Option<String>,
-    /// Only runs that came so far; may be repeated
+    /// Only runs in this state; may be repeated
     #[arg(long, value_enum)]
     pub(crate) state: Vec<StateArg>,
-    /// Only runs that this command began; may be repeated
+    /// Only runs of this kind; may be repeated
     #[arg(long, value_enum)]
     pub(crate) kind: Vec<KindArg>,
-    /// Only runs that began less than so long ago: days, or a number with a unit, as in 24h
+    /// Only runs that began after this age: days, or a number with a unit, as in 24h
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) newer_than: Option<u64>,
-    /// Only runs that began more than so long ago
+    /// Only runs that began before this age
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) older_than: Option<u64>,
-    /// At most so many [default: 20]
+    /// Largest number of runs [default: 20]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 }
 
-const RUN_HELP: &str = "RUN is the id of a run, its name, or the beginning of its id, where no other id begins so.";
+const RUN_HELP: &str = "RUN is the id of a run, its name, or a unique beginning of its id.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List runs, newest first; filters may be combined
     List(RunListArgs),
-    /// Show one run: what it plays, how far it came, its rewards, its phases, and the command that resumes it
+    /// Show one run: what it plays, its progress, its rewards, its phases, and the command that resumes it
     #[command(after_help = RUN_HELP)]
     Show {
         /// The run [default: the newest]
         #[arg(value_name = "RUN")]
         run: Option<String>,
     },
-    /// Name a run: in every command the name takes the place of the id
+    /// Name a run: every command accepts the name in place of the id
     #[command(after_help = RUN_HELP)]
     Rename {
         /// The run
         #[arg(value_name = "RUN")]
         run: String,
-        /// Its name, which no other run has
+        /// Its name, unique in the data folder
         #[arg(value_name = "NAME", value_parser = run_name, required_unless_present = "clear")]
         name: Option<RunName>,
-        /// Take its name away
+        /// Remove its name
         #[arg(long, conflicts_with = "name")]
         clear: bool,
     },
@@ -199,20 +199,20 @@ pub(crate) enum RunsCommand {
         /// The run
         #[arg(value_name = "RUN")]
         run: String,
-        /// Tags that it gets
+        /// Tags to add
         #[arg(value_name = "TAG", value_parser = run_tag, required_unless_present = "remove")]
         tags: Vec<RunTag>,
-        /// A tag that it loses; may be repeated
+        /// A tag to remove; may be repeated
         #[arg(long, value_name = "TAG", value_parser = run_tag)]
         remove: Vec<RunTag>,
     },
-    /// Remove runs, also those that could be resumed, exactly as `clawhost data prune --run` does
+    /// Remove runs, even if they could be resumed; the same as `clawhost data prune --run`
     #[command(after_help = RUN_HELP)]
     Rm {
         /// The runs
         #[arg(value_name = "RUN", required = true)]
         runs: Vec<String>,
-        /// Tell what would go, and remove nothing
+        /// Show what would be removed, and remove nothing
         #[arg(long)]
         dry_run: bool,
     },
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_is_days_or_has_a_unit() {
+    fn an_age_is_in_days_or_has_a_unit() {
         let check = |text: &str, expect: Option<u64>| assert_eq!(age(text).ok(), expect, "{text}");
         check("7", Some(7 * 86_400_000));
         check("7d", Some(7 * 86_400_000));

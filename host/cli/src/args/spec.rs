@@ -1,4 +1,4 @@
-//! A run on the command line: an environment or a file, and one flag for each option of the table.
+//! The description of a run on the command line: an environment or a file, and one flag for each option of the table.
 
 use super::problems::{LAYER, long_name, rendered};
 use crate::exit::UsageError;
@@ -12,30 +12,30 @@ use std::path::{Path, PathBuf};
 
 /// The environment, or a file.
 const TARGET: &str = "target";
-/// A second word without a flag. No command takes one; it is here so that the message can say why.
+/// A second positional argument. No command takes one; it is parsed so that the message can explain the mistake.
 const STRAY: &str = "stray";
 /// The flag that resumes a run.
 const RESUME: &str = "resume";
-/// How names of runs begin.
+/// Prefix of run ids.
 const RUN_PREFIX: &str = "run-";
-/// What stands alone instead of a run.
+/// The flag that replaces a run.
 const SAMPLE: &str = "sample";
 
-/// What a command does.
+/// The verb of a command.
 pub(crate) trait Does: std::fmt::Debug {
     /// The verb.
     const VERB: Verb;
 }
 
-/// It plays.
+/// Playing.
 #[derive(Debug)]
 pub(crate) struct Plays;
 
-/// It learns.
+/// Learning.
 #[derive(Debug)]
 pub(crate) struct Learns;
 
-/// It measures a playbook.
+/// Evaluating a playbook.
 #[derive(Debug)]
 pub(crate) struct Evaluates;
 
@@ -51,37 +51,37 @@ impl Does for Evaluates {
     const VERB: Verb = Verb::Evaluate;
 }
 
-/// What was typed about a run.
+/// The description of a run as it was typed.
 #[derive(Debug)]
 pub(crate) struct SpecArgs<V> {
     target: Option<String>,
     flags: RunSpecPatch,
-    /// Flags whose text is no value, with why.
+    /// Flags whose text cannot be parsed, with the reason.
     unread: BTreeMap<Key, String>,
     verb: PhantomData<V>,
 }
 
-/// A run that was described, and what of it was said.
+/// A described run, and the options that were set.
 #[derive(Debug)]
 pub(crate) struct Described {
     /// The run.
     pub(crate) spec: RunSpec,
-    /// What was said, on the command line and in the file; everything else is a default.
+    /// The options that were set on the command line and in the file; all others are defaults.
     pub(crate) said: RunSpecPatch,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Whether it is a file that describes a run.
+/// Whether the name is that of a run file.
 fn is_run_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "toml")
 }
 
 impl<V: Does> SpecArgs<V> {
-    /// The run: flags win over the file, the file over defaults.
+    /// The run. Flags win over the file, the file over defaults.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// All problems.
     pub(crate) fn resolve(&self) -> Result<Described, UsageError> {
         match self.target.as_deref().filter(|name| is_run_file(name)) {
             None => self.resolved(None),
@@ -94,7 +94,7 @@ impl<V: Does> SpecArgs<V> {
         }
     }
 
-    /// The run, with the file as it was read.
+    /// The run, with the contents of the file.
     fn resolved(&self, file: Option<(&Path, &str)>) -> Result<Described, UsageError> {
         let path = file.map(|(path, _)| path);
         let refused = |problems| UsageError(rendered(&problems, path, &self.unread));
@@ -130,14 +130,15 @@ fn learns(patch: &RunSpecPatch) -> bool {
     patch.layers().is_some_and(|(layers, _)| !layers.is_empty())
 }
 
-/// The help of an option: what it is, whether it may be repeated, and its default.
+/// The help of an option: its summary, whether it may be repeated, and its default.
 fn help(key: Key) -> String {
     let repeated = if key.kind() == Kind::Texts && key != Key::AdapterTargets { "; may be repeated" } else { "" };
     let default = key.default_text().map(|text| format!(" [default: {text}]")).unwrap_or_default();
     format!("{}{repeated}{default}", key.summary())
 }
 
-/// An option as clap knows it. One that the command does not have is hidden: the validator says where it belongs.
+/// The clap argument of an option. Options that the command does not have are hidden: the validator explains where they
+/// belong.
 fn argument(key: Key, verb: Verb) -> Arg {
     let argument = Arg::new(key.name())
         .long(long_name(key))
@@ -154,7 +155,7 @@ fn argument(key: Key, verb: Verb) -> Arg {
     }
 }
 
-/// What is wrong with the words that belong to no flag.
+/// The problem of the positional arguments, if there is one.
 fn astray([target, stray]: &[Option<String>; 2], resumes: bool) -> Option<String> {
     let is_run = |word: &&String| word.starts_with(RUN_PREFIX) && !Path::new(word).exists();
     match [target, stray].into_iter().flatten().find(is_run).filter(|_| resumes) {
@@ -165,7 +166,7 @@ fn astray([target, stray]: &[Option<String>; 2], resumes: bool) -> Option<String
     }
 }
 
-/// Options with a flag: all but the environment, which has a place of its own.
+/// Options with a flag: all except the environment, which is positional.
 fn flags() -> impl Iterator<Item = Key> {
     Key::ALL.iter().copied().filter(|key| *key != Key::Plugin)
 }
@@ -216,7 +217,7 @@ impl<V: Does> FromArgMatches for SpecArgs<V> {
             let Some(texts) = texts(key.name()) else { continue };
             let value = match (key.kind(), texts.as_slice()) {
                 (Kind::Texts, _) => Value::Texts(texts),
-                // Of another shape than it must have, so that the validator refuses it, and nothing that follows from it.
+                // A value of a wrong shape, so that the validator refuses it without consequential problems.
                 (_, [text]) => key.read(text).unwrap_or_else(|why| {
                     read.unread.insert(key, why);
                     Value::Text(text.clone())

@@ -1,4 +1,4 @@
-//! A run from flags is the run from a file.
+//! Flags and files describe the same runs.
 
 use super::*;
 use crate::args::{Arguments, Command as Subcommand};
@@ -10,7 +10,7 @@ use proptest::sample::{select, subsequence};
 
 const HERE: Source = Source::File { line: None };
 
-/// What a command line describes.
+/// The run of a command line.
 fn typed(words: &[String], file: Option<(&Path, &str)>) -> Result<RunSpec, UsageError> {
     let words = std::iter::once("clawhost".to_owned()).chain(words.iter().cloned());
     let parsed = Arguments::try_parse_from(words).map_err(|error| UsageError(error.to_string()))?;
@@ -46,7 +46,7 @@ fn shown(value: &Value) -> Vec<String> {
     }
 }
 
-/// The flags of a patch, but for the environment.
+/// The flags of a patch, without the environment.
 fn flagged(patch: &RunSpecPatch, is_chosen: impl Fn(Key) -> bool) -> Vec<String> {
     let mut words = Vec::new();
     for key in patch.keys().filter(|key| *key != Key::Plugin && is_chosen(*key)) {
@@ -67,7 +67,7 @@ fn plugin() -> impl Strategy<Value = String> {
     (name(), name(), "[a-z=?/]{0,5}").prop_map(|(path, option, value)| format!("{path}.wasm?{option}={value}"))
 }
 
-/// A value that a key takes.
+/// A valid value of a key.
 fn sound(key: Key) -> BoxedStrategy<Value> {
     let some = |all: &'static [&'static str]| {
         subsequence(all.to_vec(), 0..=all.len()).prop_map(|all| all.into_iter().map(str::to_owned).collect())
@@ -94,7 +94,7 @@ fn sound(key: Key) -> BoxedStrategy<Value> {
     }
 }
 
-/// A patch of some options. Most contradict each other somewhere: then file and flags must be refused alike.
+/// A patch of some options. Most patches have contradictions: then file and flags must be refused equally.
 fn patch(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
     let keys: Vec<Key> = Key::ALL.iter().copied().filter(|key| key.applies_to(verb)).collect();
     let most = keys.len();
@@ -114,7 +114,7 @@ fn patch(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
         values.prop_map(move |values| {
             let mut patch = RunSpecPatch::new();
             keys.iter().zip(values).for_each(|(key, value)| patch.set(*key, value, HERE));
-            // What would contradict other options in most cases.
+            // Values that would contradict other options in most cases.
             for key in [Key::Model, Key::SystemPromptFile, Key::MaxCost, Key::BranchAt, Key::EvolveReflector, Key::Kl] {
                 patch.remove(key);
             }
@@ -135,13 +135,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn flags_and_a_file_that_say_the_same_are_the_same_run(
+    fn equal_flags_and_files_describe_equal_runs(
         (verb, patch) in prop_oneof![patch(Verb::Play), patch(Verb::Learn), patch(Verb::Evaluate)]
     ) {
         let plugin = shown(&patch.get(Key::Plugin).unwrap().0).concat();
         let begin = |target: &str| vec![command(verb).to_owned(), target.to_owned()];
         let by_flags = typed(&[begin(&plugin), flagged(&patch, |_| true)].concat(), None);
-        // No file has options of an evaluation.
+        // Files do not have options of an evaluation.
         let mut beside = RunSpecPatch::new();
         for key in patch.keys().filter(|key| key.scope() == Scope::Evaluate) {
             let (value, source) = patch.get(key).unwrap().clone();
@@ -173,7 +173,7 @@ fn flags_win_over_a_file() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_by_flag_and_by_line() {
+fn all_problems_are_reported_at_once_by_flag_and_by_line() {
     let why = |words_typed: &[&str], file: Option<&str>| {
         typed(&words(words_typed), file.map(|text| (Path::new("a.toml"), text))).unwrap_err().0
     };
@@ -195,7 +195,7 @@ fn all_mistakes_are_told_at_once_by_flag_and_by_line() {
 }
 
 #[test]
-fn what_learns_is_sent_to_learn() {
+fn learning_options_of_run_refer_to_learn() {
     let file = "plugin = \"e.wasm\"\n[[learn]]\nlayer = \"harness\"\n";
     let why = typed(&words(&["run", "a b.toml"]), Some((Path::new("a b.toml"), file))).unwrap_err().0;
     assert!(why.contains("learn with `clawhost learn 'a b.toml'`"), "{why}");
@@ -212,7 +212,7 @@ fn the_sample_needs_no_environment_and_a_run_does() {
 }
 
 #[test]
-fn a_run_to_resume_stands_behind_an_equals_sign() {
+fn a_run_to_resume_needs_an_equals_sign() {
     let check = |text: &[&str], part: &str| {
         let error = Arguments::try_parse_from([&["clawhost"], text].concat()).unwrap_err();
         assert_eq!(error.exit_code(), 2);

@@ -1,11 +1,11 @@
-//! How a learning run ended, and how it goes on.
+//! How a learning run ended, and how it continues.
 
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::gate::Decision;
 use clawhost_learning::LearnReport;
 use clawhost_play::StopReason;
 
-/// Characters of a reason.
+/// Characters of a reason that are shown.
 const REASON: usize = 500;
 
 /// Why there is no verdict.
@@ -30,11 +30,11 @@ pub(crate) fn stopped(reason: &StopReason) -> String {
     }
 }
 
-/// What goes on from where it stopped, and with which command.
+/// How the run continues after this stop, and with which command.
 pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String {
     let from = match done as u64 >= iterations {
-        true => "goes on with the final test".to_owned(),
-        false => format!("goes on from iteration {}", done + 1),
+        true => "continues with the final test".to_owned(),
+        false => format!("continues from iteration {}", done + 1),
     };
     match reason {
         StopReason::Cancelled | StopReason::Reflectors { .. } => format!("the same command with --resume {from}"),
@@ -48,13 +48,13 @@ pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String 
             format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent counts")
         }
         StopReason::Unscored { .. } => {
-            "mend what it says, or take a reward that judges these tasks, and begin a new run: --resume would stop here again"
+            "fix the cause, or use a reward that judges these tasks, and begin a new run: --resume would stop here again"
                 .to_owned()
         }
     }
 }
 
-/// What is different after the run, and what is not.
+/// What the run changed, and what it did not.
 fn changed(lessons: bool, prompt: bool) -> &'static str {
     match (lessons, prompt) {
         (false, false) => "nothing changed: no candidate passed the gate",
@@ -64,7 +64,7 @@ fn changed(lessons: bool, prompt: bool) -> &'static str {
     }
 }
 
-/// The same, where the harness and weights learn together.
+/// The same, if the harness and weights learn together.
 fn changed_together(lessons: bool, prompt: bool, weights: &str) -> String {
     let parts = [(lessons, "the playbook"), (prompt, "the evolved prompt"), (true, weights)];
     let parts: Vec<&str> = parts.into_iter().filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect();
@@ -74,7 +74,7 @@ fn changed_together(lessons: bool, prompt: bool, weights: &str) -> String {
     }
 }
 
-/// The outcome, and what it can have come from. `weights` names what changed of the model, if anything did.
+/// The outcome, and its possible causes. `weights` names the changed part of the model, if any.
 pub(crate) fn verdict(report: &LearnReport, weights: Option<&str>) -> String {
     let lessons = report.iterations.iter().filter_map(|iteration| iteration.gate());
     let has_lessons = lessons.into_iter().any(|gate| gate.decision == Decision::Promote);
@@ -93,20 +93,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_from_where_depends_on_why_it_stopped() {
+    fn the_advice_for_resuming_depends_on_the_stop_reason() {
         let check = |reason: StopReason, done, expect: &str| {
             let told = next(&reason, done, 20);
             assert!(told.contains(expect), "{told}");
         };
-        check(StopReason::Cancelled, 3, "the same command with --resume goes on from iteration 4");
-        check(StopReason::Cancelled, 20, "the same command with --resume goes on with the final test");
+        check(StopReason::Cancelled, 3, "the same command with --resume continues from iteration 4");
+        check(StopReason::Cancelled, 20, "the same command with --resume continues with the final test");
         let budget = StopReason::FailureBudget { failed: 9, allowed: 8 };
-        check(budget, 3, "with --resume and a higher --failure-budget it goes on from iteration 4");
-        check(StopReason::ModelBudget, 0, "a higher --max-tokens-total or --max-cost it goes on from iteration 1");
+        check(budget, 3, "with --resume and a higher --failure-budget it continues from iteration 4");
+        check(StopReason::ModelBudget, 0, "a higher --max-tokens-total or --max-cost it continues from iteration 1");
         check(
             StopReason::Unscored { why: String::new() },
             0,
-            "take a reward that judges these tasks, and begin a new run",
+            "use a reward that judges these tasks, and begin a new run",
         );
     }
 

@@ -7,13 +7,13 @@ use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::exchange::IMPORT;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 
-/// What is said of what is not known.
+/// The text of an unknown value.
 const UNKNOWN: &str = "-";
 
-/// Least width of a lesson in a table: on a terminal that leaves less, lines are broken.
+/// Smallest width of a lesson in a table. On narrower terminals, lines are broken.
 const LESSON: u16 = 30;
 
-/// The width of the terminal that is printed on; none: it is none, so that nothing is cut.
+/// The width of the terminal. `None`: the output is not a terminal, so nothing is cut.
 pub(crate) fn terminal_columns() -> Option<u16> {
     use std::io::IsTerminal as _;
     if !std::io::stdout().is_terminal() {
@@ -23,7 +23,7 @@ pub(crate) fn terminal_columns() -> Option<u16> {
     chosen.or_else(|| Table::new().width())
 }
 
-/// Every entry in one table. Lessons are cut to what so many columns leave them.
+/// All entries in one table. Lessons are cut to the remaining columns.
 pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
     let mut table = crate::episodes::table(&[
         "id",
@@ -39,7 +39,7 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
     ]);
     for row in rows {
         let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
-        // The evidence for what it was decided as.
+        // The evidence on which its status was decided.
         let e_value = if row.status == "harmful" { row.harms } else { row.helps };
         let mut line = Row::from([
             row.id.to_string(),
@@ -50,7 +50,7 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
             known(row.interval.map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2)))),
             known(e_value.map(readable)),
             row.tokens.to_string(),
-            // What was planted or imported was proposed by nobody.
+            // Entries that were planted or imported have no proposals.
             if ["planted", IMPORT].contains(&row.created_by.as_str()) {
                 row.created_by.clone()
             } else {
@@ -76,7 +76,7 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
     table
 }
 
-/// What the columns of [`entries`] mean.
+/// The meaning of the columns of [`entries`].
 pub(crate) fn legend() -> &'static str {
     "applies  training episodes in which its condition held, of those of the run; `-` where no program can tell\n\
      lift     reward with the lesson less without it, inside groups; its interval holds however often one looks\n\
@@ -85,10 +85,10 @@ pub(crate) fn legend() -> &'static str {
      times    how often it was proposed"
 }
 
-/// Lessons that are explained, at most.
+/// Largest number of lessons that are explained.
 const EXPLAINED: usize = 8;
 
-/// A line for every lesson that applied in no episode: why.
+/// A line for every lesson that applied in no episode, with the reason.
 pub(crate) fn never_applied(rows: &[EntryRow]) -> Vec<String> {
     let told = |row: &EntryRow| {
         let usage = row.usage.as_ref()?;
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn lessons_are_whole_or_cut_to_what_a_terminal_leaves() {
+    fn lessons_are_whole_or_cut_to_the_terminal() {
         let lesson = format!("when tier is gold: {}\u{1b}[31m end", "wait ".repeat(60));
         let row = EntryRow::unmeasured(&Entry::new(Lesson::read(&lesson), IMPORT));
         let whole = told(std::slice::from_ref(&row), None);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_told_as_a_number() {
+    fn unknown_values_are_not_shown_as_numbers() {
         let unknown = EntryRow::unmeasured(&Entry::new(Lesson::read("wait"), IMPORT));
         let cells = |row: &EntryRow| -> Vec<String> {
             let text = told(std::slice::from_ref(row), None);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_lesson_applies_stands_in_the_table_and_why_it_never_does_below() {
+    fn the_table_shows_where_lessons_apply_and_notes_explain_those_that_never_do() {
         let row = |text: &str, applicable: u64| {
             let lesson = Lesson::read(text);
             let mut usage = LessonUse { episodes: 1_536, applicable: Some(applicable), ..LessonUse::new(&lesson) };

@@ -1,4 +1,4 @@
-//! Sessions of the gate, and the evolution of a section, in a line or two.
+//! Sessions of the gate, and the evolution of a section, in one or two lines each.
 
 use super::numbers::{readable, signed};
 use clawhost_core::{counted, escaped, thousands};
@@ -12,13 +12,13 @@ pub(crate) fn gate(report: &GateReport) -> String {
     let odds = format!("evidence {} to 1 of {} needed", readable(evidence.martingale), readable(evidence.threshold));
     let decision = match report.decision {
         Decision::Promote => format!("passed, {odds}"),
-        Decision::Futile => "turned down".to_owned(),
+        Decision::Futile => "rejected".to_owned(),
         Decision::Undecided | Decision::Continue => match evidence.smallest_lift {
             Some(lift) => format!(
-                "cannot tell, {odds} (so many pairs find a lift of {:.2} or more; --gate-pairs gives more)",
+                "undecided, {odds} (this number of pairs detects a lift of {:.2} or more; --gate-pairs gives more)",
                 lift * report.scale
             ),
-            None => format!("cannot tell, {odds}"),
+            None => format!("undecided, {odds}"),
         },
     };
     let missing = match report.missing.all() {
@@ -50,12 +50,12 @@ pub(crate) fn gate(report: &GateReport) -> String {
     )
 }
 
-/// Lessons that a session names, at most.
+/// Largest number of lessons that a session names.
 const NAMED: usize = 8;
-/// Characters of a lesson.
+/// Characters of a lesson that are shown.
 const LESSON: usize = 80;
 
-/// What explains the evidence of a session: that both sides acted alike, and why lessons never applied.
+/// Explanations of a session's evidence: both sides acted alike, or lessons never applied.
 pub(crate) fn gate_notes(report: &GateReport) -> Vec<String> {
     let pairs = report.evidence.pairs;
     let mut notes = Vec::new();
@@ -75,14 +75,15 @@ pub(crate) fn gate_notes(report: &GateReport) -> Vec<String> {
     notes
 }
 
-/// Why a lesson applied in no pair; none: it did, or nobody can tell.
+/// Why a lesson applied in no pair. `None`: it applied, or the reason is unknown.
 fn dead(one: &GateUse) -> Option<String> {
     let GateUse { entry, lesson, usage } = one;
     let lesson: String = escaped(lesson, usize::MAX).chars().take(LESSON).collect();
     Some(format!("{entry} ({lesson}) applied in none of {} pairs: {}", thousands(usage.episodes), usage.why_dead()?))
 }
 
-/// Which test let a candidate through whose interval contains 0: the interval is wider than what decides, and decides nothing.
+/// Names the deciding test if a candidate is promoted although its interval contains 0: the interval is wider than the
+/// test, and does not decide.
 fn clause(decision: Decision, interval: Option<(f64, f64)>) -> &'static str {
     let contains_zero = interval.is_some_and(|(low, high)| low <= 0.0 && high >= 0.0);
     match decision {
@@ -91,13 +92,13 @@ fn clause(decision: Decision, interval: Option<(f64, f64)>) -> &'static str {
     }
 }
 
-/// What came of evolving a section, in two lines: what it cost, and what came out.
+/// The result of evolving a section, in two lines: its cost, and its outcome.
 pub(crate) fn evolution(report: &EvolutionReport) -> [String; 2] {
     let Report { evaluations, cached, candidates, children, failures, curve, .. } = &report.progress;
     let why = report.why.map_or("not finished", |why| match why {
         EndReason::Budget => "the budget is spent",
-        EndReason::Perfect => "nothing is left to gain",
-        EndReason::Fruitless => "nothing new was proposed for long",
+        EndReason::Perfect => "no better reward is possible",
+        EndReason::Fruitless => "no new proposals for a long time",
         EndReason::Unscored => "too few tasks were scored",
     });
     let failed = match (failures.transient + failures.permanent, report.reflector.failed.values().sum::<u64>()) {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_in_which_a_lesson_never_applied_says_why() {
+    fn a_session_explains_lessons_that_never_applied() {
         let lesson = dead_lesson("when tier is sliver: call refund {}");
         let id = lesson.entry.clone();
         let expect = [
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_lessons_in_prose_nor_where_the_sides_differed() {
+    fn lessons_in_prose_and_sessions_with_differences_have_no_notes() {
         assert!(gate_notes(&report(1_023, vec![dead_lesson("Be kind.")])).is_empty());
         let many: Vec<GateUse> = (0..10).map(|n| dead_lesson(&format!("when tier is t{n}: wait"))).collect();
         let notes = gate_notes(&report(0, many));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_that_passes_with_an_interval_around_0_says_which_test_decides() {
+    fn a_promoted_candidate_with_an_interval_around_0_names_the_deciding_test() {
         let check = |decision, interval, expect: bool| {
             assert_eq!(
                 clause(decision, interval).contains("the evidence of the pairs decides"),

@@ -1,4 +1,4 @@
-//! What the harness came to: lessons, proposals, the gate, and what it cost.
+//! The results of the harness: lessons, proposals, the gate, and cost.
 
 use super::{entries, evolution, gate, gate_notes, legend, never_applied, terminal_columns};
 use clawhost_app::Learned;
@@ -8,10 +8,10 @@ use clawhost_learning::HarnessReport;
 use clawhost_play::FailureCount;
 use std::io::Write;
 
-/// Different failures that are shown.
+/// Number of different failures that are shown.
 const SHOWN_FAILURES: usize = 5;
 
-/// Lessons, and what became of proposals.
+/// Lessons and proposals.
 pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::Result<()> {
     let shown: Vec<EntryRow> = report.entries.iter().filter(|row| row.status != "queued").cloned().collect();
     let queued = report.entries.len() - shown.len();
@@ -27,7 +27,7 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     let refused: u64 = counts.refused.values().sum();
     writeln!(
         out,
-        "proposals   {} in all: {} said what was there, {} were turned down before, {} refused, {} dropped",
+        "proposals   {} in all: {} were known already, {} were rejected before, {} refused, {} dropped",
         thousands(counts.proposed),
         thousands(counts.merged),
         thousands(counts.known),
@@ -68,7 +68,7 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     Ok(())
 }
 
-/// Sessions of the gate, what models cost, and what failed.
+/// Sessions of the gate, the cost of models, and failures.
 pub(super) fn cost(out: &mut impl Write, learned: &Learned) -> std::io::Result<()> {
     let Learned { run, report, timing, .. } = learned;
     for one in report.iterations.iter().filter_map(|iteration| iteration.gate()) {

@@ -1,4 +1,4 @@
-//! What a learning run came to, for people and for machines.
+//! The results of a learning run, for people and for machines.
 
 mod ending;
 mod entries;
@@ -22,10 +22,10 @@ use clawhost_learning::{LearnReport, Outcome};
 use serde_json::json;
 use std::io::Write as _;
 
-/// Share of the iterations that one point of the curve is a mean of.
+/// The curve is smoothed over this share of the iterations.
 const SMOOTHING: usize = 20;
 
-/// The reward of every iteration that has one, smoothed.
+/// The smoothed rewards of all iterations that have one.
 pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
     let scored = report.iterations.iter().filter_map(|one| Some((one.iteration as f64, one.reward?)));
     let (numbers, rewards): (Vec<f64>, Vec<f64>) = scored.unzip();
@@ -33,7 +33,7 @@ pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
     numbers.into_iter().zip(smoothed).map(|(number, (_, reward))| (number, reward)).collect()
 }
 
-/// For people. `play` is the command that plays the model that was learned.
+/// The text for people. `play` is the command that plays with the learned model.
 pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> {
     let Learned { run, spec, report, .. } = learned;
     let mut out = anstream::stdout();
@@ -80,7 +80,7 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
         Some(reason) => {
             writeln!(out, "verdict     none: {}", stopped(reason))?;
             let most = report.failures.iter().max_by_key(|failure| failure.episodes);
-            // Where the harness learns all of them stand above.
+            // If the harness learns, all failures are listed above.
             if let Some(most) = most.filter(|_| report.harness().is_none()) {
                 writeln!(out, "            most failed so: {}", escaped(&most.message, 500))?;
             }
@@ -97,7 +97,7 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The proof, where it was measured.
+/// The test results, if there are any.
 fn test(out: &mut impl std::io::Write, learned: &Learned) -> std::io::Result<()> {
     let Some(evaluation) = &learned.report.evaluation else { return Ok(()) };
     let began = match learned.playbook_before {
@@ -115,10 +115,10 @@ fn test(out: &mut impl std::io::Write, learned: &Learned) -> std::io::Result<()>
     proof(out, evaluation, [&before, after])
 }
 
-/// One JSON document. What differs between equal runs stands under `timing`, and nowhere else.
+/// One JSON document. Only `timing` differs between equal runs.
 pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
     let Learned { run, spec, report, weights, timing, .. } = learned;
-    // What was paid differs where a run was interrupted: calls under way were lost.
+    // The cost differs if a run was interrupted: calls in progress were lost.
     let usage: Vec<_> = report.iterations.iter().map(|iteration| iteration.usage).collect();
     let mut document = json!({
         "format": 1,

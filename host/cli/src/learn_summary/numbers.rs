@@ -1,11 +1,11 @@
 //! Numbers for people.
 
-/// Numbers that people can read: very large and very small ones in powers of ten.
+/// A number for people: very large and very small ones as powers of ten.
 pub(super) fn readable(value: f64) -> String {
     if value == 0.0 || (0.01..10_000.0).contains(&value) { format!("{value:.2}") } else { format!("{value:.0e}") }
 }
 
-/// A difference with its sign. What is rounded to nothing has none.
+/// A difference with its sign. A difference that rounds to 0 has none.
 pub(super) fn signed(value: f64, decimals: usize) -> String {
     let text = format!("{value:+.decimals$}");
     let is_nothing = text.bytes().all(|byte| b"+-0.".contains(&byte));
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_no_sign_and_evidence_is_never_rounded_to_none() {
+    fn zero_has_no_sign_and_evidence_is_never_rounded_to_zero() {
         for (value, text) in
             [(0.0, "0.00"), (-0.0, "0.00"), (-0.004, "0.00"), (0.004, "0.00"), (-0.2, "-0.20"), (1.0, "+1.00")]
         {

@@ -1,4 +1,4 @@
-//! Before, after and the difference.
+//! The results before and after, and the lift.
 
 use super::numbers::signed;
 use clawhost_core::{counted, thousands};
@@ -8,14 +8,14 @@ fn mean(value: Option<&Mean>) -> String {
     value.map_or("not measured".to_owned(), |mean| format!("{:.3} ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
 }
 
-/// A difference with its interval.
+/// A lift with its interval.
 fn lift(value: Option<&Mean>) -> String {
     value.map_or("not measured".to_owned(), |lift| {
         format!("{} ({} to {}, 95 %)", signed(lift.mean, 3), signed(lift.low, 3), signed(lift.high, 3))
     })
 }
 
-/// Before, after and the difference.
+/// Prints the results before and after, and the lift.
 pub(crate) fn proof(
     out: &mut impl std::io::Write,
     evaluation: &Evaluation,

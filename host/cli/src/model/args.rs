@@ -5,50 +5,50 @@ use clap::{Args, Subcommand, ValueEnum};
 use clawhost_app::local_models::{CONTEXT, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, WIDTH};
 use std::path::PathBuf;
 
-/// What an option is, and what it is where nobody says.
+/// The help of an option, with its default.
 fn with_default(what: &str, default: impl std::fmt::Display) -> String {
     format!("{what} [default: {default}]")
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// Make a tiny model whose tokens are characters, from a seed: equal settings, equal weights
+    /// Create a tiny model whose tokens are characters, from a seed: equal settings give equal weights
     Init(InitArgs),
-    /// What a model is: its shape, size, context, tokenizer, sampling, adapter, and the digest of its weights
+    /// Describe a model: shape, size, context, tokenizer, sampling, adapter, and the digest of its weights
     Info {
         /// The model's folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Go on with a text
+    /// Complete a text
     Generate(Box<GenerateArgs>),
-    /// Converse on a terminal, or with lines from standard input. Ctrl-C ends an answer, Ctrl-D the conversation
+    /// Chat on a terminal, or with lines from standard input. Ctrl-C ends an answer, Ctrl-D the conversation
     Chat(ChatArgs),
-    /// Take over a model as Hugging Face has them: every weight is checked by name and shape, then its files are copied
+    /// Import a Hugging Face model: every weight is checked by name and shape, then its files are copied
     Import {
         /// A folder with config.json, tokenizer.json and weights in safetensors
         #[arg(value_name = "SRC")]
         source: PathBuf,
-        /// Where it goes: a new or an empty folder
+        /// The target: a new or an empty folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// An adapter as PEFT has them (LoRA), which is put beside its weights, into DIR/adapter
+        /// A PEFT adapter (LoRA) for the model, copied to DIR/adapter
         #[arg(long, value_name = "ADAPTER")]
         adapter: Option<PathBuf>,
     },
-    /// Write a model for transformers, and its adapter for PEFT, or both as one
+    /// Export a model for transformers, with its adapter for PEFT, or merged
     Export(ExportArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Where it goes
+    /// The target folder
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where the weights come from", SEED))]
     pub(crate) seed: Option<u64>,
-    /// Its characters, each once; the last ends an answer. Fewer learn faster: `0123456789+=<>?#` is enough for games of numbers
-    /// as `env_guess.wasm?talk=terse` [default: those of plain text]
+    /// Its characters, each once; the last one ends an answer. Fewer characters learn faster: `0123456789+=<>?#` is
+    /// enough for number games such as `env_guess.wasm?talk=terse` [default: those of plain text]
     #[arg(long, value_name = "TEXT")]
     pub(crate) alphabet: Option<String>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=4096), help = with_default("Width of the residual stream; twice the heads divide it", WIDTH))]
@@ -62,11 +62,11 @@ pub(crate) struct InitArgs {
     pub(crate) mlp: Option<u16>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=65_536), help = with_default("Most characters of a conversation", CONTEXT))]
     pub(crate) context: Option<u32>,
-    /// With a chat template that includes the system prompt, so that a playbook reaches the model: then lessons and weights learn
-    /// together. Its characters must be those of the lessons, as those of plain text are
+    /// Use a chat template that includes the system prompt, so that a playbook has an effect and both layers can learn
+    /// together. The alphabet must cover the characters of lessons, as that of plain text does
     #[arg(long)]
     pub(crate) system: bool,
-    /// Write into a folder that is not empty; files of the same names are overwritten
+    /// Write into a folder that is not empty; files with the same names are overwritten
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -76,21 +76,22 @@ pub(crate) struct GenerateArgs {
     /// The model's folder
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The text that it goes on with, as it stands: no chat template [default: standard input]
+    /// The text to complete, unchanged: no chat template [default: standard input]
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// So many answers, drawn apart from each other [default: 1]
+    /// Number of independent answers [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) n: Option<u16>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
-    /// Only tokens that together are so likely, 0 to 1 [default: the model's own]
+    /// Top-p: draw only from the most likely tokens that together have this probability, 0 to 1 [default: the model's
+    /// own]
     #[arg(long, value_name = "P", value_parser = crate::args::share)]
     pub(crate) top_p: Option<f64>,
-    /// Only the so many likeliest tokens; 0: all [default: the model's own]
+    /// Top-k: draw only from this number of most likely tokens; 0: all [default: the model's own]
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<u32>,
-    /// A text that ends an answer, and is no part of it; may be repeated
+    /// A text that ends an answer and is not part of it; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
 }
@@ -99,12 +100,12 @@ pub(crate) struct GenerateArgs {
 pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help = with_default("Largest number of tokens per answer", MAX_TOKENS))]
     pub(crate) max_tokens: Option<u32>,
-    /// Sampling temperature, 0 to 2; 0: always the likeliest token [default: the model's own]
+    /// Sampling temperature, 0 to 2; 0: greedy [default: the model's own]
     #[arg(long, value_name = "T", value_parser = crate::args::temperature)]
     pub(crate) temperature: Option<f32>,
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where all chance comes from: equal seeds, equal answers", SEED))]
     pub(crate) seed: Option<u64>,
-    /// Answer with this adapter (PEFT, LoRA) instead of the one in the model's folder
+    /// Use this adapter (PEFT, LoRA) instead of the one in the model's folder
     #[arg(long, value_name = "ADAPTER")]
     pub(crate) adapter: Option<PathBuf>,
     #[command(flatten)]
@@ -116,7 +117,7 @@ pub(crate) struct ChatArgs {
     /// The model's folder
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// What the model is told first
+    /// The system prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
     #[command(flatten)]
@@ -128,29 +129,29 @@ pub(crate) struct ExportArgs {
     /// The model's folder
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
-    /// Where it goes: a new or an empty folder
+    /// The target: a new or an empty folder
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// With this adapter (PEFT, LoRA) instead of the one in the model's folder; it goes into DIR/adapter
+    /// Use this adapter (PEFT, LoRA) instead of the one in the model's folder; it is written to DIR/adapter
     #[arg(long, value_name = "ADAPTER")]
     pub(crate) adapter: Option<PathBuf>,
-    /// Add the adapter to the weights: one model, no DIR/adapter
+    /// Merge the adapter into the weights: one model, no DIR/adapter
     #[arg(long)]
     pub(crate) merge: bool,
-    /// As which numbers the weights are written [default: f32]
+    /// The number format of the weights [default: f32]
     #[arg(long, value_name = "TYPE", value_enum)]
     pub(crate) dtype: Option<NumberType>,
-    /// Largest file of weights, as 500MB or 5GB [default: one file]
+    /// Largest size of a weight file, as 500MB or 5GB [default: one file]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
 }
 
-/// Of weights in files.
+/// The number format of weights in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NumberType {
-    /// As they are here
+    /// Unchanged
     F32,
-    /// Half the size; large values are refused
+    /// Half the size; values that are too large are refused
     F16,
     /// Half the size; fewer digits
     Bf16,
@@ -166,7 +167,7 @@ impl NumberType {
     }
 }
 
-/// `500MB`, in the units of transformers: powers of 1000.
+/// Parses `500MB`, in the units of transformers: powers of 1000.
 fn size(text: &str) -> Result<u64, String> {
     let units = [("KB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
     let upper = text.trim().to_uppercase();

@@ -9,7 +9,7 @@ use clawhost_app::{AppError, RequestError};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Lines of standard input, read on a thread of their own: a terminal cannot be waited for in any other way.
+/// Lines of standard input, read on a separate thread: reading a terminal blocks.
 fn lines() -> UnboundedReceiver<std::io::Result<String>> {
     let (sender, lines) = unbounded_channel();
     std::thread::spawn(move || {
@@ -22,7 +22,7 @@ fn lines() -> UnboundedReceiver<std::io::Result<String>> {
     lines
 }
 
-/// Ctrl-C, from now on: none is lost between two things that are waited for.
+/// Ctrl-C from now on. No signal is lost between two waits.
 fn interrupts() -> UnboundedReceiver<()> {
     let (sender, interrupts) = unbounded_channel();
     tokio::spawn(async move { while tokio::signal::ctrl_c().await.is_ok() && sender.send(()).is_ok() {} });
@@ -49,7 +49,7 @@ fn open(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Conversation>
     })
 }
 
-/// Tells an answer, but for what was shown while it came.
+/// Prints the part of an answer that was not streamed.
 fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     let Answered { text, rest, finish, usage, left_out } = answer;
@@ -86,7 +86,7 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
         let show = move |text: &str| {
             if is_shown {
                 let mut out = anstream::stdout();
-                // Whoever reads may be gone: the next line says so.
+                // If the output is closed, the next write reports it.
                 let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
             }
         };
@@ -102,7 +102,7 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
                     false => writeln!(out)?,
                 }
             }
-            // Somebody sits there and may say it otherwise; nobody does where lines come from a file.
+            // A person at a terminal may try again. Lines of a file are not repeated.
             Err(error) if terminal => writeln!(notes, "error: {error}")?,
             Err(error) => return Err(AppError::from(error).into()),
         }

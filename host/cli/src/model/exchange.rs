@@ -1,4 +1,4 @@
-//! `clawhost model import|export`: models as transformers has them, adapters as PEFT has them.
+//! `clawhost model import|export`: imports and exports models (transformers) and adapters (PEFT).
 
 use super::args::ExportArgs;
 use super::{notes, print_json};

@@ -1,4 +1,4 @@
-//! `clawhost model generate`: a text goes on.
+//! `clawhost model generate`: completes a text.
 
 use super::args::GenerateArgs;
 use super::{harmless, notes, print_json, settings};
@@ -9,21 +9,21 @@ use clawhost_app::local_models::{Finish, GenerateRequest, GeneratedText, Generat
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 
-/// The prompt that is given, or else what is on standard input.
+/// The prompt from the command line, or else from standard input.
 fn prompt(given: Option<&String>) -> anyhow::Result<String> {
     if let Some(prompt) = given {
         return Ok(prompt.clone());
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("standard input")?;
-    // Editors and `echo` end a text with a line end that nobody meant.
+    // Editors and `echo` append a line end that is not part of the prompt.
     Ok(text.strip_suffix('\n').map(str::to_owned).unwrap_or(text))
 }
 
-/// Shows text as it comes.
+/// Streams text.
 fn show(text: &str) {
     let mut out = anstream::stdout();
-    // Whoever reads may be gone: what is left is noticed where the answer is told.
+    // If the output is closed, the final write reports it.
     let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> any
         if request.answers > 1 {
             writeln!(out, "{number}: {}", harmless(&answer.text))?;
         } else {
-            // Shown already, but for what could have become a stop text.
+            // Streamed already, except for the part that could have become a stop text.
             writeln!(out, "{}", harmless(answer.text.get(answer.streamed..).unwrap_or_default()))?;
         }
     }

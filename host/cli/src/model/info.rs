@@ -1,4 +1,4 @@
-//! `clawhost model info`: what a model is.
+//! `clawhost model info`: describes a model.
 
 use super::{notes, print_json};
 use crate::context::Context;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
 
-/// As people wrote it: 0.6 in f32 is 0.6000000238 in f64.
+/// In its shortest digits: 0.6 in f32 is 0.6000000238 in f64.
 fn plain(number: f32) -> Value {
     json!(number.to_string().parse::<f64>().unwrap_or_default())
 }
@@ -58,7 +58,7 @@ pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
         "tokenizer",
         format!("{tokens} tokens, ending with {:?}; embeddings for {}", config.end_tokens, config.vocabulary),
     )?;
-    let template = if described.has_chat_template { "yes" } else { "none: it goes on with texts, and does not chat" };
+    let template = if described.has_chat_template { "yes" } else { "none: it completes texts, and does not chat" };
     row("chat template", template.to_owned())?;
     let top_k = sampling.top_k.map_or("all".to_owned(), |k| k.to_string());
     let (temperature, top_p, min_p) = (sampling.temperature, sampling.top_p, sampling.min_p);

@@ -1,4 +1,4 @@
-//! `clawhost model init`: a tiny model from a seed.
+//! `clawhost model init`: creates a tiny model from a seed.
 
 use super::args::InitArgs;
 use super::print_json;

@@ -1,4 +1,4 @@
-//! `clawhost model`: local models made, looked at, asked, taken over and handed on.
+//! `clawhost model`: creates, describes, runs, imports and exports local models.
 
 mod args;
 mod chat;
@@ -30,12 +30,12 @@ pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Re
     }
 }
 
-/// How a model is computed here.
+/// The settings of a model.
 fn settings(context: &Context, device: DeviceOption) -> anyhow::Result<ModelSettings> {
     context.model_settings(&MachineArgs { device, ..MachineArgs::default() })
 }
 
-/// Shows warnings, but not the device: answers are all that is asked for.
+/// Shows warnings, but not the device: only answers are wanted.
 fn notes(context: &Context) -> impl EventSink {
     let progress = Progress::new(context, true, "answered");
     move |event: Event| {
@@ -52,7 +52,7 @@ fn print_json(value: &serde_json::Value) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What a model wrote, for a terminal: no sequence of it may steer the terminal.
+/// Text of a model, safe for a terminal: control sequences are made visible.
 fn harmless(text: &str) -> String {
     let replace = |character| match character {
         '\n' | '\t' => character,

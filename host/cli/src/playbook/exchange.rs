@@ -1,4 +1,4 @@
-//! `clawhost playbook export|import`: JSON files, and skills as other agents read them.
+//! `clawhost playbook export|import`: JSON files, and skills in the format of other agents.
 
 use super::{print_json, workspace};
 use crate::context::Context;
@@ -8,7 +8,7 @@ use clawhost_core::escaped;
 use std::io::Write as _;
 use std::path::Path;
 
-/// Refuses names by which standard output was meant, or an option.
+/// Refuses paths that look like standard output or an option.
 fn check_path(path: &Path) -> Result<(), UsageError> {
     if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('-')) {
         return Err(UsageError(format!(
@@ -35,7 +35,7 @@ pub(super) fn export(context: &Context, name: &str, path: &Path, number: Option<
 }
 
 pub(super) async fn import(context: &Context, name: &str, path: &Path) -> anyhow::Result<Exit> {
-    // What cannot be imported is no reason to make a data folder.
+    // A data folder is not created for an import that fails.
     playbooks::check_name(name)?;
     let playbook = playbooks::read_playbook(path)?;
     let imported = playbooks::import(&workspace(context)?, name, &playbook).await?;
@@ -48,7 +48,7 @@ pub(super) async fn import(context: &Context, name: &str, path: &Path) -> anyhow
     if imported.added {
         writeln!(out, "{name}, version {number} is served from now on: {said}")?;
         let how = format!("see `clawhost eval PLUGIN.wasm --reward R.wasm --playbook {name}`");
-        writeln!(out, "nothing is known yet about what they are worth: {how}")?;
+        writeln!(out, "their effects are not measured yet: {how}")?;
     } else {
         writeln!(out, "{name}: version {number} is what is served already: {said}")?;
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_looks_like_standard_output_or_an_option_is_refused() {
+    fn paths_that_look_like_standard_output_or_options_are_refused() {
         let check = |path: &str, expect: Option<&str>| match (check_path(Path::new(path)), expect) {
             (Ok(()), None) => {}
             (Err(error), Some(part)) => assert!(error.0.contains(part) && error.0.contains(".json"), "{path}: {error}"),

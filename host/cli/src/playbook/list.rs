@@ -1,4 +1,4 @@
-//! `clawhost playbook list`: every playbook, with what is served of it and where that was learned.
+//! `clawhost playbook list`: lists all playbooks, with their served versions and origins.
 
 use super::print_json;
 use crate::context::Context;
@@ -6,11 +6,11 @@ use crate::exit::Exit;
 use clawhost_app::{Workspace, playbooks, time};
 use std::io::Write as _;
 
-/// What is said of what is not known, or not there.
+/// The text of an unknown or absent value.
 const NONE: &str = "-";
 
 pub(super) fn list(context: &Context) -> anyhow::Result<Exit> {
-    // A folder in which nothing was ever done holds no playbook, which is no error.
+    // An unused data folder has no playbooks, which is not an error.
     let rows =
         if Workspace::is_used(&context.folder()?) { playbooks::list(context.reader()?.as_ref())? } else { Vec::new() };
     if context.json() {

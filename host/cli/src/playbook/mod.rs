@@ -1,4 +1,4 @@
-//! `clawhost playbook`: all there are, entries, versions, rollback, export and import.
+//! `clawhost playbook`: lists, shows, compares, rolls back, exports and imports playbooks.
 
 mod exchange;
 mod list;
@@ -15,65 +15,66 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlaybookCommand {
-    /// Every playbook: its newest version, how many entries are served, and where they were learned
+    /// List all playbooks: newest version, number of served entries, and origin
     List,
-    /// Every entry: status, groups, lift with its interval, e-value, tokens
+    /// Show all entries: status, groups, lift with its interval, e-value, tokens
     Show {
         /// The playbook [default: the only one]
         #[arg(value_name = "NAME")]
         name: Option<String>,
-        /// What this version says, instead
+        /// Show the content of this version instead
         #[arg(long, value_name = "N")]
         version: Option<u64>,
-        /// Whole lessons, on a terminal too; elsewhere they are never cut
+        /// Show whole lessons on a terminal too; otherwise they are cut only there
         #[arg(long, conflicts_with = "version")]
         full: bool,
     },
-    /// Every version, and how it came about
+    /// List all versions, and why they were added
     Log {
         /// The playbook [default: the only one]
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
-    /// What changed between two versions
+    /// Show the differences between two versions
     Diff {
         /// The playbook [default: the only one]
         #[arg(value_name = "NAME")]
         name: Option<String>,
-        /// From this version; before the first, as version 0, nothing is said [default: the one before]
+        /// The earlier version; 0 is the empty playbook before the first version [default: the one before]
         #[arg(value_name = "FROM")]
         from: Option<u64>,
-        /// To this one [default: the newest]
+        /// The later version [default: the newest]
         #[arg(value_name = "TO")]
         to: Option<u64>,
     },
-    /// Serve what an older version says, as a new version
+    /// Serve the content of an older version as a new version
     Rollback {
         /// The playbook
         #[arg(value_name = "NAME")]
         name: String,
-        /// To this version [default: the one before]
+        /// The older version [default: the one before]
         #[arg(long, value_name = "N")]
         to: Option<u64>,
     },
-    /// Write what is served: as JSON into a file, or as a folder of skills (SKILL.md)
+    /// Export a version: as JSON into a file, or as a folder of skills (SKILL.md)
     Export {
         /// The playbook
         #[arg(value_name = "NAME")]
         name: String,
-        /// A file ending in .json, or a folder that is made (a name without an extension, or with a `/` behind it)
+        /// A file ending in .json, or a folder to create (a name without an extension, or followed by `/`)
         #[arg(value_name = "PATH")]
         path: PathBuf,
-        /// What this version says [default: the newest]
+        /// The version [default: the newest]
         #[arg(long, value_name = "N")]
         version: Option<u64>,
     },
-    /// Serve what a JSON file, a skill or a folder of skills says, as a new version. Evidence does not come with it: it is measured anew
+    /// Serve the content of a JSON file, a skill or a folder of skills as a new version. Evidence is not imported: it
+    /// is measured anew
     Import {
         /// The playbook
         #[arg(value_name = "NAME")]
         name: String,
-        /// A file ending in .json, a folder with SKILL.md files, or one file of a skill, ending in .md
+        /// A file ending in .json, a folder with SKILL.md files, or a single skill file ending in .md
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
@@ -92,13 +93,13 @@ pub(crate) async fn run(context: &Context, command: &PlaybookCommand) -> anyhow:
     }
 }
 
-/// The data folder, open for a change of a playbook: nothing is played.
+/// The data folder, open for changing a playbook.
 fn workspace(context: &Context) -> anyhow::Result<Workspace> {
     Ok(Workspace::open(WorkspaceSettings::new(context.folder()?))?)
 }
 
 fn print_json(report: &impl Serialize) -> anyhow::Result<Exit> {
-    // By way of a value, so that keys are in the order of all other documents.
+    // Via a value, so that keys have the order of all other documents.
     writeln!(anstream::stdout(), "{:#}", serde_json::to_value(report)?)?;
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! `clawhost playbook show`: what is served, and what is known of every entry.
+//! `clawhost playbook show`: shows the served version, and the state of every entry.
 
 use super::print_json;
 use crate::context::Context;
@@ -10,7 +10,7 @@ use clawhost_core::escaped;
 use clawhost_learn::playbook::Playbook;
 use std::io::Write;
 
-/// What a version says.
+/// Shows the content of a version.
 pub(super) fn version(context: &Context, name: Option<&str>, number: u64) -> anyhow::Result<Exit> {
     let reader = context.reader()?;
     let name = playbooks::chosen(reader.as_ref(), name)?;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_stand_under_their_names_and_nothing_hides_in_them() {
+    fn sections_are_shown_under_their_names_and_escaped() {
         let sections_of = [("house".to_owned(), "Be kind.\nAlways\u{1b}[31m.".to_owned())];
         let playbook = Playbook { sections: sections_of.into(), entries: Vec::new() };
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! `clawhost playbook log|diff|rollback`: versions, which are added and never taken away.
+//! `clawhost playbook log|diff|rollback`: versions are added and never removed.
 
 use super::{print_json, workspace};
 use crate::context::Context;
@@ -32,10 +32,11 @@ pub(super) fn log(context: &Context, name: Option<&str>) -> anyhow::Result<Exit>
     Ok(Exit::Ok)
 }
 
-/// What a comparison names: perhaps a playbook, and perhaps the first and the second version.
+/// The arguments of a comparison: optionally a playbook, and optionally the first and the second version.
 type Compared<'a> = (Option<&'a str>, Option<u64>, Option<u64>);
 
-/// What the words of a comparison mean: `diff 0 1` names two versions and no playbook, unless one is called so.
+/// Interprets the arguments of a comparison: `diff 0 1` names two versions and no playbook, unless a playbook has that
+/// name.
 fn compared<'a>(reader: &dyn StoreReader, (name, from, to): Compared<'a>) -> anyhow::Result<Compared<'a>> {
     let Some((text, number)) = name.and_then(|name| Some((name, name.parse().ok()?))) else {
         return Ok((name, from, to));
@@ -55,14 +56,14 @@ pub(super) fn diff(context: &Context, name: Option<&str>, from: Option<u64>, to:
     let mut out = anstream::stdout();
     writeln!(out, "{name}: version {} to {}", found.from, found.to)?;
     if found.differences.is_empty() {
-        writeln!(out, "they say the same")?;
+        writeln!(out, "they are equal")?;
     }
     found.differences.iter().try_for_each(|difference| writeln!(out, "{difference}"))?;
     Ok(Exit::Ok)
 }
 
 pub(super) async fn rollback(context: &Context, name: &str, to: Option<u64>) -> anyhow::Result<Exit> {
-    // A playbook that is not there is no reason to make a data folder.
+    // A data folder is not created for a playbook that does not exist.
     playbooks::chosen(context.reader()?.as_ref(), Some(name))?;
     let rolled = playbooks::rollback(&workspace(context)?, name, to).await?;
     if context.json() {
@@ -71,10 +72,10 @@ pub(super) async fn rollback(context: &Context, name: &str, to: Option<u64>) -> 
     let (number, target) = (rolled.version, rolled.says_what);
     let mut out = anstream::stdout();
     match (rolled.added, number == target) {
-        (true, _) => writeln!(out, "{name}: version {number} says what version {target} said")?,
+        (true, _) => writeln!(out, "{name}: version {number} has the content of version {target}")?,
         (false, true) => writeln!(out, "{name}: version {number} is what is served already")?,
         (false, false) => {
-            writeln!(out, "{name}: version {number} is what is served already, and says what version {target} said")?;
+            writeln!(out, "{name}: version {number} is what is served already, with the content of version {target}")?;
         }
     }
     Ok(Exit::Ok)

@@ -1,4 +1,4 @@
-//! The command that plays with what was learned last.
+//! The command that plays with the learned model.
 
 use crate::args::{MachineArgs, flag};
 use crate::context::Context;
@@ -6,7 +6,7 @@ use crate::words::Words;
 use clawhost_app::Learned;
 use clawhost_run_config::{Key, RunSpecPatch, Value};
 
-/// The command; none where no weights were learned. `said` is what the run was asked for.
+/// The command. `None`: no weights were learned. `said` has the options of the run.
 pub(crate) fn command(
     context: &Context,
     machine: &MachineArgs,

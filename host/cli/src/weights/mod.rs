@@ -1,4 +1,4 @@
-//! What weights came to, for people.
+//! The results of weights, for people.
 
 mod command;
 mod samples;

@@ -1,13 +1,13 @@
-//! A few episodes of an iteration as a table: what was asked, what the model said, and what it earned.
+//! A few episodes of an iteration as a table: the task, the conversation, and the reward.
 
 use clawhost_core::{Episode, Message, escaped};
 use comfy_table::{ContentArrangement, Table};
 use std::sync::Arc;
 
-/// Characters of a cell.
+/// Characters of a cell that are shown.
 const SHOWN: usize = 160;
 
-/// A row: the task, what it earned, and what was said, the model's own words in brackets.
+/// A row: the task, the reward, and the conversation, with the model's text in brackets.
 fn row(episode: &Episode) -> [String; 3] {
     let heard = |messages: &[Message]| messages.iter().map(Message::plain_text).collect::<Vec<_>>().join(" ");
     let turns = episode.turns.iter().map(|turn| {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_was_said_and_what_it_earned() {
+    fn a_row_shows_the_conversation_and_the_reward() {
         let golden = include_str!("../../../../tests/golden/episode-2.json");
         let [_, reward, said] = row(&serde_json::from_str(golden).unwrap());
         assert!(reward.parse::<f64>().is_ok() || reward == "-", "{reward}");

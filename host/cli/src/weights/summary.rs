@@ -1,4 +1,4 @@
-//! What weights came to, for people.
+//! The results of weights, for people.
 
 use super::samples;
 use clawhost_app::LearnedWeights;
@@ -6,7 +6,7 @@ use clawhost_core::{Digest, counted, escaped, thousands};
 use clawhost_learning::{IterationReport, LearnReport};
 use std::io::Write;
 
-/// What weights did in an iteration; none: they do not learn.
+/// The results of an iteration. `None`: weights do not learn.
 pub(crate) fn weights(report: &IterationReport) -> Option<String> {
     let (_, weights) = report.weights()?;
     let metrics = report.metrics();
@@ -33,13 +33,13 @@ pub(crate) fn weights(report: &IterationReport) -> Option<String> {
     ))
 }
 
-/// What changed of the model; none: nothing did.
+/// The part of the model that changed. `None`: nothing changed.
 pub(crate) fn changed(weights: &LearnedWeights) -> Option<&'static str> {
     let what = if weights.is_adapter { "the adapter" } else { "the weights" };
     (weights.before != weights.after).then_some(what)
 }
 
-/// What was said in the last iteration, and what demonstrations came to.
+/// Samples of the last iteration, and the results of demonstrations.
 pub(crate) fn episodes(out: &mut impl Write, weights: &LearnedWeights, report: &LearnReport) -> std::io::Result<()> {
     if !weights.samples.is_empty() {
         writeln!(out, "what was said in the last iteration")?;
@@ -62,10 +62,10 @@ pub(crate) fn episodes(out: &mut impl Write, weights: &LearnedWeights, report: &
     )
 }
 
-/// Demonstrations of a step.
+/// Demonstrations per step.
 const DEMONSTRATION_BATCH: u64 = 128;
 
-/// Why batches were not learned from, and why rewards carry no signal.
+/// Why batches were skipped, and why rewards carry no signal.
 pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Result<()> {
     if let Some(why) = report.iterations.iter().rev().find_map(|one| one.learned.as_ref().err()) {
         writeln!(out, "            the last that was not: {}", escaped(why, 500))?;
@@ -77,7 +77,7 @@ pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Re
     Ok(())
 }
 
-/// The models and the numbers that were written.
+/// The models and metrics that were written.
 pub(crate) fn files(
     out: &mut impl Write,
     weights: &LearnedWeights,
@@ -107,7 +107,7 @@ pub(crate) fn files(
     Ok(())
 }
 
-/// A digest by its beginning.
+/// The beginning of a digest.
 fn short(digest: &Digest) -> String {
     digest.to_string().chars().take("sha256:".len() + 12).collect()
 }
