@@ -1,4 +1,4 @@
-//! The example plays, scores and learns, with the guests that are built.
+//! The example plays, scores and learns with the guests that were built.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test that cannot go on has failed")]
 
 #[path = "../../../tests/common/guests.rs"]

@@ -1,4 +1,4 @@
-//! The learning loop inside a Rust program: no command line, no plugin, no database. Nobody tells what the lights mean.
+//! The learning loop inside a Rust program, without command line, plugins and database. The meaning of the lights must be learned.
 #![allow(clippy::print_stdout, reason = "a program of its own")]
 
 use async_trait::async_trait;

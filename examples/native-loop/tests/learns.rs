@@ -1,8 +1,8 @@
-//! The example does what it says, and stays short.
+//! The example learns, and stays short.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[test]
-fn the_example_learns_what_the_lights_mean_in_under_sixty_lines() {
+fn the_example_learns_the_lights_in_under_sixty_lines() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_native-loop")).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.starts_with("improved"), "{said}");

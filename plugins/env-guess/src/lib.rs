@@ -1,15 +1,15 @@
 //! Guess a number: multi-turn, with feedback after every guess.
 //!
-//! The number follows from the seed. The observation names the range that is left, in the policy's own words of an
-//! order ("a whole number between 0 and 99"), so that a policy that only follows orders makes legal guesses, and one that
-//! thinks halves the range each time.
+//! The number follows from the seed. The observation names the remaining range in the form of an order ("a whole number
+//! between 0 and 99"), so that a policy that only follows orders makes valid guesses, and a better one halves the range
+//! each time.
 //!
-//! With `talk=terse` it speaks in single characters, for models whose vocabulary holds little more than digits: `?` invites a
-//! guess, `<` and `>` say that the number is smaller or larger than the guess, `=` that it was right. What is no number
-//! costs a guess there.
+//! With `talk=terse` observations are single characters, for models whose vocabulary has little more than digits: `?`
+//! asks for a guess, `<` and `>` mean that the number is smaller or larger than the guess, `=` that it was correct. An
+//! answer that is not a number costs a guess in this mode.
 //!
-//! With `demonstrate=clumsy` every observation carries, as the attribute `demonstration`, what a clumsy player would guess now: any
-//! number that is still possible, and one time in twenty any number at all. Whoever learns to play by imitation learns from these.
+//! With `demonstrate=clumsy` every observation has the attribute `demonstration`: the guess of a clumsy player, which is
+//! any number that is still possible, and one time in twenty any number at all. Models can learn by imitation from these.
 
 use clawhost_sdk::{
     Action, Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status,
@@ -27,7 +27,7 @@ pub struct Guess {
     guesses: u32,
 }
 
-/// How it is played.
+/// The settings of the game.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     size: i64,
@@ -36,24 +36,24 @@ struct Settings {
     demonstrates: bool,
 }
 
-/// One in so many guesses of the clumsy player is made without thinking.
+/// The inverse share of the clumsy player's guesses that ignore the range.
 const CLUMSY: i64 = 20;
 
-/// Numbers go from 0 to one below this.
+/// Numbers are from 0 to one below this.
 const DEFAULT_SIZE: i64 = 100;
-/// Guesses before the episode is cut short.
+/// Number of guesses before the episode is truncated.
 const DEFAULT_GUESSES: u32 = 20;
 /// Larger ranges add turns, not difficulty.
 const LARGEST_SIZE: i64 = 1_000_000;
 
 impl Guess {
-    /// What is observed, with what a demonstrator would answer.
+    /// The observation, with the demonstrated answer.
     fn say(&self, terse: &str, words: String) -> Message {
         let message = Message::user(if self.settings.terse { terse.to_owned() } else { words });
         if !self.settings.demonstrates {
             return message;
         }
-        // Of the position alone, so that a restored episode demonstrates the same.
+        // A function of the position alone, so that a restored episode demonstrates the same.
         let mut random = Random::new(self.seed ^ (u64::from(self.guesses) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let careless = random.between(0, CLUMSY - 1) == 0 || self.low > self.high;
         let (low, high) = if careless { (0, self.settings.size - 1) } else { (self.low, self.high) };
@@ -70,7 +70,7 @@ fn ask(low: i64, high: i64) -> String {
     format!("Reply with a whole number between {low} and {high}.")
 }
 
-/// The last whole number in a text: models like to explain themselves first.
+/// The last whole number in a text: models often explain themselves first.
 fn last_number(text: &str) -> Option<i64> {
     let mut last = None;
     let mut digits = String::new();
@@ -80,7 +80,7 @@ fn last_number(text: &str) -> Option<i64> {
         let next_is_digit = characters.peek().is_some_and(char::is_ascii_digit);
         match character {
             '0'..='9' => digits.push(character),
-            // A separator of thousands.
+            // A thousands separator.
             ',' if previous.is_ascii_digit() && next_is_digit => {}
             _ => {
                 last = digits.parse().ok().or(last);
@@ -181,7 +181,7 @@ impl MessageEnvironment for Guess {
 }
 
 impl Guess {
-    /// What follows a wrong guess, or the end where it was the last.
+    /// The observation after a wrong guess, or the end if it was the last one.
     fn or_over(&self, terse: &str, words: String, range: &str) -> Step {
         let most = self.settings.most_guesses;
         if self.guesses < most {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn halving_the_range_finds_every_number_in_seven_guesses() {
+    fn bisection_finds_every_number_in_seven_guesses() {
         for seed in 0..200 {
             let (mut episode, _) = Guess::start(&params(seed, &[])).unwrap();
             let (mut low, mut high, mut guesses) = (0, 99, 0);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_as_people_write_them() {
+    fn answers_in_usual_spellings_are_parsed() {
         for (text, number) in [
             ("50", Some(50)),
             ("My guess is 50.", Some(50)),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_observation_and_costs_no_guess() {
+    fn an_invalid_answer_is_an_observation_and_costs_no_guess() {
         let transcript = play::<Guess>(1, &["hello", "500"]);
         assert_eq!(transcript.observations[1], "I see no number. Reply with a whole number between 0 and 99.");
         assert_eq!(transcript.signals[0], [("invalid_action".to_owned(), 1.0)]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_cut_short_when_the_guesses_are_used_up() {
+    fn the_episode_is_truncated_after_the_last_guess() {
         let transcript = play_task::<Guess>(params(3, &[("guesses", "2")]), &["-1", "-1", "-1"]);
         assert!(transcript.over);
         assert!(transcript.last().contains("no guess left"), "{}", transcript.last());
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_episode_goes_on_as_the_original() {
+    fn a_restored_episode_continues_like_the_original() {
         let begin = params(9, &[]);
         let (mut original, _) = Guess::start(&begin).unwrap();
         original.step(&Message::assistant("10").into(), &mut Signals::default()).unwrap();

@@ -1,12 +1,12 @@
 //! Arithmetic and word problems, generated from the seed: one question, one answer.
 //!
-//! Every problem belongs to exactly one split, chosen by a hash of its content, whatever the seed: what is tested was
-//! never trained on. The hash mixes all bits (SplitMix64): a linear one would hide whole residues, and with them digit
-//! pairs, from training. The answer goes into the task's `reference`, which only rewards see.
+//! Every problem belongs to exactly one split, chosen by a hash of its content, for every seed: test problems are never
+//! trained on. The hash mixes all bits (SplitMix64): a linear one would exclude whole residues, and with them digit
+//! pairs, from training. The answer is in the task's `reference`, which only rewards see.
 //!
-//! With `talk=terse` arithmetic is asked as `17+35=` and nothing else is said, for models whose vocabulary holds little more than
-//! digits. With `demonstrate=answers` the question carries, as the attribute `demonstration`, what to answer: sums only,
-//! for whoever learns by imitation first.
+//! With `talk=terse` arithmetic is asked as `17+35=` without further text, for models whose vocabulary has little more
+//! than digits. With `demonstrate=answers` the question has the attribute `demonstration` with the answer (sums only),
+//! for models that learn by imitation first.
 
 mod problem;
 
@@ -20,14 +20,14 @@ use problem::{Kind, Problem};
 #[derive(Debug)]
 pub struct Math;
 
-/// Tasks of the splits, which hold about 80, 10 and 10 of 100 problems. Tasks are drawn, so some problems come twice; there are so
-/// many of training that nearly all of the smallest kind come: 8,000 draws would pass over every third sum below 100.
+/// Numbers of tasks per split. The splits have about 80, 10 and 10 of 100 problems. Tasks are drawn, so some problems occur twice.
+/// There are so many training tasks that they cover nearly all of the smallest kind: 8,000 draws would miss every third sum below 100.
 const SPLITS: [(&str, u64); 3] = [("train", 32_768), ("val", 1000), ("test", 1000)];
 
-/// Draws before a task gives up looking for a problem of its split: a tenth of all fit, so 200 fail once in 10^9.
+/// Draws before a task stops looking for a problem of its split. A tenth of all problems fit, so 200 draws fail once in 10^9.
 const DRAWS: u64 = 200;
 
-/// Which split a problem belongs to.
+/// The split of a problem.
 fn split_of(problem: &Problem) -> &'static str {
     let mut state = 0u64;
     for byte in problem.key.bytes() {
@@ -40,7 +40,7 @@ fn split_of(problem: &Problem) -> &'static str {
     }
 }
 
-/// The problem at a position of a split. Any position can be made without those before it.
+/// The problem at a position of a split. It does not depend on earlier positions.
 fn problem_at(seed: u64, split: &str, position: u64, kinds: &[Kind]) -> Result<Problem> {
     let salt = split.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut random = Random::new(Random::new(seed ^ salt).next_u64() ^ position.wrapping_mul(0x9e37_79b9));
@@ -72,7 +72,7 @@ fn chosen(context: &Context, name: &str, [usual, other]: [&str; 2]) -> Result<bo
     }
 }
 
-/// `Calculate 7 + 35.` as `07+35=`: each digit has its place, as in columns.
+/// `Calculate 7 + 35.` as `07+35=`: each digit has a fixed position.
 fn short(text: &str) -> String {
     let plain = text.strip_prefix("Calculate ").unwrap_or(text).trim_end_matches('.');
     let word = |word: &str| if word.parse::<u64>().is_ok() { format!("{word:0>2}") } else { word.to_owned() };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_splits_share_no_problem_whatever_the_seed() {
+    fn the_splits_share_no_problem_under_any_seed() {
         let mut home: BTreeMap<String, String> = BTreeMap::new();
         for seed in 0..4 {
             for (split, size) in SPLITS {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn held_out_sums_hide_no_digit_pair_from_training() {
+    fn training_covers_every_digit_pair() {
         let mut seen = BTreeMap::from([("train", BTreeSet::new()), ("test", BTreeSet::new())]);
         for split in ["train", "test"] {
             for task in tasks(1, "addition", split, if split == "train" { 32_768 } else { 1000 }) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_ends_the_episode_and_the_question_carries_no_answer() {
+    fn one_answer_ends_the_episode_and_the_question_has_no_answer() {
         for task in tasks(3, "all", "train", 50) {
             let reference = task.reference.clone().unwrap();
             let params = Params { task: task.clone(), context: context(3, "all"), max_turns: 1 };

@@ -1,8 +1,8 @@
-//! Problems: a text, its answer, and a key that says when two problems are the same.
+//! Problems: a text, its answer, and a key that is equal for equal problems.
 
 use clawhost_sdk::Random;
 
-/// What a problem asks for.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Addition,
@@ -54,7 +54,7 @@ impl Kind {
         matches!(self, Self::Addition | Self::Subtraction | Self::Multiplication | Self::Brackets)
     }
 
-    /// Whether the operator's choice includes this kind.
+    /// Whether the operator's option includes this kind.
     pub(crate) fn is(self, wanted: &str) -> bool {
         match wanted {
             "all" => true,
@@ -71,7 +71,7 @@ pub(crate) struct Problem {
     pub(crate) kind: Kind,
     pub(crate) text: String,
     pub(crate) answer: i64,
-    /// Equal for problems that are the same in other words: sums and products do not care about order.
+    /// Equal for problems that differ only in wording or in the order of terms.
     pub(crate) key: String,
 }
 
@@ -149,7 +149,7 @@ impl Problem {
 mod tests {
     use super::*;
 
-    /// The smallest number that has the property.
+    /// The smallest number with the property.
     fn first(range: std::ops::RangeInclusive<i64>, property: impl Fn(i64) -> bool) -> Option<i64> {
         range.into_iter().find(|number| property(*number))
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_what_searching_finds() {
+    fn every_answer_equals_that_of_a_search() {
         let mut random = Random::new(5);
         for round in 0..2000 {
             let kind = Kind::ALL[round % Kind::ALL.len()];

@@ -1,4 +1,4 @@
-//! A case: one customer with one order and a wish, and what the shop's records say.
+//! A case: one customer with one order and a wish, and the shop's records.
 
 use crate::house::{FACTS, Facts, House, RESOLUTIONS, Record};
 use clawhost_sdk::{Random, Result};
@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 /// What a case is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// The house it is in.
+    /// Its house.
     pub(crate) house: House,
-    /// What is true of it.
+    /// Its facts.
     pub(crate) facts: Facts,
-    /// The order that it is about.
+    /// Its order.
     pub(crate) order: String,
-    /// Who ordered.
+    /// The customer.
     pub(crate) customer: String,
-    /// What was ordered.
+    /// The product.
     pub(crate) item: &'static str,
-    /// What was paid, in cents.
+    /// The price in cents.
     pub(crate) cents: u64,
-    /// Two orders of others, which are none of this case's business.
+    /// Two orders of other customers, which do not belong to this case.
     pub(crate) others: [String; 2],
 }
 
@@ -27,7 +27,7 @@ const ITEMS: [&str; 8] =
     ["an atlas", "a kite", "a raincoat", "a chess set", "a cookbook", "a scarf", "a puzzle", "a sketchbook"];
 
 impl Case {
-    /// The case at a position of a split, in the house of this number.
+    /// The case at a position of a split, in the house with this number.
     pub(crate) fn new(house: u64, split: &str, position: u64) -> Self {
         let split = split.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
         let mut random = Random::new(house ^ Random::new(split ^ Random::new(position).next_u64()).next_u64());
@@ -45,7 +45,7 @@ impl Case {
         }
     }
 
-    /// The price as people write it.
+    /// The price in the usual notation.
     pub(crate) fn amount(&self) -> String {
         format!("{}.{:02}", self.cents / 100, self.cents % 100)
     }
@@ -56,7 +56,7 @@ impl Case {
         FACTS.get(fact).and_then(|fact| fact.values.get(value)).copied().unwrap_or("?")
     }
 
-    /// The shop's records before anybody acted.
+    /// The shop's records before the first action.
     pub(crate) fn records(&self) -> Value {
         let order = |customer: &str, amount: String| json!({"customer": customer, "amount": amount, "status": "open"});
         json!({
@@ -70,11 +70,11 @@ impl Case {
         })
     }
 
-    /// What the records should say in the end, and what the customer should have been told.
+    /// The expected final records, and what the customer should be told.
     pub(crate) fn reference(&self) -> String {
         let mut records = self.records();
         let resolution = RESOLUTIONS.get(self.house.expected(&self.facts)).copied().unwrap_or("deny");
-        // The case's own order is always open.
+        // The case's own order is open at the beginning.
         let _ = book(&mut records, &self.order, resolution);
         json!({"state": records, "communicate": [self.order, self.amount()]}).to_string()
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_booked_stands_in_the_records_once() {
+    fn a_resolution_is_booked_once() {
         let case = Case::new(3, "train", 0);
         let mut records = case.records();
         book(&mut records, &case.order, "offer_credit").unwrap();

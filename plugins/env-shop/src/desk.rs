@@ -1,4 +1,4 @@
-//! The desk: the tools, the records they change, and what an episode remembers.
+//! The desk: its tools, the records that they change, and the state of an episode.
 
 use crate::case::book;
 use crate::house::{RESOLUTIONS, Record};
@@ -11,7 +11,7 @@ pub(crate) const LOOK_UP_ORDER: &str = "look_up_order";
 /// Shows the facts of the customer.
 pub(crate) const LOOK_UP_CUSTOMER: &str = "look_up_customer";
 
-/// How a tool is called for the case at hand, `<...>` standing for what the case says.
+/// The template of a tool call; `<...>` is replaced by values of the case.
 pub(crate) fn call(tool: &str) -> String {
     match tool {
         LOOK_UP_ORDER => format!(r#"call {tool} {{"order_id": "<order>"}}"#),
@@ -22,7 +22,7 @@ pub(crate) fn call(tool: &str) -> String {
     }
 }
 
-/// What the policy may do.
+/// The available tools.
 pub(crate) fn tools() -> Vec<ToolSpec> {
     let tool = |name: &str, description: &str, fields: &[(&str, &str)]| {
         let properties: serde_json::Map<String, Value> = fields
@@ -49,30 +49,30 @@ pub(crate) fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-/// What an episode remembers.
+/// The state of an episode.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Desk {
     /// The shop's records.
     pub(crate) records: Value,
-    /// Which of the two records was looked up: customer, order.
+    /// Whether each of the two records was looked up: customer, order.
     pub(crate) looked: [bool; 2],
     /// Messages of the policy so far.
     pub(crate) actions: u32,
-    /// How the case was closed: what was asked for.
+    /// The resolution with which the policy closed the case.
     pub(crate) closed: Option<String>,
     /// What the customer was told.
     pub(crate) told: String,
 }
 
-/// What a call came to.
+/// The result of a call.
 pub(crate) enum Done {
     /// A record was shown.
     Shown(Record),
     /// An order was closed.
     Closed {
-        /// Which.
+        /// The requested resolution.
         order: String,
-        /// What stands in the records now; chance may have made it another than what was asked for.
+        /// The booked resolution; a slip of the till may have changed it.
         booked: String,
     },
 }
@@ -97,15 +97,15 @@ struct Closing {
 }
 
 impl Desk {
-    /// A desk with nothing done.
+    /// A desk before the first action.
     pub(crate) fn new(records: Value) -> Self {
         Self { records, looked: [false; 2], actions: 0, closed: None, told: String::new() }
     }
 
-    /// Runs one tool for the case of this order and customer. `slip` is what the till books instead, if it slips.
+    /// Runs one tool for the case of this order and customer. `slip` is the resolution that the till books instead, if it slips.
     ///
     /// # Errors
-    /// The arguments do not fit, or name something else; the text is for the policy.
+    /// The arguments are invalid. The text is for the policy.
     pub(crate) fn run(&mut self, call: &ToolCall, order: &str, customer: &str, slip: Option<&str>) -> Result<Done> {
         if self.closed.is_some() {
             return Err("error: the case is closed".into());

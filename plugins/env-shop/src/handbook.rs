@@ -1,14 +1,14 @@
-//! What the handbook tells about the house: its default, or every rule.
+//! The handbook's text about the house: its default, or every rule.
 
 use crate::desk;
 use crate::house::{FACTS, House, RESOLUTIONS, Rule};
 
-/// How much the handbook tells.
+/// The content of the handbook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handbook {
-    /// What is done where no rule is known.
+    /// The default resolution.
     Default,
-    /// Every rule, and where to look: the best that anybody could learn.
+    /// Every rule, and where to look: the best possible playbook.
     All,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn rules(house: &House) -> String {
     house.rules.iter().map(line).collect()
 }
 
-/// Where to look for what is not shown, one rule per line.
+/// Where to look for hidden facts, one rule per line.
 pub(crate) fn looking(house: &House) -> String {
     let tools = [desk::LOOK_UP_CUSTOMER, desk::LOOK_UP_ORDER];
     let line = |(fact, tool): (&usize, &str)| {

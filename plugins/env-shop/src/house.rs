@@ -1,10 +1,10 @@
-//! The house: which facts a case has, which of them need a look-up, and the hidden rules by which cases are closed.
+//! The house: which facts a case has, which of them need a look-up, and the hidden rules for closing cases.
 //!
 //! All of it is drawn from one number, so that no text about one house is true of another.
 
 use clawhost_sdk::Random;
 
-/// Which record holds a fact.
+/// The record of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The order.
@@ -13,14 +13,14 @@ pub(crate) enum Record {
     Customer,
 }
 
-/// Something that is known of a case.
+/// A fact of a case.
 #[derive(Debug)]
 pub(crate) struct Fact {
-    /// As the policy reads it.
+    /// Its name for the policy.
     pub(crate) name: &'static str,
-    /// What it may be.
+    /// Its possible values.
     pub(crate) values: &'static [&'static str],
-    /// Where it is written down.
+    /// Its record.
     pub(crate) record: Record,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const RESOLUTIONS: [&str; 5] = ["refund", "replace", "escalate", "den
 /// One value per fact, as positions in [`Fact::values`].
 pub(crate) type Facts = [usize; FACTS.len()];
 
-/// One house rule: under these conditions, close the case this way.
+/// One house rule: under these conditions, close the case with this resolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     /// Fact and value, as positions; one or two.
@@ -55,16 +55,16 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Whether it speaks about these facts.
+    /// Whether it applies to these facts.
     pub(crate) fn holds(&self, facts: &Facts) -> bool {
         self.conditions.iter().all(|(fact, value)| facts.get(*fact) == Some(value))
     }
 }
 
-/// Everything that is decided about a house.
+/// Everything that determines a house.
 #[derive(Debug, Clone)]
 pub(crate) struct House {
-    /// What is done where no rule holds. The handbook tells it.
+    /// The resolution if no rule applies. The handbook states it.
     pub(crate) default: usize,
     /// Four rules on one fact, one on two facts, one exception to the first.
     pub(crate) rules: Vec<Rule>,
@@ -80,7 +80,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
 }
 
 impl House {
-    /// The house of this number.
+    /// The house with this number.
     pub(crate) fn new(number: u64) -> Self {
         let mut random = Random::new(number ^ 0x0068_6f75_7365);
         let value = |fact: usize, random: &mut Random| {
@@ -96,8 +96,8 @@ impl House {
         let mut open: Vec<usize> =
             (0..FACTS.len()).filter(|fact| ![hidden_customer, hidden_order].contains(fact)).collect();
         shuffle(&mut open, &mut random);
-        // The hidden fact of the order carries a rule alone, that of the customer one of two conditions: acting on them
-        // is of no use before somebody looks.
+        // The hidden fact of the order decides a rule alone, that of the customer is one of two conditions: both are
+        // useless without a look-up.
         let mut rules = Vec::new();
         for fact in open.iter().take(3).copied().chain([hidden_order]) {
             let conditions = vec![(fact, value(fact, &mut random))];
@@ -115,26 +115,26 @@ impl House {
         Self { default, rules, hidden: [hidden_customer, hidden_order] }
     }
 
-    /// The rule that governs a case: of those that hold the most specific. None: the handbook's default.
+    /// The rule that decides a case: the most specific one that applies. `None`: the handbook's default.
     pub(crate) fn governing(&self, facts: &Facts) -> Option<&Rule> {
         self.rules.iter().filter(|rule| rule.holds(facts)).max_by_key(|rule| rule.conditions.len())
     }
 
-    /// How a case is to be closed.
+    /// The expected resolution of a case.
     pub(crate) fn expected(&self, facts: &Facts) -> usize {
         self.governing(facts).map_or(self.default, |rule| rule.resolution)
     }
 
-    /// Whether one rule decides: no two of equal weight hold at once.
+    /// Whether the decision is unambiguous: no two equally specific rules apply.
     fn is_clear(&self, facts: &Facts) -> bool {
         let most = self.governing(facts).map_or(0, |rule| rule.conditions.len());
         self.rules.iter().filter(|rule| rule.conditions.len() == most && rule.holds(facts)).count() <= 1
     }
 
-    /// Facts of a case: which rule governs is drawn first (the default in 30 of 100, each rule on one fact in 12, each on
-    /// two in 11), so that every rule matters; then facts for which it does.
+    /// Facts of a case. First the deciding rule is drawn (the default in 30 of 100, each rule on one fact in 12, each
+    /// on two in 11), so that every rule matters; then facts for which it decides.
     pub(crate) fn draw(&self, random: &mut Random) -> Facts {
-        /// Tries before any case will do; in practice a few are enough.
+        /// Tries before any case is accepted; in practice a few are enough.
         const TRIES: usize = 10_000;
         const SHARES: [u64; 7] = [30, 12, 12, 12, 12, 11, 11];
         let mut point = random.below(SHARES.iter().sum());
@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn houses_differ_so_that_no_text_is_true_of_all() {
+    fn houses_differ_so_that_no_text_fits_all() {
         let houses: std::collections::BTreeSet<String> =
             (0..100).map(|number| format!("{:?}", House::new(number).rules)).collect();
         assert!(houses.len() >= 99);
     }
 
     #[test]
-    fn every_rule_governs_its_share_of_cases_and_never_two_at_once() {
+    fn every_rule_decides_its_share_of_cases_unambiguously() {
         for number in 0..20 {
             let house = House::new(number);
             let mut random = Random::new(1);

@@ -1,14 +1,14 @@
-//! The desk of a shop: customers, orders, tools, and house rules that nobody tells.
+//! The desk of a shop: customers, orders, tools, and hidden house rules.
 //!
-//! Every case has eight facts; two of them are shown only after a look-up. Six hidden rules say how cases are to be closed (four
-//! on one fact, one on two, one exception that contradicts a simpler rule; the more specific rule wins), else the handbook's
-//! default holds. Rules, hidden facts and the default are drawn from the run's seed (or the option `house`): no text
-//! about one house is true of another. A case that was closed in the wrong way ends with a review that names the
-//! expected action and at most two facts, not always the right ones: so there is something to learn, and something to get wrong.
+//! Every case has eight facts; two of them are shown only after a look-up. Six hidden rules determine how cases are
+//! closed (four on one fact, one on two, one exception that contradicts a simpler rule; the more specific rule wins);
+//! otherwise the handbook's default applies. Rules, hidden facts and the default are drawn from the run's seed (or the
+//! option `house`): no text about one house is true of another. A case that was closed incorrectly ends with a review
+//! that names the expected action and at most two facts, not always the right ones: so lessons can be right or wrong.
 //!
-//! What counts is what stands in the records in the end and what the customer was told, as in tau-bench: the artefact
-//! `state.json` holds the records, the task's reference what they should say. In 5 of 100 episodes, by the episode's
-//! seed, the till slips and books something else.
+//! The outcome is the final state of the records and what the customer was told, as in tau-bench: the artefact
+//! `state.json` has the records, and the task's reference has the expected ones. In 5 of 100 episodes, depending on the
+//! episode's seed, the till slips and books another resolution.
 
 mod case;
 mod desk;
@@ -25,13 +25,13 @@ use desk::{Desk, Done};
 use handbook::Handbook;
 use house::{FACTS, RESOLUTIONS};
 
-/// Largest number of a house: JSON readers that know only doubles must not change it.
+/// Largest number of a house: JSON readers that only know doubles must represent it exactly.
 const LARGEST_HOUSE: u64 = 1 << 53;
 /// The artefact that holds the records.
 const STATE: &str = "state.json";
-/// Slips in 100 episodes, unless chosen otherwise.
+/// Default number of slips in 100 episodes.
 const DEFAULT_NOISE: u64 = 5;
-/// Messages of the policy before its patience is used up, unless chosen otherwise.
+/// Default number of messages before the customer's patience is used up.
 const DEFAULT_PATIENCE: u32 = 8;
 
 /// One case at the desk.
@@ -41,13 +41,13 @@ pub struct Shop {
     desk: Desk,
     patience: u32,
     handbook: Handbook,
-    /// What the till books instead of what it is told; none: it does as told.
+    /// The resolution that the till books instead of the requested one. `None`: it does not slip.
     slip: Option<Slip>,
-    /// Chance of the review.
+    /// Random numbers of the review.
     random: Random,
 }
 
-/// A slip of the till: so many resolutions further on the list.
+/// A slip of the till: this many resolutions further on the list.
 #[derive(Debug, Clone, Copy)]
 struct Slip(usize);
 
@@ -123,7 +123,7 @@ impl MessageEnvironment for Shop {
             let case = Case::new(house, split, position);
             Task::new(split, format!("{split}-{position}"), "")
                 .with_reference(case.reference())
-                // The environment finds its house by this; the policy never sees it.
+                // The environment finds the house with this attribute. The policy never sees it.
                 .with_extra("house", house.to_string())
         };
         Ok((offset..end).map(task).collect())
@@ -148,7 +148,7 @@ impl MessageEnvironment for Shop {
         let hint = shop.handbook.text(&case.house);
         let records = case.records().to_string();
         let opening = Opening { tools: desk::tools(), system_hint: Some(hint), ..Opening::text(text) };
-        // Whoever never gets to act leaves the records as they were.
+        // If the policy never acts, the records stay unchanged.
         Ok((shop, opening.leave(STATE, "application/json", records)))
     }
 
@@ -200,7 +200,7 @@ impl MessageEnvironment for Shop {
 }
 
 impl Shop {
-    /// A case with nothing done: a function of the params alone.
+    /// A case before the first action: a function of the params alone.
     fn begin(params: &Params) -> Result<Self> {
         let Params { task, context, .. } = params;
         let settings = settings(context)?;
@@ -208,7 +208,7 @@ impl Shop {
         let house = task.extra("house").and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
         let position = task.id.rsplit('-').next().and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
         let case = Case::new(house, &task.split, position);
-        // The mood of the day: by the episode's seed alone, whatever the policy does.
+        // Drawn from the episode's seed alone, independent of the policy.
         let mut random = Random::new(context.seed);
         let slips = random.below(100) < settings.noise;
         let further = random.between(1, RESOLUTIONS.len() as i64 - 1) as usize;
@@ -223,12 +223,12 @@ impl Shop {
         })
     }
 
-    /// What the house says about the case in the end.
+    /// The records and messages at the end of the case.
     fn review(&mut self) -> String {
         let expected = RESOLUTIONS.get(self.case.house.expected(&self.case.facts)).copied().unwrap_or("deny");
         let mut should = self.case.records();
         let booked = case::book(&mut should, &self.case.order, expected).is_ok();
-        // As `reward-state` reads it.
+        // The format that `reward-state` reads.
         let told = self.desk.told.to_lowercase().replace(',', "");
         let told = told.contains(&self.case.order.to_lowercase()) && told.contains(&self.case.amount());
         if booked && told && should == self.desk.records {

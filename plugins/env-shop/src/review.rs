@@ -1,7 +1,7 @@
-//! The review after a case that went wrong: what was expected, and at most two facts that may have mattered.
+//! The review after an incorrectly closed case: the expected action, and at most two facts that may have mattered.
 //!
-//! It is help, not truth: it may leave out a condition, add a fact that does not matter, or name nothing else. So what can be
-//! learned from one review is right, too narrow, too wide or wrong, and only experience tells which.
+//! It is a hint: it may omit a condition, add an irrelevant fact, or name only irrelevant facts. So a rule from one
+//! review may be right, too narrow, too wide or wrong, and only measuring tells which.
 
 use crate::case::Case;
 use crate::house::FACTS;
@@ -18,7 +18,7 @@ fn named(case: &Case, random: &mut Random) -> Vec<usize> {
     let other = random.choose(&others).copied();
     let chance = random.below(100);
     match relevant[..] {
-        // No rule: whatever is named does not matter.
+        // Without a rule, all named facts are irrelevant.
         [] => other.into_iter().collect(),
         [only] => match chance {
             0..50 => vec![only],
@@ -35,7 +35,7 @@ fn named(case: &Case, random: &mut Random) -> Vec<usize> {
     }
 }
 
-/// The review of a case that was closed in another way than the house wants.
+/// The review of a case that was closed with another resolution than expected.
 pub(crate) fn review(case: &Case, expected: &str, looked: &[bool; 2], random: &mut Random) -> Review {
     let named = named(case, random);
     let name = |fact: &usize| FACTS.get(*fact).map_or("?", |fact| fact.name);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_most_two_facts_are_named_and_not_always_the_right_ones() {
+    fn at_most_two_facts_are_named_and_some_are_wrong() {
         let mut kinds = std::collections::BTreeMap::new();
         for position in 0..500 {
             let case = Case::new(3, "train", position);

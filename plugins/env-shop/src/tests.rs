@@ -33,7 +33,7 @@ fn state(transcript: &Transcript) -> serde_json::Value {
 }
 
 #[test]
-fn the_expected_tool_brings_the_records_to_what_the_reference_says() {
+fn the_expected_tool_produces_the_records_of_the_reference() {
     for position in 0..50 {
         let params = params(3, position, 1, &[("noise", "0")]);
         let case = case(&params);
@@ -86,7 +86,7 @@ fn a_review_names_what_was_expected_and_what_was_not_looked_up() {
 }
 
 #[test]
-fn mistakes_are_answered_and_cost_only_patience() {
+fn mistakes_are_answered_and_only_use_up_patience() {
     let params = params(1, 0, 1, &[("patience", "6")]);
     let case = case(&params);
     let call = |name: &str, arguments: serde_json::Value| Message::calling("c", name, arguments.to_string());
@@ -117,7 +117,7 @@ fn mistakes_are_answered_and_cost_only_patience() {
 }
 
 #[test]
-fn several_calls_in_one_message_are_answered_in_order_and_nothing_follows_the_close() {
+fn several_calls_in_one_message_are_answered_in_order_up_to_the_close() {
     let params = params(2, 0, 1, &[("noise", "0")]);
     let case = case(&params);
     let mut all = look(&case, desk::LOOK_UP_ORDER);
@@ -131,7 +131,7 @@ fn several_calls_in_one_message_are_answered_in_order_and_nothing_follows_the_cl
 }
 
 #[test]
-fn closing_the_order_of_somebody_else_cannot_be_made_good() {
+fn closing_another_order_cannot_be_corrected() {
     let params = params(2, 0, 1, &[("noise", "0")]);
     let case = case(&params);
     let other = serde_json::json!({"order_id": case.others[0], "message": ""}).to_string();
@@ -141,7 +141,7 @@ fn closing_the_order_of_somebody_else_cannot_be_made_good() {
 }
 
 #[test]
-fn a_customer_who_is_told_nothing_is_not_content() {
+fn a_customer_without_a_message_is_not_satisfied() {
     let params = params(2, 0, 1, &[("noise", "0")]);
     let case = case(&params);
     let expected = RESOLUTIONS[case.house.expected(&case.facts)];
@@ -151,7 +151,7 @@ fn a_customer_who_is_told_nothing_is_not_content() {
 }
 
 #[test]
-fn the_till_slips_in_about_five_of_a_hundred_whatever_the_policy_does() {
+fn the_till_slips_in_about_five_of_a_hundred_independently_of_the_policy() {
     let slips: Vec<u64> = (0..2000)
         .filter(|seed| {
             let params = params(2, 0, *seed, &[]);
@@ -170,7 +170,7 @@ fn the_till_slips_in_about_five_of_a_hundred_whatever_the_policy_does() {
 }
 
 #[test]
-fn a_restored_episode_goes_on_as_the_original() {
+fn a_restored_episode_continues_like_the_original() {
     let params = params(7, 3, 11, &[]);
     let case = case(&params);
     let mut signals = Signals::default();
@@ -183,7 +183,7 @@ fn a_restored_episode_goes_on_as_the_original() {
     assert!(Shop::restore(&params, b"nonsense").is_err());
 }
 
-/// What the built-in follower makes of the shop, with this text in its prompt: the share of cases closed as the house wants.
+/// The share of cases that the built-in follower closes correctly with this text in its prompt.
 fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
     use clawhost_core as core;
     const CASES: u64 = 300;
@@ -243,7 +243,7 @@ fn looking(case: &Case) -> String {
 }
 
 #[test]
-fn who_knows_the_rules_closes_every_case_and_who_does_not_few() {
+fn knowing_the_rules_closes_every_case_and_otherwise_few() {
     for house in [3, 11] {
         let nothing = follower(house, &|_| String::new());
         assert!((0.22..0.38).contains(&nothing), "house {house}: {nothing}");

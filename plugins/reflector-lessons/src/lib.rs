@@ -1,24 +1,24 @@
-//! Lessons that a model draws from episodes.
+//! Proposes lessons with a model.
 //!
-//! The model comes from the operator's grant (`--grant llm:reflector=SPEC`). It is shown the playbook with the ids of its
-//! entries, the tools on offer, and the first 8 episodes of the group: 48 000 characters at most, of a message 2000, what is
-//! left out being said where it is left out. All of that is fenced and marked as material, because an agent, an
-//! environment or an earlier lesson may try to say what is to be learned; a fence that the material contains itself
-//! is broken up. A reflector sees neither rewards nor references, so the model judges by what the episodes say themselves.
+//! The model comes from the operator's grant (`--grant llm:reflector=SPEC`). Its prompt has the playbook with the ids
+//! of its entries, the available tools, and the first 8 episodes of the group: at most 48 000 characters, and 2000 per
+//! message; omissions are marked. All of that is fenced and marked as material, because an agent, an environment or an
+//! earlier lesson may contain instructions. A fence inside the material is broken up. A reflector sees neither rewards
+//! nor references, so the model judges by the content of the episodes.
 //!
-//! It answers with one JSON document, which may stand in a code fence:
+//! It answers with one JSON document, optionally in a code fence:
 //!
 //! ```json
 //! {"proposals": [{"change": "add", "id": "", "name": "look first", "when": "size is unknown", "do": "call measure {}",
 //!                 "avoid": "guessing", "tags": ["size"], "because": "guesses failed", "episodes": [1, 3]}]}
 //! ```
 //!
-//! What is proposed is checked one by one. A kind of change that is none of `add`, `update` and `retire`, an entry that the
-//! playbook does not have, a lesson without anything to do, one that is known, and a text that is too long (1200 characters for
-//! a lesson) are refused; the log says why, and the rest counts. An answer that is no such document, or in which
-//! something was proposed and *nothing* can be used (but for what is known already), is shown to the model with the complaint, and the model is asked again
-//! (`retries`). If that does not help, or the model does not answer, the call fails with the error `model`: it is never an empty success. An
-//! empty list is an answer: there was nothing to learn.
+//! Each proposal is checked. A kind of change other than `add`, `update` and `retire`, an entry that the playbook does
+//! not have, a lesson without an action, a known lesson, and a text that is too long (1200 characters for a lesson) are
+//! refused; the log has the reason, and the other proposals count. If an answer is not such a document, or has
+//! proposals of which *none* can be used (except for known ones), the model is asked again with the complaint
+//! (`retries`). If that fails too, or the model does not answer, the call fails with the error `model`: it is never an
+//! empty success. An empty list is a valid answer: there was nothing to learn.
 
 mod material;
 mod reply;
@@ -36,7 +36,7 @@ use settings::Settings;
 #[derive(Debug)]
 pub struct Lessons;
 
-/// Characters of a useless answer that the model is shown again.
+/// Characters of an invalid answer that are shown to the model again.
 const SHOWN_AGAIN: usize = 8000;
 
 impl Reflector for Lessons {
@@ -86,7 +86,7 @@ impl Reflector for Lessons {
                 return Err(Error::model(format!("asked {} times: {why}{cut_off}", attempt + 1)));
             }
             attempt += 1;
-            // Endpoints refuse an empty message of the assistant.
+            // Endpoints refuse empty messages of the assistant.
             if !answer.trim().is_empty() {
                 conversation.push(Message::assistant(answer.chars().take(SHOWN_AGAIN).collect::<String>()));
             }
@@ -123,7 +123,7 @@ mod tests {
         Response { message: Message::assistant(text), usage, finish: finish.into(), extra: vec![] }
     }
 
-    /// What comes of these answers, given in turn, and what was asked.
+    /// The result of these answers, given in order, and the questions.
     fn asked(answers: &[&str], options: &[(&str, &str)]) -> (Result<Vec<Proposal>>, Vec<Request>) {
         let requests = Rc::new(RefCell::new(Vec::new()));
         let (kept, mut next) =
@@ -139,7 +139,7 @@ mod tests {
         (proposals, requests)
     }
 
-    /// How many proposals come of these answers, or which error of the model, and how often it is asked.
+    /// The number of proposals from these answers, or the error, and the number of questions.
     fn check(answers: &[&str], options: &[(&str, &str)], expect: Result<usize, &str>, times: usize) {
         let (proposals, requests) = asked(answers, options);
         assert_eq!(requests.len(), times, "{answers:?} {options:?}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_no_use_is_never_an_empty_success() {
+    fn an_invalid_answer_is_never_an_empty_success() {
         check(&["I see.", GOOD], &[], Ok(1), 2);
         check(&["I see.", "Hm."], &[], Err("asked 2 times: the answer is no JSON document"), 2);
         check(&["I see."], &[("retries", "0")], Err("asked 1 times"), 1);

@@ -1,26 +1,26 @@
-//! What the model is shown: an instruction, and everything else as fenced material of bounded size.
+//! The prompt: an instruction, and the material in fences with a bounded size.
 //!
-//! Agents, environments and earlier lessons may try to speak to the reflector. So their words stand between two fences
-//! that they cannot write, each message begins with who speaks, and no line of it can look like another's.
+//! Agents, environments and earlier lessons may contain instructions to the reflector. So their text is between two
+//! fences that it cannot contain, each message begins with its role, and no line of it can imitate another message.
 
 use clawhost_sdk::{Ending, Episode, Group, Message, Playbook, ToolSpec};
 
-/// Episodes that are shown: a lesson that eight do not show is hard to tell from chance.
+/// Number of shown episodes: a lesson that eight do not show may be chance.
 const MOST_EPISODES: usize = 8;
-/// Characters of one message; the middle of a longer one is left out.
+/// Characters of one message. The middle of a longer one is omitted.
 const LONGEST_MESSAGE: usize = 2000;
-/// Characters of all episodes together, about 12 000 tokens. Each may use an equal share.
+/// Characters of all episodes together, about 12 000 tokens. Each episode has an equal share.
 const EPISODES: usize = 48_000;
-/// Turns read at each end of an episode: more would not fit, and reading has its price.
+/// Turns that are read at each end of an episode: more would not fit, and reading costs fuel.
 const TURNS: u32 = 32;
 /// Characters of the playbook.
 const PLAYBOOK: usize = 16_000;
-/// Characters of the tools on offer.
+/// Characters of the available tools.
 const TOOLS: usize = 8000;
 
 const FENCE: &str = "====";
 
-/// Who the model is, what it may say, and in which form.
+/// The instruction: the model's role, its options, and the format of its answer.
 pub(crate) fn instruction(most: usize) -> String {
     format!(
         "You improve the playbook of an agent. The message below shows, between lines of ==== MATERIAL ==== and ==== END ====, \
@@ -45,7 +45,7 @@ At most {most} proposals. If nothing can be learned, answer {{\"proposals\": []}
     )
 }
 
-/// So many characters of a text: its ends, where it is longer.
+/// The first and last characters of a text that is longer than the limit.
 fn cut(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
@@ -56,13 +56,13 @@ fn cut(text: &str, most: usize) -> String {
     format!("{head} [... {} characters left out ...] {tail}", count - most / 2 * 2)
 }
 
-/// What somebody said, so that none of its lines looks like somebody else speaking.
+/// A message, so that none of its lines looks like the beginning of another message.
 fn line(who: &str, text: &str) -> String {
     let mut shown = format!("[{who}] ");
     for character in cut(text, LONGEST_MESSAGE).chars() {
         match character {
             '\n' => shown.push_str("\n    "),
-            // Other ends of lines, and what moves the place of writing.
+            // Other line ends, and characters that move the cursor.
             '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => shown.push(' '),
             plain => shown.push(plain),
         }
@@ -105,7 +105,7 @@ fn lines_of(episode: &Episode) -> Vec<String> {
     lines
 }
 
-/// Whole lines of both ends, about so many characters; says how many are left out between them.
+/// Whole lines of both ends within the limit, with the number of omitted lines between them.
 fn ends(lines: Vec<String>, most: usize) -> Vec<String> {
     let sizes: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
     if sizes.iter().sum::<usize>() <= most {
@@ -115,7 +115,7 @@ fn ends(lines: Vec<String>, most: usize) -> Vec<String> {
         let mut room = most / 2;
         sizes.take_while(|size| room.checked_sub(**size).map(|rest| room = rest).is_some()).count()
     };
-    // The ends do not meet: together they are smaller than all of it.
+    // The ends do not overlap: together they are shorter than the text.
     let head = fitting(&mut sizes.iter());
     let tail = fitting(&mut sizes.iter().rev());
     let hidden = lines.len() - head - tail;
@@ -131,7 +131,7 @@ fn playbook(playbook: &Playbook) -> Vec<String> {
     ends(sections.chain(entries).collect(), PLAYBOOK)
 }
 
-/// The tools of the first episode: those of one group have the same.
+/// The tools of the first episode: all episodes of a group have the same.
 fn tools(group: &Group) -> Vec<String> {
     let tools = group.episodes().first().map(Episode::tools).unwrap_or_default();
     let shown = |tool: &ToolSpec| line("tool", &format!("{}: {} {}", tool.name, tool.description, tool.input_schema));
@@ -142,7 +142,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The whole question. Episodes have numbers from 1, in the group's order.
+/// The whole question. Episodes are numbered from 1, in the group's order.
 pub(crate) fn question(group: &Group, known: &Playbook) -> String {
     let all = group.episodes();
     let shown = all.len().min(MOST_EPISODES);
@@ -154,8 +154,8 @@ pub(crate) fn question(group: &Group, known: &Playbook) -> String {
         lines.push(format!("EPISODE {number}"));
         lines.extend(ends(lines_of(episode), EPISODES / shown));
     }
-    // A fence inside the material is broken up: it cannot end what it stands in. By three, because what is left of a
-    // longer one joins what comes before it.
+    // Breaks up fences inside the material, so that it cannot close its own fence. By three, because the rest of a
+    // longer fence joins the text before it.
     let material = lines.join("\n").replace("===", "= = =");
     let rest = match all.len() - shown {
         0 => String::new(),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_happened_is_shown_with_who_said_it() {
+    fn every_message_is_shown_with_its_role() {
         let known = Playbook::new(vec![Entry { id: "e-1".into(), ..Entry::new("when a is b: wait") }]);
         let text = question(&group(vec![episode("{}"), episode("{}")]), &known.with_section("advice", "Be kind."));
         for line in [
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn long_material_is_cut_and_says_so() {
+    fn long_material_is_cut_with_a_note() {
         let long = format!("begin {} end", "ä".repeat(5000));
         let shown = of(vec![episode(&long)]);
         assert!(shown.contains("begin ää") && shown.contains("ää end") && shown.contains("characters left out ...]"));
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_said_leaves_its_fence_or_speaks_for_another(
+        fn no_message_leaves_its_fence_or_imitates_another(
             pieces in proptest::collection::vec("(==+|\n|\r|\u{2028}|\\[host\\]|EPISODE 9| END |[a-z ]{0,900}|😀)", 0..20)
         ) {
             let words = pieces.concat();

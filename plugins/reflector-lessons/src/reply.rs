@@ -1,46 +1,46 @@
-//! What the model answered: JSON, read strictly, and each proposal judged on its own.
+//! Parses the model's answer: strict JSON, with each proposal checked on its own.
 //!
-//! An answer that is no JSON document of the right form is a [`Complaint`]. In one that is, every proposal stands for itself:
-//! one of an unknown kind, about an unknown entry, without anything to do, over-long, or of what is known already, is refused
-//! with the reason. An answer of which nothing can be used is a complaint too, unless all that it proposes is known
-//! already; an empty list is an answer.
+//! An answer that is not a JSON document of the right form is a [`Complaint`]. Otherwise every proposal is checked on
+//! its own: an unknown kind, an unknown entry, a missing action, a text that is too long, or a known lesson is refused
+//! with the reason. An answer without any usable proposal is a complaint too, unless all its proposals are known; an
+//! empty list is a valid answer.
 
 use clawhost_sdk::{Entry, Playbook, Proposal};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Characters of condition, deed and caution together: a lesson is read in every prompt from then on.
+/// Characters of condition, action and warning together: a lesson is part of every later prompt.
 const LONGEST_LESSON: usize = 1200;
 /// Characters of a reason.
 const LONGEST_REASON: usize = 600;
 /// Characters of a name.
 const LONGEST_NAME: usize = 120;
-/// Why a lesson is left out that the playbook, or the same answer, holds already.
+/// The reason for refusing a lesson that the playbook, or the same answer, has already.
 const KNOWN: &str = "it is known already";
-/// Bytes of a tag: the host takes 128.
+/// Largest size of a tag in bytes: the host accepts 128.
 const LONGEST_TAG: usize = 128;
 /// Tags of a lesson.
 const MOST_TAGS: usize = 8;
 
-/// Why an answer is of no use, in words for the model.
+/// Why an answer is invalid, as a text for the model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Complaint(pub(crate) String);
 
-/// What can be used of an answer.
+/// The usable proposals of an answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// In the order of the answer.
     pub(crate) proposals: Vec<Proposal>,
-    /// What cannot, each with the reason.
+    /// Refused proposals with their reasons.
     pub(crate) refused: Vec<String>,
 }
 
-/// What a proposal may refer to.
+/// The context of proposals.
 pub(crate) struct Subject<'a> {
-    /// What is known so far.
+    /// The current playbook.
     pub(crate) playbook: &'a Playbook,
-    /// Ids of the episodes that were shown, the first under the number 1.
+    /// Ids of the shown episodes; the first has the number 1.
     pub(crate) episodes: &'a [String],
 }
 
@@ -49,7 +49,7 @@ struct Document {
     proposals: Vec<Value>,
 }
 
-/// One proposal as the model writes it. What is left out is empty.
+/// One proposal in the model's format. Missing fields are empty.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Draft {
@@ -62,27 +62,27 @@ struct Draft {
     avoid: Option<String>,
     tags: Option<Vec<String>>,
     because: Option<String>,
-    /// Numbers, hopefully; what is none is no evidence.
+    /// Numbers; other values are ignored as evidence.
     episodes: Option<Vec<Value>>,
 }
 
-/// Inside of a code fence, if the text has one: models like to wrap their JSON.
+/// The content of a code fence, if the text has one: models often wrap their JSON.
 fn unwrapped(text: &str) -> &str {
     let inside = || {
         let (_, after) = text.split_once("```")?;
         let (_, lines) = after.split_once('\n')?;
         Some(lines.rsplit_once("```")?.0)
     };
-    // A document that begins at once may have fences inside its texts.
+    // A document that begins immediately may contain fences in its texts.
     if text.trim_start().starts_with('{') { text } else { inside().unwrap_or(text) }
 }
 
-/// One line, whatever white space the model used; none is empty.
+/// One line with normalised white space. `None` if it is empty.
 fn one_line(text: Option<String>) -> String {
     text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What would hide or move text, or is refused in names by the host.
+/// Whether a character would hide or move text, or is refused in names by the host.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
@@ -104,7 +104,7 @@ impl Draft {
     fn entry(self) -> Result<Entry, String> {
         let (name, when) = (one_line(self.name), one_line(self.when));
         let (action, avoid) = (one_line(self.action), one_line(self.avoid));
-        // Some models say `when` twice, or spell out that there is no condition.
+        // Some models repeat `when`, or write out that there is no condition.
         let when = when.strip_prefix("when ").unwrap_or(&when);
         let when = if when.eq_ignore_ascii_case("always") { "" } else { when };
         if action.is_empty() {
@@ -147,18 +147,18 @@ impl Draft {
     }
 }
 
-/// The episode of this number, written as a number or in digits.
+/// The episode with this number, given as a number or as digits.
 fn episode<'a>(number: &Value, subject: &Subject<'a>) -> Option<&'a String> {
     let number = number.as_u64().or_else(|| number.as_str()?.trim().parse().ok())?;
     subject.episodes.get(usize::try_from(number.checked_sub(1)?).ok()?)
 }
 
-/// Text as it is compared.
+/// A text, normalised for comparison.
 fn plain(text: &str) -> String {
     text.trim().trim_start_matches("- ").to_lowercase()
 }
 
-/// What a proposal must not share with another of the same answer: an entry, or a text.
+/// What two proposals of one answer must not share: an entry, or a text.
 fn subjects(proposal: &Proposal) -> (Option<&str>, Option<String>) {
     use clawhost_sdk::Change;
     match &proposal.change {
@@ -169,10 +169,10 @@ fn subjects(proposal: &Proposal) -> (Option<&str>, Option<String>) {
     }
 }
 
-/// Reads an answer; takes at most so many proposals.
+/// Parses an answer, with at most `most` proposals.
 ///
 /// # Errors
-/// It is no document of the right form, or nothing of what it proposes can be used.
+/// It is not a document of the right form, or no proposal can be used.
 pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Reply, Complaint> {
     let document: Document = serde_json::from_str(unwrapped(text).trim()).map_err(|error| {
         Complaint(format!("the answer is no JSON document of the form that was asked for: {error}"))
@@ -180,7 +180,7 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
     let mut texts: BTreeSet<String> = subject.playbook.entries.iter().map(|entry| plain(&entry.text)).collect();
     let mut ids: BTreeSet<String> = BTreeSet::new();
     let mut reply = Reply { proposals: Vec::new(), refused: Vec::new() };
-    // Whoever proposes what the playbook says has nothing new to say: that is no mistake.
+    // Proposals that repeat the playbook are not a mistake.
     let mut useless = 0;
     for (number, draft) in (1..).zip(document.proposals) {
         let draft: Result<Draft, _> = serde_json::from_value(draft);

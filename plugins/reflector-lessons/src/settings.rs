@@ -1,28 +1,28 @@
-//! Options, and what they may be.
+//! Options and their ranges.
 
 use clawhost_sdk::{Context, OptionSpec, Result};
 
 const ALIAS: &str = "reflector";
 const DEFAULT_RETRIES: u32 = 1;
-/// A model that misses the form three times will miss it again.
+/// A model that fails three times will fail again.
 const MOST_RETRIES: u32 = 3;
 const DEFAULT_PROPOSALS: usize = 8;
-/// What the host takes from one call.
+/// Largest number of proposals that the host accepts from one call.
 const MOST_PROPOSALS: usize = 64;
 const DEFAULT_TOKENS: u32 = 4096;
 
-/// What the operator chose.
+/// The operator's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
-    /// Which granted model to ask.
+    /// The alias of the granted model.
     pub(crate) alias: String,
-    /// How often to ask again when an answer is of no use.
+    /// Number of retries after an invalid answer.
     pub(crate) retries: u32,
-    /// Proposals taken from an answer.
+    /// Largest number of proposals from one answer.
     pub(crate) most: usize,
-    /// None: the model's own.
+    /// `None`: the model's own.
     pub(crate) temperature: Option<f32>,
-    /// Of one answer.
+    /// Largest number of tokens of one answer.
     pub(crate) max_tokens: u32,
 }
 
@@ -38,7 +38,7 @@ impl Settings {
     }
 
     /// # Errors
-    /// A value makes no sense.
+    /// A value is invalid.
     pub(crate) fn of(context: &Context) -> Result<Self> {
         let alias = context.option("model").unwrap_or(ALIAS);
         let retries = context.option_or("retries", DEFAULT_RETRIES)?;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused() {
+    fn invalid_options_are_refused() {
         for (name, value) in [
             ("model", " "),
             ("retries", "4"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_that_are_shown_are_the_defaults() {
+    fn described_options_have_the_defaults() {
         let shown = Settings::specs().into_iter().map(|spec| (spec.name, spec.default_value)).collect();
         assert_eq!(Settings::of(&Context::new(0, shown)).unwrap(), Settings::of(&Context::new(0, vec![])).unwrap());
     }

@@ -1,23 +1,23 @@
-//! From feedback to rules: as told, more general, and about looking.
+//! From feedback to rules: as stated, generalised, and about looking.
 
 use crate::opening::Stated;
 use clawhost_sdk::review::Condition;
 use clawhost_sdk::{Entry, Group, Proposal, Review};
 use std::cmp::Reverse;
 
-/// Episodes that a proposal names, at most: the host takes no more.
+/// Largest number of episodes in a proposal, as the host allows.
 const MOST_EVIDENCE: usize = 64;
-/// Characters of a name: one line of a table.
+/// Characters of a name: one row of a table.
 const LONGEST_NAME: usize = 80;
 
-/// A rule that somebody might propose, and the episodes that suggest it.
+/// A possible rule, and the episodes that suggest it.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
-    /// When it applies; never empty.
+    /// Its conditions; never empty.
     conditions: Vec<Condition>,
-    /// What to do.
+    /// Its action.
     pub(crate) deed: String,
-    /// Episodes, with the turns that the feedback was about.
+    /// Episodes, with the turns that the feedback refers to.
     seen: Vec<(String, Vec<u32>)>,
 }
 
@@ -32,12 +32,12 @@ impl Candidate {
         conditions.join(" and ")
     }
 
-    /// The same with another deed.
+    /// The same with another action.
     pub(crate) fn with_deed(&self, deed: impl Into<String>) -> Self {
         Self { deed: deed.into(), ..self.clone() }
     }
 
-    /// For people: what to do, without its arguments, and what it depends on.
+    /// For people: the action without its arguments, and the facts that it depends on.
     fn name(&self) -> String {
         let facts: Vec<&str> = self.conditions.iter().map(|condition| condition.fact.as_str()).collect();
         let deed = self.deed.split(['{', '<']).next().unwrap_or_default().trim();
@@ -53,7 +53,7 @@ impl Candidate {
         self.conditions.iter().fold(entry, |entry, condition| entry.with_tag(condition.fact.clone()))
     }
 
-    /// What should get better, for people.
+    /// The expected improvement, for people.
     pub(crate) fn effect(&self, episodes: usize) -> String {
         format!("where this holds, what is expected is done; told in {} of {episodes} episodes", self.seen.len())
     }
@@ -65,7 +65,7 @@ impl Candidate {
     }
 }
 
-/// Two by two, then one by one: what was told, and its generalisations.
+/// Pairs of conditions, then single ones: the stated rule, and its generalisations.
 fn subsets(conditions: &[Condition], most: usize) -> Vec<Vec<Condition>> {
     let mut subsets = Vec::new();
     if most >= 2 {
@@ -78,7 +78,7 @@ fn subsets(conditions: &[Condition], most: usize) -> Vec<Vec<Condition>> {
     subsets
 }
 
-/// Every rule that these episodes suggest, those of most episodes first; of equals the one that was told first.
+/// All rules that these episodes suggest, those of most episodes first; for equal numbers the first stated one.
 pub(crate) fn gather(group: &Group, facts: usize) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for episode in group.episodes() {

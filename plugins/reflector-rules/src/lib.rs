@@ -1,8 +1,8 @@
-//! Rules out of feedback, without a model.
+//! Rules from feedback, without a model.
 //!
-//! It reads what an environment says at the end of an episode, and turns it into rules that a playbook can hold:
-//! `when FACT is VALUE and FACT is VALUE: WHAT TO DO`. It knows no environment: only the grammar of reviews ([`clawhost_sdk::review`]),
-//! which any environment may write, on lines of their own in its closing messages or in the results of the last action:
+//! It reads what an environment states at the end of an episode, and turns it into rules for a playbook: `when FACT is
+//! VALUE and FACT is VALUE: WHAT TO DO`. It knows no environment, only the grammar of reviews ([`clawhost_sdk::review`]),
+//! which any environment may write in separate lines of its closing messages or of the results of the last action:
 //!
 //! ```text
 //! expected: call paint {"with": "<colour>"}
@@ -10,30 +10,30 @@
 //! not looked up: size, which call measure {} shows
 //! ```
 //!
-//! A reflector is shown neither rewards nor references. So an episode has failed, for this one, if its end says `expected`;
-//! all others are passed over. What is told becomes
+//! A reflector sees neither rewards nor references. So for this one an episode has failed if its end has `expected`;
+//! all others are skipped. A review becomes
 //!
-//! - the rule as told: `when colour is red and size is small: call paint ...`;
+//! - the stated rule: `when colour is red and size is small: call paint ...`;
 //! - with several facts, every rule on fewer of them: `when colour is red: ...`, `when size is small: ...`;
-//! - a rule about looking: `when size is unknown: call measure {}`, where the *opening* says `size: unknown`. The value is
-//!   the one that the opening states; a fact that it does not state gives no such rule, because nothing would tell when it
-//!   applies.
+//! - a rule about looking: `when size is unknown: call measure {}`, if the *opening* states `size: unknown`. The value
+//! is the one that the opening states. A fact that it does not state gives no such rule, because its condition could
+//! not be checked.
 //!
-//! Feedback may name too much, too little, or the wrong facts. So proposals are right, too narrow, too wide and wrong; to
-//! find out which is the business of those who measure. Those that most episodes of the group suggest come first.
-//! What the playbook holds already, in an entry or a section, is not proposed again.
+//! Feedback may name too many, too few, or wrong facts. So proposals are right, too narrow, too wide or wrong; trials
+//! measure which. Those that most episodes of the group suggest come first. Rules that the playbook has already, in an
+//! entry or a section, are not proposed again.
 //!
 //! # Sections
 //!
-//! With `write=section` it proposes one change: the section named `section` with one more line. Which candidate that line
-//! is, of the first `most`, is drawn from the seed. So a prompt can evolve: each child differs from its parent by one rule.
+//! With `write=section` it proposes one change: the section named `section` with one more line. The line is drawn from
+//! the first `most` candidates with the seed. So a prompt can evolve: each child differs from its parent by one rule.
 //!
 //! # Placebos
 //!
-//! `mode=silent` and `mode=shuffled` make it a placebo, for the control arms of experiments. The silent one never proposes
-//! anything: what still changes was not learned. The shuffled one proposes rules of the same form, about the same cases and
-//! in the same number wherever it can, but each with a deed that was *not* told for it: if a playbook of
-//! those helps as much, the help was not in what the rules say.
+//! `mode=silent` and `mode=shuffled` make it a placebo, for the control arms of experiments. The silent one never
+//! proposes anything. The shuffled one proposes rules of the same form, with the same conditions and in the same number
+//! if possible, but each with an action that was *not* stated for it: if a playbook of those rules helps as much, the
+//! effect does not come from their content.
 
 mod candidate;
 mod opening;
@@ -51,18 +51,18 @@ use std::collections::BTreeSet;
 pub struct Rules;
 
 const DEFAULT_FACTS: usize = 2;
-/// Rules on more facts than these say what one case was, not what to do.
+/// Rules on more facts describe a single case.
 const FACTS: std::ops::RangeInclusive<usize> = 1..=2;
 const DEFAULT_MOST: usize = 16;
-/// What the host takes from one call.
+/// Largest number of proposals that the host accepts from one call.
 const MOST: std::ops::RangeInclusive<usize> = 1..=64;
 const DEFAULT_SECTION: &str = "rules";
-/// Bytes of a section's name, as the host has it.
+/// Longest name of a section in bytes, as in the host.
 const LONGEST_SECTION_NAME: usize = 128;
-/// Bytes of a section: the host takes 64 KiB.
+/// Largest size of a section in bytes: the host accepts 64 KiB.
 const LONGEST_SECTION: usize = 64 << 10;
 
-/// What is made of the rules that were told.
+/// How the stated rules are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Rules,
@@ -109,26 +109,26 @@ impl Settings {
     }
 }
 
-/// A line as it is compared: without the mark of a list, in lower case.
+/// A line, normalised for comparison: without a list marker, in lower case.
 fn plain(line: &str) -> String {
     line.trim().trim_start_matches("- ").to_lowercase()
 }
 
-/// Every line that the playbook holds.
+/// All lines of the playbook.
 fn known(playbook: &Playbook) -> BTreeSet<String> {
     let entries = playbook.entries.iter().map(|entry| &entry.text);
     let sections = playbook.sections.iter().map(|(_, text)| text);
     entries.chain(sections).flat_map(|text| text.lines()).map(plain).collect()
 }
 
-/// The tools that were on offer in any of the episodes.
+/// The available tools of all episodes.
 fn tools(group: &Group) -> Vec<ToolSpec> {
     let mut names = BTreeSet::new();
     let all = group.episodes().iter().flat_map(clawhost_sdk::Episode::tools);
     all.filter(|tool| names.insert(tool.name.clone())).collect()
 }
 
-/// A section with one more line, drawn from the candidates. None: there is no candidate, or no room.
+/// A section with one more line, drawn from the candidates. `None`: there is no candidate, or no space.
 fn grown(
     name: &str,
     playbook: &Playbook,

@@ -1,4 +1,4 @@
-//! What the opening of an episode states: lines `FACT: VALUE` of the environment.
+//! The facts in the opening of an episode: lines `FACT: VALUE` of the environment.
 
 use clawhost_sdk::review::{Condition, field};
 use clawhost_sdk::{Episode, Message, Origin};
@@ -8,12 +8,12 @@ fn of_environment(message: &&Message) -> bool {
     message.origin == Origin::Environment
 }
 
-/// What the opening states, by the fact's name.
+/// The facts of the opening, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Stated(BTreeMap<String, String>);
 
 impl Stated {
-    /// Of several lines about one fact the last counts.
+    /// Of several lines about one fact the last one counts.
     pub(crate) fn in_opening(episode: &Episode) -> Self {
         let opening = episode.turns_from(0, 1).pop().map(|turn| turn.observation).unwrap_or_default();
         let texts: Vec<String> = opening.iter().filter(of_environment).map(Message::plain_text).collect();
@@ -21,7 +21,7 @@ impl Stated {
         Self(lines.filter_map(field).map(|(fact, value)| (fact, value.to_owned())).collect())
     }
 
-    /// `FACT is VALUE`, as the opening says it.
+    /// `FACT is VALUE`, as the opening states it.
     pub(crate) fn condition(&self, fact: &str) -> Option<Condition> {
         Condition::read(fact, self.0.get(fact)?)
     }

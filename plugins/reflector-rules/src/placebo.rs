@@ -1,14 +1,14 @@
-//! Placebos: rules that look like those which were told, and say something else.
+//! Placebos: rules that look like the stated ones, with other actions.
 //!
-//! Whoever wants to know whether learning helps needs a playbook of the same form whose rules mean nothing. So each
-//! condition keeps its text, its evidence and its place, and is given a deed that was not told for it:
+//! Measuring whether learning helps needs a playbook of the same form whose rules have no meaning. So each condition
+//! keeps its text, its evidence and its position, and gets an action that was not stated for it:
 //!
-//! 1. another candidate's, where the deeds can be dealt out anew so that none comes back to its own kind;
-//! 2. else the same call to another tool on offer that takes the same arguments;
-//! 3. else another deed that was told;
-//! 4. else the same call to any other tool; without one there is no placebo.
+//! 1. another candidate's action, if all actions can be permuted so that none keeps its own;
+//! 2. else the same call of another available tool that accepts the same arguments;
+//! 3. else another stated action;
+//! 4. else the same call of any other tool; without one there is no placebo.
 //!
-//! The second is the usual one: episodes of one group often share their task, and then every feedback expects the same.
+//! The second case is the usual one: episodes of a group often share their task, and then all feedback expects the same action.
 
 use crate::candidate::Candidate;
 use clawhost_sdk::{Random, ToolSpec};
@@ -22,15 +22,15 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
-/// The deeds dealt out anew, by chance, so that none stays with a candidate that has it already. None: one deed has more
-/// than half of the candidates.
+/// A random permutation of the actions in which no candidate keeps its action. `None`: one action has more than half of
+/// the candidates.
 fn dealt(candidates: &[Candidate], random: &mut Random) -> Option<Vec<String>> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     candidates.iter().for_each(|candidate| *counts.entry(&candidate.deed).or_default() += 1);
     let most = counts.values().copied().max().filter(|most| most * 2 <= candidates.len())?;
     let mut kinds: Vec<&str> = counts.into_keys().collect();
     shuffle(&mut kinds, random);
-    // In blocks of one deed, none longer than `most`: who takes the deed `most` places further on leaves its own block.
+    // In blocks of one action, none longer than `most`: taking the action `most` positions further on leaves the block.
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_by_key(|index| {
         let deed = candidates.get(*index).map(|candidate| candidate.deed.as_str());
@@ -49,7 +49,7 @@ fn call(deed: &str) -> Option<(&str, &str)> {
     Some(call.split_once(' ').unwrap_or((call, "{}")))
 }
 
-/// Whether a tool takes the arguments of this template, as far as their names go.
+/// Whether a tool accepts the arguments of this template, compared by name.
 fn takes(tool: &ToolSpec, arguments: &str) -> bool {
     let (Ok(Value::Object(arguments)), Ok(schema)) =
         (serde_json::from_str(arguments), serde_json::from_str::<Value>(&tool.input_schema))
@@ -62,7 +62,7 @@ fn takes(tool: &ToolSpec, arguments: &str) -> bool {
         && required.into_iter().filter_map(Value::as_str).all(|name| arguments.contains_key(name))
 }
 
-/// The candidates with deeds that were not told for them; those for which there is none are left out.
+/// The candidates with actions that were not stated for them. Candidates without such an action are dropped.
 pub(crate) fn shuffled(told: &[Candidate], tools: &[ToolSpec], random: &mut Random) -> Vec<Candidate> {
     let texts: BTreeSet<String> = told.iter().map(Candidate::text).collect();
     let strange = |candidate: &Candidate| !texts.contains(&candidate.text());
@@ -74,7 +74,7 @@ pub(crate) fn shuffled(told: &[Candidate], tools: &[ToolSpec], random: &mut Rand
     told.iter().filter_map(&mut placebo).collect()
 }
 
-/// The first kind of replacement that there is.
+/// The first kind of replacement that is possible.
 fn replacements(
     candidate: &Candidate,
     told: &[Candidate],

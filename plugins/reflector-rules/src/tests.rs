@@ -1,4 +1,4 @@
-//! The reflector, shown made-up episodes and those of an environment that speaks its grammar.
+//! The reflector with artificial episodes, and with those of an environment that writes reviews.
 
 use super::*;
 use clawhost_sdk::Entry;
@@ -48,7 +48,7 @@ fn proposed(closings: &[&str], playbook: &Playbook, options: &[(&str, &str)]) ->
     texts(&reflect::<Rules>(episodes, playbook, options).unwrap())
 }
 
-/// What is proposed under another seed.
+/// The proposals under another seed.
 fn seeded(seed: u64, closings: &[&str], options: &[(&str, &str)]) -> Vec<String> {
     let episodes = (0..).zip(closings).map(|(number, closing)| ended(&format!("e{number}"), closing)).collect();
     let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -60,7 +60,7 @@ fn check(closings: &[&str], options: &[(&str, &str)], expect: &[&str]) {
 }
 
 #[test]
-fn a_feedback_becomes_rules_as_told_more_general_and_about_looking() {
+fn feedback_becomes_stated_general_and_looking_rules() {
     let paint = r#"call paint {"with": "<brush>"}"#;
     let both = format!("when colour is red and size is small: {paint}");
     let (colour, size) = (format!("when colour is red: {paint}"), format!("when size is small: {paint}"));
@@ -84,7 +84,7 @@ fn a_feedback_becomes_rules_as_told_more_general_and_about_looking() {
 }
 
 #[test]
-fn without_an_expected_deed_nothing_is_proposed() {
+fn without_an_expected_action_nothing_is_proposed() {
     check(&["Well done."], &[], &[]);
     check(&["because: colour is red\nnot looked up: size, which call measure {} shows"], &[], &[]);
     check(&["expected: wait"], &[], &[]);
@@ -92,7 +92,7 @@ fn without_an_expected_deed_nothing_is_proposed() {
 }
 
 #[test]
-fn a_rule_about_looking_rests_on_what_the_opening_states() {
+fn a_rule_about_looking_uses_the_facts_of_the_opening() {
     let look =
         |fact: &str| format!("expected: wait\nbecause: a is b\nnot looked up: {fact}, which call measure {{}} shows");
     check(&[&look("weight")], &[], &["when a is b: wait"]);
@@ -100,7 +100,7 @@ fn a_rule_about_looking_rests_on_what_the_opening_states() {
 }
 
 #[test]
-fn only_the_environment_at_the_end_is_believed() {
+fn only_reviews_of_the_environment_at_the_end_count() {
     let told = "expected: wait\nbecause: a is b";
     let count = |episode: Episode| reflect::<Rules>(vec![episode], &empty(), &[]).unwrap().len();
     assert_eq!(count(recording("e").answered("c", told).ended(Ending::Terminated)), 1, "a result of the last action");
@@ -114,7 +114,7 @@ fn only_the_environment_at_the_end_is_believed() {
 }
 
 #[test]
-fn what_most_episodes_tell_comes_first_with_its_evidence() {
+fn rules_of_most_episodes_come_first_with_their_evidence() {
     let (once, twice) = ("expected: go\nbecause: a is 1 and b is 2", "expected: go\nbecause: b is 2 and c is 3");
     check(
         &[once, "Fine.", twice],
@@ -139,13 +139,13 @@ fn what_most_episodes_tell_comes_first_with_its_evidence() {
 }
 
 #[test]
-fn of_a_log_only_the_beginning_is_read() {
+fn only_the_beginning_of_a_long_log_is_read() {
     let log: String = (0..40).map(|number| format!("expected: answer {number}\nbecause: a is {number}\n")).collect();
     assert_eq!(proposed(&[&log], &empty(), &[("most", "64")]).len(), 16);
 }
 
 #[test]
-fn an_entry_says_what_it_is_in_parts() {
+fn an_entry_has_its_parts_as_pairs() {
     let proposals = reflect::<Rules>(vec![ended("e", REVIEW)], &empty(), &[]).unwrap();
     let Change::Add(entry) = &proposals[0].change else { panic!("{:?}", proposals[0]) };
     assert_eq!(entry.tags, ["colour", "size"]);
@@ -156,7 +156,7 @@ fn an_entry_says_what_it_is_in_parts() {
 }
 
 #[test]
-fn what_the_playbook_holds_is_not_proposed_again() {
+fn rules_in_the_playbook_are_not_proposed_again() {
     let told = "expected: go\nbecause: a is 1 and b is 2";
     let check = |playbook: Playbook, expect: &[&str]| assert_eq!(proposed(&[told, told], &playbook, &[]), expect);
     check(Playbook::new(vec![Entry::new("when a is 1: go")]), &["when a is 1 and b is 2: go", "when b is 2: go"]);
@@ -173,7 +173,7 @@ fn what_the_playbook_holds_is_not_proposed_again() {
 }
 
 #[test]
-fn a_section_grows_by_one_line_that_the_seed_chooses() {
+fn a_section_grows_by_one_line_chosen_by_the_seed() {
     let options = [("write", "section"), ("section", "advice")];
     let playbook = empty().with_section("rules", "none").with_section("advice", "Be kind.\n\n");
     let proposals = reflect::<Rules>(vec![ended("e", REVIEW)], &playbook, &options).unwrap();
@@ -197,19 +197,19 @@ fn a_section_grows_by_one_line_that_the_seed_chooses() {
 }
 
 #[test]
-fn the_silent_placebo_says_nothing() {
+fn the_silent_placebo_proposes_nothing() {
     for write in ["entries", "section"] {
         check(&[REVIEW], &[("mode", "silent"), ("write", write)], &[]);
     }
 }
 
-/// Condition and deed of each rule.
+/// Condition and action of each rule.
 fn parts(rules: &[String]) -> Vec<(&str, &str)> {
     rules.iter().map(|rule| rule.split_once(": ").unwrap()).collect()
 }
 
 #[test]
-fn the_shuffled_placebo_keeps_conditions_and_breaks_what_they_say() {
+fn the_shuffled_placebo_keeps_conditions_and_changes_actions() {
     let shuffled = [("mode", "shuffled")];
     let true_rules = seeded(0, &[REVIEW], &[]);
     let mut deeds = BTreeSet::new();
@@ -223,14 +223,14 @@ fn the_shuffled_placebo_keeps_conditions_and_breaks_what_they_say() {
             deeds.insert(deed.to_owned());
         }
     }
-    // Tools that take the same arguments; none does for the look, so that it borrows a deed.
+    // Tools that accept the same arguments. None does for the look, so it borrows an action.
     let expect =
         [r#"call dry {"with": "<brush>"}"#, r#"call paint {"with": "<brush>"}"#, r#"call wash {"with": "<brush>"}"#];
     assert_eq!(deeds.iter().map(String::as_str).collect::<Vec<_>>(), expect);
 }
 
 #[test]
-fn deeds_are_dealt_out_anew_where_there_are_several() {
+fn several_actions_are_permuted() {
     let told: Vec<String> =
         ["a", "b", "c", "d"].iter().map(|x| format!("expected: answer {x}\nbecause: fact is {x}")).collect();
     let told: Vec<&str> = told.iter().map(String::as_str).collect();
@@ -248,7 +248,7 @@ fn deeds_are_dealt_out_anew_where_there_are_several() {
 }
 
 #[test]
-fn dealing_out_keeps_how_often_each_deed_is_proposed() {
+fn a_permutation_keeps_the_frequency_of_each_action() {
     let told: Vec<String> =
         (0..6).map(|case| format!("expected: answer {}\nbecause: fact is {case}", ["x", "y", "z"][case / 2])).collect();
     let told: Vec<&str> = told.iter().map(String::as_str).collect();
@@ -261,20 +261,20 @@ fn dealing_out_keeps_how_often_each_deed_is_proposed() {
 }
 
 #[test]
-fn a_placebo_never_says_what_was_told() {
-    // Two deeds for one condition: dealing them out anew would only exchange them.
+fn a_placebo_never_repeats_a_stated_rule() {
+    // Two actions for one condition: a permutation would only exchange them.
     let told = ["expected: answer x\nbecause: a is 1", "expected: answer y\nbecause: a is 1"];
     check(&told, &[("mode", "shuffled")], &[]);
-    // One deed, no tool in it: there is nothing else to say.
+    // One action without a tool: there is no other one.
     check(&[told[0]], &[("mode", "shuffled")], &[]);
-    // A call that no other tool takes is made to any other.
+    // A call that no other tool accepts is made to any other tool.
     let odd = "expected: call paint {\"odd\": 1}\nbecause: a is 1";
     let rules = seeded(1, &[odd], &[("mode", "shuffled")]);
     assert!(rules.len() == 1 && rules[0].ends_with(" {\"odd\": 1}") && !rules[0].contains("paint"), "{rules:?}");
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_refused() {
     let long = "x".repeat(129);
     for (name, value) in [
         ("facts", "0"),
@@ -297,14 +297,14 @@ fn options_that_make_no_sense_are_refused() {
     }
 }
 
-/// A template with what a text states about its facts.
+/// A template with the values of its facts from a text.
 fn filled(template: &str, stated: &str) -> String {
     let lines = stated.lines().filter_map(|line| line.split_once(": "));
     lines.fold(template.to_owned(), |text, (fact, value)| text.replace(&format!("<{fact}>"), value))
 }
 
 #[test]
-fn what_a_real_review_tells_is_a_rule_that_closes_its_case() {
+fn a_real_review_gives_a_rule_that_closes_its_case() {
     use env_shop::Shop;
     let context = Context::new(5, vec![("noise".to_owned(), "0".to_owned())]);
     let (mut told, mut looks) = (0, 0);

@@ -1,8 +1,8 @@
-//! 1 for the right answer, 0 for another one.
+//! 1 for the correct answer, 0 for any other.
 //!
-//! Reads the gold answer from the task's `reference`: a JSON string or number, or an object with `answer`. The answer is
-//! read from the policy's last message as people write it: the last `\boxed{...}`, else what follows the last "the answer
-//! is", else the last number, else the whole text.
+//! Reads the reference answer from the task's `reference`: a JSON string or number, or an object with `answer`. The
+//! policy's answer is read from its last message: the last `\boxed{...}`, else the text after the last "the answer is",
+//! else the last number, else the whole text.
 
 use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Reads, Result, Reward, Verdict, export_reward};
 
@@ -54,7 +54,7 @@ fn tolerance(context: &Context) -> Result<f64> {
     Ok(tolerance)
 }
 
-/// The gold answer in a reference: a JSON string, a number, or an object's `answer`.
+/// The answer in a reference: a JSON string, a number, or an object's `answer`.
 fn gold(reference: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(reference).ok()?;
     let scalar = match &value {
@@ -74,7 +74,7 @@ fn read_answer(text: &str) -> String {
         return clean(&boxed);
     }
     let lower = text.to_lowercase();
-    // Lower case may change lengths in other scripts: then the phrase is looked for as it stands.
+    // Lower case may change lengths in other scripts: then the phrase is searched in the original text.
     let haystack = if lower.len() == text.len() { lower.as_str() } else { text };
     if let Some(at) = haystack.rfind("the answer is") {
         let rest = text.get(at + "the answer is".len()..).unwrap_or_default();
@@ -84,7 +84,7 @@ fn read_answer(text: &str) -> String {
     last_number(text).unwrap_or_else(|| clean(text))
 }
 
-/// What stands in the last `\boxed{...}`, braces balanced.
+/// The content of the last `\boxed{...}`, with balanced braces.
 fn last_boxed(text: &str) -> Option<String> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
     let rest = text.get(start..)?;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_as_users_write_them() {
+    fn answers_are_parsed_in_usual_formats() {
         for (answer, right) in [
             ("42", 1.0),
             ("42.0", 1.0),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_reference_there_is_no_number() {
+    fn without_a_reference_there_is_no_value() {
         let episodes = vec![episode(Task::new("train", "t", ""), &[("q", "a")], Ending::Terminated)];
         assert!(matches!(&judge::<Exact>(episodes, &[]).unwrap()[0], Verdict::NotApplicable(_)));
     }

@@ -1,9 +1,9 @@
-//! Whether what the policy ran went well, read from the results of its tools.
+//! Judges whether the policy's tool calls succeeded, from their results.
 //!
-//! Each result is worth -1 to 1, with a confidence: an exit code or a field that says so (`error`, `ok`, `success`, `status`)
-//! is nearly certain, a first line that begins like an error is likely, and plain text says little. The verdict is the mean
-//! weighted by confidence; its own confidence is the mean one. Below 0.7 it decides nothing: guessing from words is not
-//! knowing.
+//! Each result has a value of -1 to 1, with a confidence: an exit code or a status field (`error`, `ok`, `success`,
+//! `status`) is nearly certain, a first line that begins like an error is likely, and plain text says little. The
+//! verdict is the mean weighted by confidence; its own confidence is the mean confidence. Below 0.7 it does not decide:
+//! a guess from words is unreliable.
 
 use clawhost_sdk::{Context, Ending, Episode, Message, Origin, Reads, Result, Reward, Source, Verdict, export_reward};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Execution;
 
-/// What one result is worth, and how sure that is.
+/// The value of one result, and its confidence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Worth {
     value: f64,
@@ -23,19 +23,19 @@ const fn worth(value: f64, confidence: f64) -> Worth {
     Worth { value, confidence }
 }
 
-/// The call could not even be run.
+/// The call was invalid.
 const REFUSED: Worth = worth(-1.0, 1.0);
-/// The result says in a field how it went.
+/// A field of the result states the outcome.
 const FIELD_FAILED: Worth = worth(-1.0, 0.95);
 const FIELD_WORKED: Worth = worth(1.0, 0.95);
-/// The text begins as errors do.
+/// The text begins like an error.
 const WORDS_FAILED: Worth = worth(-1.0, 0.75);
-/// Nothing came back.
+/// The result is empty.
 const NOTHING: Worth = worth(-0.5, 0.4);
-/// Text that says neither.
+/// Text without a sign of success or failure.
 const TEXT: Worth = worth(0.5, 0.5);
 
-/// How texts about failures begin.
+/// Beginnings of texts about failures.
 const ERROR_WORDS: [&str; 8] =
     ["error", "traceback", "exception", "fatal", "panic", "failed", "permission denied", "command not found"];
 
@@ -70,7 +70,7 @@ impl Reward for Execution {
 }
 
 fn judge(result: &Message) -> Worth {
-    // The host answers only calls that could not be run.
+    // The host answers only invalid calls.
     if result.origin == Origin::Host {
         return REFUSED;
     }
@@ -95,7 +95,7 @@ fn judge(result: &Message) -> Worth {
 fn by_fields(fields: &serde_json::Map<String, Value>) -> Worth {
     let get = |name: &str| fields.get(name);
     let says = |worked: bool| if worked { FIELD_WORKED } else { FIELD_FAILED };
-    // An error that is named wins over everything that claims success.
+    // A named error outweighs all signs of success.
     let named = get("error").or_else(|| get("errors"));
     if named.is_some_and(|error| {
         !matches!(error, Value::Null | Value::Bool(false)) && *error != "" && *error != serde_json::json!([])
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_say_it_nearly_for_certain() {
+    fn status_fields_are_nearly_certain() {
         for text in [
             r#"{"ok": true}"#,
             r#"{"exit_code": 0, "output": "error"}"#,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_less_and_plain_text_little() {
+    fn error_words_are_less_certain_and_plain_text_says_little() {
         check("Traceback (most recent call last):", WORDS_FAILED);
         check("error: no such file", WORDS_FAILED);
         check("a text about an error", TEXT);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_weighed_by_confidence_and_unsure_ones_stay_unsure() {
+    fn results_are_weighted_by_confidence() {
         let Verdict::Scored { value, confidence, .. } = verdict(&[r#"{"ok": true}"#, "some text"]) else { panic!() };
         assert!((value - (0.95 + 0.25) / 1.45).abs() < 1e-12 && (confidence - 0.725).abs() < 1e-12);
         let Verdict::Scored { confidence, .. } = verdict(&["some text", "more"]) else { panic!() };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_host_refused_failed() {
+    fn a_call_that_the_host_refused_counts_as_failed() {
         let recording = Recording::of(Task::new("train", "t", "")).acted(Message::calling("c", "rum", "{}"));
         let episode = recording.refused("c", "there is no tool `rum`").ended(Ending::Terminated);
         assert_eq!(ask::<Execution>(vec![episode], &[]).unwrap()[0].value(), Some(-1.0));

@@ -1,10 +1,10 @@
-//! How well formed the policy's messages were: the share of its turns without a fault.
+//! The format of the policy's messages: the share of its turns without a fault.
 //!
-//! A turn is faulty if it is empty, leaks chat-template tokens, calls a tool that was not on offer, or calls one with
-//! arguments that are no JSON object or do not fit the tool's schema (required fields, unknown fields where none are
-//! allowed, and the types of the top level). With the option `answer` the last message must hold a boxed answer or JSON too.
+//! A turn is faulty if it is empty, contains chat-template tokens, calls an unavailable tool, or calls one with arguments
+//! that are not a JSON object or do not fit the tool's schema (required fields, unknown fields if none are allowed, and
+//! the types of the top level). With the option `answer` the last message must also contain a boxed answer or JSON.
 //!
-//! Its source is `execution`: beside an outcome reward it is recorded and decides nothing.
+//! Its source is `execution`: beside an outcome reward it is recorded and does not decide.
 
 mod schema;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Format;
 
-/// What the last message must hold.
+/// The required content of the last message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Any,
@@ -36,10 +36,10 @@ impl Answer {
     }
 }
 
-/// Faults that a rationale lists.
+/// Number of faults that a rationale lists.
 const SHOWN: usize = 4;
 
-/// Marks of chat templates: a model that writes them has lost its place.
+/// Tokens of chat templates, which a model should not write.
 const TEMPLATE_MARKS: [&str; 8] = [
     "<|im_start|>",
     "<|im_end|>",
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_the_share_of_turns_and_every_turn_has_its_own() {
+    fn the_value_is_the_share_of_valid_turns() {
         let good = Message::calling("c", "look", r#"{"id": "x"}"#);
         let episode = recording().acted(good.clone()).acted(Message::assistant("")).acted(good.clone()).acted(good);
         let verdict = judge::<Format>(vec![episode.ended(Ending::Terminated)], &[]).unwrap().remove(0);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_answer_may_have_to_have_a_form() {
+    fn a_form_of_the_last_answer_can_be_required() {
         let value = |text: &str, answer: &str| {
             let episode = recording().acted(Message::assistant(text)).ended(Ending::Terminated);
             judge::<Format>(vec![episode], &[("answer", answer)]).unwrap()[0].value()

@@ -1,8 +1,8 @@
-//! The part of JSON Schema that tool arguments need most: required and unknown fields, and types of the top level.
+//! The most common part of JSON Schema for tool arguments: required and unknown fields, and types of the top level.
 
 use serde_json::{Map, Value};
 
-/// What does not fit. An unknown keyword or a schema of another form is no fault of the policy.
+/// The faults. An unknown keyword or a schema of another form is not a fault of the policy.
 pub(crate) fn faults<'a>(schema: &'a Value, arguments: &'a Map<String, Value>) -> impl Iterator<Item = String> + 'a {
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -18,7 +18,7 @@ pub(crate) fn faults<'a>(schema: &'a Value, arguments: &'a Map<String, Value>) -
     missing.chain(others)
 }
 
-/// The type that a value should have and has not.
+/// The expected type of a value, if the value does not have it.
 fn wrong_type(property: &Value, value: &Value) -> Option<String> {
     let one = |kind: &str| match kind {
         "string" => value.is_string(),

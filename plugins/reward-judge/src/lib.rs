@@ -1,13 +1,13 @@
-//! The opinion of a model: asked several times, decided by majority.
+//! The opinion of a model: several votes, decided by majority.
 //!
-//! The model comes from the operator's grant (`--grant llm:judge=SPEC`). It is shown the task, what happened, and a rubric,
-//! and ends its answer with a vote: `\boxed{1}` for good, `\boxed{-1}` for bad, `\boxed{0}` for neither. What an agent or an
-//! environment wrote is fenced and marked as material, because it may try to tell the judge what to say; a
-//! fence that the material contains itself is broken up.
+//! The model comes from the operator's grant (`--grant llm:judge=SPEC`). Its prompt has the task, the episode, and a
+//! rubric, and its answer ends with a vote: `\boxed{1}` for good, `\boxed{-1}` for bad, `\boxed{0}` for neither. Text
+//! of an agent or an environment is fenced and marked as material, because it may contain instructions to the judge; a
+//! fence inside the material is broken up.
 //!
-//! An answer without a vote is no vote. The value that has more votes than any other is the verdict; its confidence is its share of
-//! the votes asked for. Without such a value there is no verdict (`not-applicable`); without any vote, or when the
-//! model does not answer, the verdict is `failed`.
+//! An answer without a vote does not count. The value with more votes than any other is the verdict; its confidence is
+//! its share of the requested votes. Without such a value the verdict is `not-applicable`; without any vote, or if the
+//! model does not answer, it is `failed`.
 
 mod material;
 
@@ -25,9 +25,9 @@ const DEFAULT_VOTES: u32 = 3;
 const MOST_VOTES: u32 = 15;
 const DEFAULT_TOKENS: u32 = 512;
 const RUBRIC: &str = "Did the agent do what the task asks, correctly and completely?";
-/// Bytes of material a judge reads: a long episode is cut in the middle.
+/// Bytes of material for the judge: a long episode is cut in the middle.
 const DEFAULT_BYTES: usize = 24_000;
-/// All votes of one verdict go to the host in one call, which carries 2 MiB.
+/// All votes of one verdict are requested from the host in one call, which allows 2 MiB.
 const BYTES: std::ops::RangeInclusive<usize> = 1000..=60_000;
 
 impl Reward for Judge {
@@ -120,10 +120,10 @@ impl Settings {
     }
 }
 
-/// Votes there are.
+/// Largest number of votes.
 const VOTES: [i8; 3] = [-1, 0, 1];
 
-/// The vote in an answer: what stands in its last `\boxed{}`.
+/// The vote in an answer: the content of its last `\boxed{}`.
 fn vote(text: &str) -> Option<i8> {
     let (_, after) = text.rsplit_once("\\boxed{")?;
     let (inside, _) = after.split_once('}')?;
@@ -172,7 +172,7 @@ mod tests {
         Response { message: Message::assistant(text), usage, finish: "stop".into(), extra: vec![] }
     }
 
-    /// The verdict when the judge gives these answers in turn; `None`: it does not answer.
+    /// The verdict when the judge gives these answers in order. `None`: it does not answer.
     fn check(answers: &[Option<&str>], expected: Option<f64>, says: &str) {
         let texts: Vec<Option<String>> = answers.iter().map(|text| text.map(str::to_owned)).collect();
         let mut next = texts.clone().into_iter();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_majority_decides_and_an_answer_without_a_vote_is_none() {
+    fn the_majority_decides_and_answers_without_a_vote_do_not_count() {
         check(
             &[Some("fine \\boxed{1}"), Some("\\boxed{1}"), Some("\\boxed{-1}")],
             Some(1.0),
@@ -206,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn confidence_is_the_share_of_the_votes_asked_for() {
+    fn confidence_is_the_share_of_the_requested_votes() {
         set_llm(|request| {
-            // Every vote has a seed of its own.
+            // Every vote has its own seed.
             Ok(response(if request.seed == Some(0) { "hm" } else { "\\boxed{1}" }))
         });
         let verdict = judge::<Judge>(vec![episode("hello")], &[("votes", "4")]).unwrap().remove(0);

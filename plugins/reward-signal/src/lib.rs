@@ -1,8 +1,8 @@
-//! What an environment measured, as a reward: the last value of one of its signals, or whether that is a certain number.
+//! A signal of an environment as a reward: its last value, or whether that equals a given number.
 //!
-//! `reward_signal.wasm?name=distance&equals=0` is 1 where the last `distance` is 0, else 0. Without `equals` the value itself is
-//! the reward, which must lie from 0 to 1. An episode in which the signal was never set gets no verdict, unless `absent`
-//! says what it is worth.
+//! `reward_signal.wasm?name=distance&equals=0` is 1 if the last `distance` is 0, else 0. Without `equals` the value
+//! itself is the reward, which must be from 0 to 1. An episode in which the signal was never set gets no verdict,
+//! unless `absent` gives a value.
 
 use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Reads, Result, Reward, Verdict, export_reward};
 
@@ -10,7 +10,7 @@ use clawhost_sdk::{Context, Ending, Episode, OptionSpec, Reads, Result, Reward, 
 #[derive(Debug)]
 pub struct Signal;
 
-/// What is looked at, and what it is worth.
+/// The settings: the signal, and its value.
 #[derive(Debug, PartialEq)]
 struct Settings {
     name: String,
@@ -53,7 +53,7 @@ impl Reward for Signal {
     }
 
     fn check(context: &Context) -> Result<()> {
-        // Whoever asks what the plugin is names no signal yet.
+        // `describe` is called without options, so no signal is named yet.
         if context.options.is_empty() { Ok(()) } else { Settings::of(context).map(|_| ()) }
     }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_reward_is_refused() {
+    fn settings_without_a_valid_reward_are_refused() {
         for options in
             [&[][..], &[("name", "x"), ("equals", "soon")], &[("name", "x"), ("absent", "2")], &[("name", "x")]]
         {

@@ -1,11 +1,11 @@
-//! 1 if the world ended as it should and the user was told what they should know, else 0: how tau-bench scores
-//! (Yao et al. 2024).
+//! 1 if the final state is the expected one and the user was told what they should know, else 0: the scoring of
+//! tau-bench (Yao et al. 2024).
 //!
-//! The environment leaves its final records as the artefact `state.json`; the task's `reference` says what they should be:
-//! `{"state": ..., "communicate": ["text", ...]}`. States are compared whole: numbers by value, objects by their fields in
-//! any order. What the policy communicated is the text of its messages and the argument `message` of its tool calls that were
-//! run (a call that the host refused, or whose result begins with `error`, reached nobody); a text counts as told if it occurs
-//! there, whatever the case and without thousands separators.
+//! The environment leaves its final records as the artefact `state.json`; the task's `reference` has the expected ones:
+//! `{"state": ..., "communicate": ["text", ...]}`. States are compared completely: numbers by value, objects by their
+//! fields in any order. The communicated text is that of the policy's messages and of the argument `message` of its
+//! tool calls that were executed (not of calls that the host refused or whose result begins with `error`). A text
+//! counts as communicated if it occurs there, ignoring case and thousands separators.
 
 use clawhost_sdk::{
     Context, Ending, Episode, Message, OptionSpec, Origin, Reads, Result, Reward, ToolCall, Verdict, export_reward,
@@ -16,11 +16,11 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct State;
 
-/// Where the final records are, unless chosen otherwise.
+/// Default name of the artefact with the final records.
 const ARTEFACT: &str = "state.json";
-/// Where what the user is told stands in tool calls, unless chosen otherwise.
+/// Default argument of tool calls with text for the user.
 const ARGUMENT: &str = "message";
-/// Differences that a rationale lists.
+/// Number of differences that a rationale lists.
 const SHOWN: usize = 4;
 
 impl Reward for State {
@@ -90,7 +90,7 @@ fn rationale(differences: &[String], untold: &[&str]) -> String {
     text
 }
 
-/// Notes where two values differ.
+/// Collects the differences of two values.
 fn compare(path: &str, should: &Value, is: &Value, differences: &mut Vec<String>) {
     let short = |value: &Value| value.to_string().chars().take(60).collect::<String>();
     match (should, is) {
@@ -111,7 +111,7 @@ fn compare(path: &str, should: &Value, is: &Value, differences: &mut Vec<String>
             }
         }
         (wanted, found) if wanted == found => {}
-        // 1 and 1.0 are one number; large whole numbers are compared exactly, above.
+        // 1 and 1.0 are equal; large integers are compared exactly, above.
         (Value::Number(wanted), Value::Number(found))
             if (wanted.is_f64() || found.is_f64()) && wanted.as_f64() == found.as_f64() => {}
         (wanted, found) => {
@@ -121,7 +121,7 @@ fn compare(path: &str, should: &Value, is: &Value, differences: &mut Vec<String>
     }
 }
 
-/// Everything the policy told the user.
+/// All text that the policy communicated to the user.
 fn told(episode: &Episode, argument: &str) -> String {
     let mut told = String::new();
     for turn in episode.turns() {
@@ -144,7 +144,7 @@ fn told(episode: &Episode, argument: &str) -> String {
     told
 }
 
-/// Text as it is compared.
+/// A text, normalised for comparison.
 fn plain(text: &str) -> String {
     text.to_lowercase().replace(',', "")
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_state_counts() {
+    fn the_whole_state_is_compared() {
         check(r#"{"state": {"a": 1, "b": [1, 2]}}"#, r#"{"b": [1.0, 2], "a": 1}"#, "", 1.0, "as they should be");
         check(r#"{"state": {"a": 1}}"#, r#"{"a": 2}"#, "", 0.0, "/a is 2 and should be 1");
         check(r#"{"state": {"a": 1}}"#, r#"{"a": 1, "b": 2}"#, "", 0.0, "/b should not be there");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_should_know_was_told() {
+    fn the_required_texts_must_be_communicated() {
         let reference = r#"{"state": 1, "communicate": ["A17", "1234.50"]}"#;
         check(reference, "1", "order a17: 1,234.50", 1.0, "as they should be");
         check(reference, "1", "order A17", 0.0, "was not told 1234.50");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_in_a_call_that_never_ran_was_told_to_nobody() {
+    fn texts_in_calls_that_were_not_executed_do_not_count() {
         let reference = r#"{"state": 1, "communicate": ["A17"]}"#;
         let recording = || {
             Recording::of(Task::new("train", "t", "").with_reference(reference))
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_no_number() {
+    fn incomparable_states_give_no_value() {
         let check = |episode, silent: bool, why: &str| {
             let verdict = judge::<State>(vec![episode], &[]).unwrap().remove(0);
             assert_eq!((verdict.value(), matches!(verdict, Verdict::NotApplicable(_))), (None, silent), "{verdict:?}");

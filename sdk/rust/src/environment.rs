@@ -1,11 +1,11 @@
-//! Environments: where a policy acts.
+//! Environments: they publish tasks and answer actions.
 
 use crate::{Artefact, Context, Message, OptionSpec, Result, Signal, Task, ToolCall, ToolSpec};
 
-/// An environment that speaks text: the common case.
+/// An environment with text observations and actions: the common case.
 ///
-/// The host makes a new instance for every episode, so `self` is one episode. All chance must come from `seed`
-/// ([`Random`](crate::Random)): equal seeds, equal episodes.
+/// The host creates a new instance for every episode, so `self` is one episode. All randomness must come from `seed`
+/// ([`Random`](crate::Random)): equal seeds give equal episodes.
 pub trait Environment: Sized + 'static {
     /// Short name, for example `guess`.
     const NAME: &'static str;
@@ -13,44 +13,44 @@ pub trait Environment: Sized + 'static {
     const VERSION: &'static str = "0.1.0";
     /// One line for people.
     const SUMMARY: &'static str = "";
-    /// Whether episodes end with a [`Review`](crate::Review) where something else was expected; for people (`clawhost inspect`).
+    /// Whether episodes end with a [`Review`](crate::Review) if another action was expected; shown by `clawhost inspect`.
     const REVIEWS: bool = false;
 
-    /// Begins an episode; the text is what the policy sees first.
+    /// Begins an episode. The text is the policy's first observation.
     ///
     /// # Errors
-    /// The task makes no sense. The episode fails; it is not scored.
+    /// The task is invalid. The episode fails and is not scored.
     fn start(task: &str, seed: u64) -> Result<(Self, String)>;
 
-    /// Acts. An error is no failure: the policy reads it as the next observation, and the signal `invalid_action` is 1.
+    /// Executes an action. An error does not fail the episode: it is the next observation, and the signal `invalid_action` is 1.
     ///
     /// # Errors
     /// The action cannot be understood.
     fn step(&mut self, action: &str, signals: &mut Signals) -> Result<Next>;
 
-    /// How the environment introduces itself to a model.
+    /// The system prompt that the environment suggests.
     fn system_hint() -> Option<String> {
         None
     }
 }
 
-/// What comes after an action.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// It goes on; the policy sees this text.
+    /// The episode continues with this observation.
     Continue(String),
-    /// It is over.
+    /// The episode is terminated, with this observation.
     Done(String),
-    /// It stops here for a reason outside the task; the second text is the reason.
+    /// The episode is truncated for a reason outside the task. The second text is the reason.
     Stop(String, String),
 }
 
-/// Numbers observed in a turn. Finite, at most 256, and never a reward: rewards are plugins of their own.
+/// Numbers measured in a turn. Finite, at most 256, and never a reward: rewards are separate plugins.
 #[derive(Debug, Default)]
 pub struct Signals(pub(crate) Vec<Signal>);
 
 impl Signals {
-    /// Notes a number; of equal names the last one counts.
+    /// Records a number. A later value replaces an earlier one with the same name.
     pub fn set(&mut self, name: &str, value: f64) {
         match self.0.iter_mut().find(|signal| signal.name == name) {
             Some(signal) => signal.value = value,
@@ -64,60 +64,60 @@ impl Signals {
 pub struct Split {
     /// By convention `train`, `val`, `test`.
     pub name: String,
-    /// How many tasks it holds.
+    /// The number of its tasks.
     pub tasks: u64,
 }
 
 impl Split {
-    /// A split of so many tasks.
+    /// A split with this number of tasks.
     pub fn new(name: impl Into<String>, tasks: u64) -> Self {
         Self { name: name.into(), tasks }
     }
 }
 
-/// How an episode begins.
+/// The parameters of an episode.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// What is to be done; without its reference, which only rewards see.
+    /// The task, without its reference, which only rewards see.
     pub task: Task,
     /// Seed and options.
     pub context: Context,
-    /// The host stops the episode after so many turns.
+    /// The host truncates the episode after this number of turns.
     pub max_turns: u32,
 }
 
-/// What the policy sees first.
+/// The beginning of an episode.
 #[derive(Debug, Clone, Default)]
 pub struct Opening {
     /// The first messages.
     pub observation: Vec<Message>,
-    /// Tools on offer for the whole episode.
+    /// Available tools of the whole episode.
     pub tools: Vec<ToolSpec>,
-    /// How the environment introduces itself to a model.
+    /// The system prompt that the environment suggests.
     pub system_hint: Option<String>,
-    /// What is there before anybody acts.
+    /// Artefacts that exist before the first action.
     pub artefacts: Vec<Artefact>,
 }
 
 impl Opening {
-    /// One text and no tools.
+    /// One text, without tools.
     pub fn text(text: impl Into<String>) -> Self {
         Self { observation: vec![Message::user(text)], ..Self::default() }
     }
 
-    /// With something that is there before anybody acts.
+    /// Adds an artefact that exists before the first action.
     pub fn leave(mut self, name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.artefacts.push(Artefact::new(name, media_type, bytes));
         self
     }
 }
 
-/// What the policy did: its message, and what the host has settled already. Reads like the message.
+/// The policy's action: its message, and the tool calls that the host has answered. Derefs to the message.
 #[derive(Debug, Clone)]
 pub struct Action {
-    /// Its message. Every tool call in it names a tool on offer and carries a JSON object.
+    /// The message. Every tool call in it names an available tool and has a JSON object as arguments.
     pub message: Message,
-    /// What the host answered to its other calls; the policy reads it.
+    /// The host's answers to invalid calls. The policy reads them.
     pub refused: Vec<Message>,
 }
 
@@ -135,40 +135,40 @@ impl From<Message> for Action {
     }
 }
 
-/// Whether an episode goes on.
+/// Whether an episode continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
-    /// It goes on.
+    /// It continues.
     Running,
-    /// It is over.
+    /// It is terminated.
     Terminated,
-    /// It stops here for a reason outside the task.
+    /// It is truncated for a reason outside the task.
     Truncated(String),
 }
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// What the policy sees next.
+    /// The next observation.
     pub observation: Vec<Message>,
-    /// Whether it goes on.
+    /// Whether the episode continues.
     pub status: Status,
-    /// What is left behind.
+    /// Artefacts.
     pub artefacts: Vec<Artefact>,
 }
 
 impl Step {
-    /// It goes on with one text.
+    /// The episode continues with one text.
     pub fn running(text: impl Into<String>) -> Self {
         Self { observation: vec![Message::user(text)], status: Status::Running, artefacts: Vec::new() }
     }
 
-    /// It is over, with one text.
+    /// The episode is terminated with one text.
     pub fn done(text: impl Into<String>) -> Self {
         Self { status: Status::Terminated, ..Self::running(text) }
     }
 
-    /// What comes of an error: the policy reads it as the answer to each of its calls, or as an observation.
+    /// The result of an error: the policy reads it as the answer to each of its calls, or as an observation.
     pub(crate) fn error(action: &Action, text: &str) -> Self {
         match action.tool_calls.as_slice() {
             [] => Self::running(text),
@@ -176,38 +176,38 @@ impl Step {
         }
     }
 
-    /// It goes on, and nothing is said yet: answers to tool calls are added with [`answer`](Self::answer).
+    /// The episode continues without text. Add answers to tool calls with [`answer`](Self::answer).
     pub fn silent() -> Self {
         Self { observation: Vec::new(), status: Status::Running, artefacts: Vec::new() }
     }
 
-    /// With the answer to a tool call.
+    /// Adds the answer to a tool call.
     pub fn answer(mut self, call: &ToolCall, text: impl Into<String>) -> Self {
         self.observation.push(Message::tool_result(call, text));
         self
     }
 
-    /// With something more for the policy to read.
+    /// Adds a text to the observation.
     pub fn say(mut self, text: impl Into<String>) -> Self {
         self.observation.push(Message::user(text));
         self
     }
 
-    /// With something left behind; of equal names the last one counts.
+    /// Adds an artefact. A later one replaces an earlier one with the same name.
     pub fn leave(mut self, name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.artefacts.push(Artefact::new(name, media_type, bytes));
         self
     }
 
-    /// With another status.
+    /// Sets the status.
     pub fn with_status(mut self, status: Status) -> Self {
         self.status = status;
         self
     }
 }
 
-/// An environment that speaks messages: the second level, for tool calls, tasks of your own, options and snapshots.
-/// Every [`Environment`] is one.
+/// An environment with messages: the second level, with tool calls, tasks, options and snapshots. Every [`Environment`]
+/// is also a `MessageEnvironment`.
 pub trait MessageEnvironment: Sized + 'static {
     /// Short name.
     const NAME: &'static str;
@@ -217,36 +217,36 @@ pub trait MessageEnvironment: Sized + 'static {
     const SUMMARY: &'static str = "";
     /// Whether [`snapshot`](Self::snapshot) and [`restore`](Self::restore) work.
     const SNAPSHOT: bool = false;
-    /// Whether episodes end with a [`Review`](crate::Review) where something else was expected; for people (`clawhost inspect`).
+    /// Whether episodes end with a [`Review`](crate::Review) if another action was expected; shown by `clawhost inspect`.
     const REVIEWS: bool = false;
-    /// Whether observations carry a demonstration ([`Message::demonstrating`]), perhaps only with certain options; for people
-    /// (`clawhost inspect`).
+    /// Whether observations have a demonstration ([`Message::demonstrating`]), possibly only with certain options;
+    /// shown by `clawhost inspect`.
     const DEMONSTRATIONS: bool = false;
 
-    /// Every option this environment reads; the host refuses any other.
+    /// All options that this environment reads. The host refuses others.
     fn options() -> Vec<OptionSpec> {
         Vec::new()
     }
 
-    /// Whether the operator's options make sense; called once per run, before anything is played.
+    /// Checks the operator's options. Called once per run, before anything is played.
     ///
     /// # Errors
-    /// They do not; the text says which, and what would.
+    /// The options are invalid. The text says which, and what is expected.
     fn check(context: &Context) -> Result<()> {
         let _ = context;
         Ok(())
     }
 
-    /// The sets of tasks.
+    /// The splits.
     fn splits() -> Vec<Split> {
-        // Enough for an environment whose episodes differ by seed alone.
+        // Sufficient for an environment whose episodes differ only by seed.
         vec![Split::new("train", 1000), Split::new("val", 200), Split::new("test", 200)]
     }
 
-    /// Tasks of a split from `offset` on, at most `limit`; none means the end. Equal context, equal tasks.
+    /// Tasks of a split from `offset` on, at most `limit`. An empty list means the end. Equal contexts must give equal tasks.
     ///
     /// # Errors
-    /// The options make no sense.
+    /// The options are invalid.
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let _ = context;
         let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
@@ -257,27 +257,27 @@ pub trait MessageEnvironment: Sized + 'static {
     /// Begins an episode.
     ///
     /// # Errors
-    /// The task makes no sense. The episode fails; it is not scored.
+    /// The task is invalid. The episode fails and is not scored.
     fn start(params: &Params) -> Result<(Self, Opening)>;
 
-    /// Acts: called for every message of the policy. Tools are called by its `tool_calls`: every call names a tool on offer
-    /// and carries a JSON object ([`ToolCall::read`]); what the host could not make sense of it has answered itself
-    /// (`refused`). Answer each call with [`Step::answer`].
+    /// Executes an action: called for every message of the policy. Its `tool_calls` call tools: every call names an
+    /// available tool and has a JSON object as arguments ([`ToolCall::read`]). The host has answered invalid calls
+    /// itself (`refused`). Answer each call with [`Step::answer`].
     ///
     /// # Errors
-    /// The action cannot be understood: the policy reads the error as the next observation, or as the answer to each of its
+    /// The action is invalid: the policy reads the error as the next observation, or as the answer to each of its
     /// calls, and the signal `invalid_action` is 1.
     fn step(&mut self, action: &Action, signals: &mut Signals) -> Result<Step>;
 
-    /// The whole state as bytes.
+    /// Serialises the whole state.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// The state cannot be serialised.
     fn snapshot(&self) -> Result<Vec<u8>> {
         Err("this environment has no snapshots".into())
     }
 
-    /// The episode that `snapshot` wrote down. Same params as its `start`.
+    /// Restores an episode from the output of `snapshot`. `params` are those of its `start`.
     ///
     /// # Errors
     /// The bytes are not a state of this environment.
@@ -307,8 +307,8 @@ impl<E: Environment> MessageEnvironment for E {
     }
 }
 
-/// Exports an [`Environment`] or [`MessageEnvironment`] as a plugin. Outside wasm it expands to nothing but a check
-/// that the type is one.
+/// Exports an [`Environment`] or [`MessageEnvironment`] as a plugin. Outside wasm it only checks that the type is
+/// one.
 #[macro_export]
 macro_rules! export_environment {
     ($ty:ty) => {

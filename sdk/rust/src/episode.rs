@@ -5,7 +5,7 @@ use crate::{Artefact, Message, Signal, Task, ToolSpec};
 
 pub use view::{Ending, Turn};
 
-/// One recorded episode. On the host it is read lazily: only what you ask for crosses the boundary.
+/// One recorded episode. On the host it is read lazily: only requested parts are copied into the guest.
 #[derive(Debug)]
 pub struct Episode(Source);
 
@@ -43,7 +43,7 @@ impl Episode {
         }
     }
 
-    /// The task as published before the episode began. Rewards see its `reference`.
+    /// The task as it was published before the episode. Rewards see its `reference`.
     pub fn task(&self) -> Task {
         match &self.0 {
             Source::Host(view) => view.task(),
@@ -51,7 +51,7 @@ impl Episode {
         }
     }
 
-    /// The tools that were on offer.
+    /// The available tools.
     pub fn tools(&self) -> Vec<ToolSpec> {
         match &self.0 {
             Source::Host(view) => view.tools(),
@@ -67,7 +67,7 @@ impl Episode {
         }
     }
 
-    /// How many turns there are.
+    /// The number of turns.
     pub fn turn_count(&self) -> u32 {
         match &self.0 {
             Source::Host(view) => view.turn_count(),
@@ -79,7 +79,7 @@ impl Episode {
     pub fn turns_from(&self, start: u32, count: u32) -> Vec<Turn> {
         match &self.0 {
             Source::Host(view) => {
-                // The host hands out at most 64 turns at a time; none means the end.
+                // The host returns at most 64 turns at a time. An empty list means the end.
                 let mut turns = Vec::new();
                 while (turns.len() as u32) < count {
                     let next = view.turns(start + turns.len() as u32, count - turns.len() as u32);
@@ -101,7 +101,7 @@ impl Episode {
         self.turns_from(0, self.turn_count())
     }
 
-    /// The last turn, if there is one.
+    /// The last turn, if there are any.
     pub fn last_turn(&self) -> Option<Turn> {
         let last = self.turn_count().checked_sub(1)?;
         self.turns_from(last, 1).pop()
@@ -120,7 +120,7 @@ impl Episode {
         }
     }
 
-    /// How it ended.
+    /// The ending.
     pub fn ending(&self) -> Ending {
         match &self.0 {
             Source::Host(view) => view.ending(),
@@ -143,7 +143,7 @@ impl Episode {
         }
     }
 
-    /// What the episode left behind under a name.
+    /// The artefact with this name.
     pub fn artefact(&self, name: &str) -> Option<Artefact> {
         match &self.0 {
             Source::Host(view) => view.artefact(name),

@@ -1,19 +1,19 @@
-//! Errors of plugin code: a text, and whether a model is to blame.
+//! Errors of plugin code: a text, and whether a model caused it.
 
 use std::fmt;
 
-/// Something a plugin could not do, as a text for people. Anything that can be shown becomes one with `?`.
+/// An error of a plugin, as a text for people. Any type that implements `Display` converts to it with `?`.
 pub struct Error {
     text: String,
     of_model: bool,
 }
 
-/// What plugin code returns.
+/// The result type of plugin code.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A model did not answer, or its answer is of no use. A reflector's host is told so (`model`); elsewhere it is an
-    /// error like any other.
+    /// A model did not answer, or its answer is invalid. For a reflector the host records the failure `model`;
+    /// elsewhere it is an ordinary error.
     pub fn model(text: impl Into<String>) -> Self {
         Self { text: text.into(), of_model: true }
     }
@@ -23,7 +23,7 @@ impl Error {
         &self.text
     }
 
-    /// Whether it is one of [`Error::model`].
+    /// Whether it was made with [`Error::model`].
     pub fn is_of_model(&self) -> bool {
         self.of_model
     }

@@ -1,4 +1,4 @@
-//! From traits to exports. Public for the export macros; not part of the interface.
+//! Connects traits to exports. Public for the export macros; not part of the interface.
 #![allow(missing_docs, reason = "hidden from authors")]
 
 use crate::bindings::environment::exports::clawhost::environment::environment as wit;
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Once;
 
-/// Logs panics with message and place: without it a panic in a guest shows as a bare `unreachable`.
+/// Logs panics with message and location. Without it a panic in a guest is reported as `unreachable`.
 fn install_panic_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| std::panic::set_hook(Box::new(|info| crate::log::error(&info.to_string()))));
@@ -31,16 +31,16 @@ fn about(name: &str, version: &str, summary: &str, features: Vec<String>, option
     }
 }
 
-/// The name in `about.extra` under which an environment declares what it gives beside observations: one pair for each.
+/// The name in `about.extra` under which an environment declares its extras, one pair for each.
 const GIVES: &str = "gives";
 
-/// With pairs of one name.
+/// Adds pairs with one name.
 fn declaring(mut about: About, name: &str, values: impl IntoIterator<Item = String>) -> About {
     about.extra.extend(values.into_iter().map(|value| (name.to_owned(), value)));
     about
 }
 
-/// Options alone: nothing is drawn when they are checked.
+/// A context with options only: checks draw no random numbers.
 fn chosen(options: Attributes) -> Context {
     Context::new(0, options)
 }

@@ -1,6 +1,6 @@
-//! A small private notebook, where the operator granted one (`--grant kv`).
+//! A small private key-value store, if the operator grants it (`--grant kv`).
 //!
-//! Reads see this episode's own writes. What all episodes wrote is kept with the run.
+//! Reads see the writes of the same episode. The merged writes of all episodes are stored with the run.
 
 use crate::Result;
 
@@ -17,10 +17,10 @@ fn text(error: host::KvError) -> crate::Error {
     }
 }
 
-/// The value of a key, or none.
+/// The value of a key, if there is one.
 ///
 /// # Errors
-/// kv was not granted, or the key is not one.
+/// kv was not granted, or the key is invalid.
 pub fn get(key: &str) -> Result<Option<Vec<u8>>> {
     #[cfg(target_arch = "wasm32")]
     return host::get(key).map_err(text);
@@ -31,7 +31,7 @@ pub fn get(key: &str) -> Result<Option<Vec<u8>>> {
 /// Stores a value.
 ///
 /// # Errors
-/// kv was not granted, the key is not one, or the notebook is full.
+/// kv was not granted, the key is invalid, or the store is full.
 pub fn set(key: &str, value: &[u8]) -> Result<()> {
     #[cfg(target_arch = "wasm32")]
     return host::set(key, value).map_err(text);
@@ -42,10 +42,10 @@ pub fn set(key: &str, value: &[u8]) -> Result<()> {
     }
 }
 
-/// Removes a value; says whether there was one.
+/// Removes a value. Returns whether there was one.
 ///
 /// # Errors
-/// kv was not granted, or the key is not one.
+/// kv was not granted, or the key is invalid.
 pub fn delete(key: &str) -> Result<bool> {
     #[cfg(target_arch = "wasm32")]
     return host::delete(key).map_err(text);

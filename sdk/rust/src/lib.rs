@@ -1,7 +1,7 @@
 //! Write clawhost environments, rewards and reflectors in Rust.
 //!
-//! An environment is a struct, two functions and one macro. This one is whole; `cargo build --release
-//! --target wasm32-unknown-unknown` makes a component of it, and `clawhost run` plays it:
+//! An environment is a struct, two functions and one macro. This one is complete; `cargo build --release --target
+//! wasm32-unknown-unknown` builds a component from it, and `clawhost run` plays it:
 //!
 //! ```
 #![doc = include_str!("../../../examples/hello-guess/src/lib.rs")]
@@ -12,17 +12,17 @@
 //! # }
 //! ```
 //!
-//! There is no WIT and no generator in the author's crate: the bindings ship here. Outside wasm the export
-//! macros expand to nothing, so a plugin is an ordinary library that `cargo test` can play
+//! The author's crate needs neither WIT nor a generator: the bindings are part of this crate. Outside wasm the
+//! export macros expand to nothing, so a plugin is an ordinary library that `cargo test` can play
 //! ([`testing`]).
 //!
-//! * [`Environment`]: text in, text out. [`MessageEnvironment`]: messages, tool calls, tasks of your own, snapshots.
-//! * [`Review`]: what an environment expected, for reflectors to read. [`Message::demonstrating`]: what a demonstrator would
-//!   answer, for local models to imitate.
-//! * [`Reward`]: judges recorded episodes, in an instance of its own. [`Reads`]: what it reads of them.
-//! * [`Reflector`]: draws lessons from recorded episodes.
-//! * [`log`], [`kv`], [`llm`]: what the host offers; the last two only where the operator grants them.
-//! * [`Random`]: numbers from a seed. There is no other source of chance, so that every episode can be replayed.
+//! * [`Environment`]: text in, text out. [`MessageEnvironment`]: messages, tool calls, tasks, snapshots.
+//! * [`Review`]: the expected action, for reflectors to read. [`Message::demonstrating`]: a demonstrated answer, for
+//! local models to imitate.
+//! * [`Reward`]: judges recorded episodes, in a separate instance. [`Reads`]: the parts of an episode that it reads.
+//! * [`Reflector`]: proposes lessons from recorded episodes.
+//! * [`log`], [`kv`], [`llm`]: services of the host; the last two only if the operator grants them.
+//! * [`Random`]: numbers from a seed. There is no other source of randomness, so that every episode can be replayed.
 
 #[doc(hidden)]
 #[allow(

@@ -4,7 +4,7 @@ use crate::{Error, Message, Result, Role};
 
 pub use crate::bindings::observer::clawhost::llm::llm::{LlmError, Request, Response};
 
-/// A request of one question, at temperature 0.
+/// A request with one question, at temperature 0.
 pub fn request(alias: &str, question: &str) -> Request {
     Request {
         alias: alias.to_owned(),
@@ -18,7 +18,7 @@ pub fn request(alias: &str, question: &str) -> Request {
     }
 }
 
-/// Asks once.
+/// Sends one request.
 ///
 /// # Errors
 /// The alias is not granted, its budget is spent, or the model did not answer.
@@ -29,10 +29,10 @@ pub fn complete(request: &Request) -> Result<Response, LlmError> {
     crate::testing::answer(request)
 }
 
-/// Asks several times at once, at most 64 times; each answer fails on its own.
+/// Sends several requests at once, at most 64. Each answer fails on its own.
 ///
 /// # Errors
-/// Nothing was asked: there are too many requests.
+/// There are too many requests. None was sent.
 pub fn complete_batch(requests: &[Request]) -> Result<Vec<Result<Response, LlmError>>, LlmError> {
     #[cfg(target_arch = "wasm32")]
     return crate::bindings::observer::clawhost::llm::llm::complete_batch(requests);
@@ -40,7 +40,7 @@ pub fn complete_batch(requests: &[Request]) -> Result<Vec<Result<Response, LlmEr
     Ok(requests.iter().map(crate::testing::answer).collect())
 }
 
-/// What an error says.
+/// The text of an error.
 pub fn error_text(error: LlmError) -> String {
     match error {
         LlmError::Denied(text)
@@ -51,7 +51,7 @@ pub fn error_text(error: LlmError) -> String {
     }
 }
 
-/// Asks one question and gives back the text.
+/// Asks one question and returns the text of the answer.
 ///
 /// # Errors
 /// As [`complete`].

@@ -1,4 +1,4 @@
-//! Lines for people who debug a plugin. Always available; kept with the episode.
+//! Log lines for debugging a plugin. Always available; stored with the episode.
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::observer::clawhost::log::log as host;
@@ -16,18 +16,18 @@ macro_rules! level {
 }
 
 level!(
-    /// For the author.
+    /// Debugging information.
     debug, Debug
 );
 level!(
-    /// Worth knowing.
+    /// Useful information.
     info, Info
 );
 level!(
-    /// Something looks wrong.
+    /// A possible problem.
     warn, Warn
 );
 level!(
-    /// Something is wrong; a trap report shows the last such line.
+    /// A problem. A trap report shows the last line of this level.
     error, Error
 );

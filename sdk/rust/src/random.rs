@@ -1,6 +1,6 @@
 //! Numbers from a seed.
 
-/// A generator whose numbers are a function of its seed (SplitMix64, Steele et al. 2014). Not for secrets.
+/// A generator whose numbers follow from its seed (SplitMix64, Steele et al. 2014). Not for secrets.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
+    /// Any 64-bit number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 where `bound` is 0. Evenly spread up to a bias of `bound` in 2^64.
+    /// A number below `bound`, or 0 if `bound` is 0. Uniform up to a bias of `bound` in 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
@@ -31,7 +31,7 @@ impl Random {
         low.saturating_add(self.below(span.saturating_add(1)) as i64)
     }
 
-    /// One of the items, or none where there are none.
+    /// One of the items, or `None` if there are none.
     pub fn choose<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len() as u64) as usize)
     }

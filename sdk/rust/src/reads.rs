@@ -1,9 +1,9 @@
-//! What a reward reads of an episode, declared so that the host can say when none of it was there.
+//! The parts of an episode that a reward reads, declared so that the host can warn if none of them exists.
 
-/// The name in `about.extra` under which a reward declares what it reads: one pair for each.
+/// The name in `about.extra` under which a reward declares the parts that it reads, one pair for each.
 pub(crate) const READS: &str = "reads";
 
-/// Something that a reward reads. Where none of what a reward reads was in any episode that it judged, `clawhost run` and
+/// A part of an episode that a reward reads. If no judged episode has any of the declared parts, `clawhost run` and
 /// `clawhost score` warn.
 ///
 /// ```
@@ -16,12 +16,12 @@ pub(crate) const READS: &str = "reads";
 pub struct Reads(String);
 
 impl Reads {
-    /// The task's reference, whatever it is.
+    /// The task's reference, of any type.
     pub fn reference() -> Self {
         Self("reference".to_owned())
     }
 
-    /// The task's reference where it is a text or a number.
+    /// The task's reference, if it is a text or a number.
     pub fn reference_value() -> Self {
         Self("reference-value".to_owned())
     }
@@ -31,12 +31,12 @@ impl Reads {
         Self(format!("reference-field {name}"))
     }
 
-    /// An artefact. `<OPTION>` stands for the value of one of the reward's options.
+    /// An artefact. `<OPTION>` is replaced by the value of one of the reward's options.
     pub fn artefact(name: &str) -> Self {
         Self(format!("artefact {name}"))
     }
 
-    /// A signal. `<OPTION>` stands for the value of one of the reward's options.
+    /// A signal. `<OPTION>` is replaced by the value of one of the reward's options.
     pub fn signal(name: &str) -> Self {
         Self(format!("signal {name}"))
     }

@@ -1,4 +1,4 @@
-//! Reflectors: what could be learned from episodes.
+//! Reflectors: they propose lessons from episodes.
 
 use crate::{Context, Group, OptionSpec, Result};
 
@@ -6,7 +6,7 @@ pub use crate::bindings::reflector::exports::clawhost::reflector::reflector::{
     Change, Entry, Evidence, Playbook, Proposal,
 };
 
-/// A reflector. What it proposes still has to pass trial and gate.
+/// A reflector. Its proposals must still pass a trial and the gate.
 pub trait Reflector: 'static {
     /// Short name.
     const NAME: &'static str;
@@ -15,34 +15,34 @@ pub trait Reflector: 'static {
     /// One line for people.
     const SUMMARY: &'static str = "";
 
-    /// Every option this reflector reads; the host refuses any other.
+    /// All options that this reflector reads. The host refuses others.
     fn options() -> Vec<OptionSpec> {
         Vec::new()
     }
 
-    /// Whether the operator's options make sense; called once per run, before anything is played.
+    /// Checks the operator's options. Called once per run, before anything is played.
     ///
     /// # Errors
-    /// They do not; the text says which, and what would.
+    /// The options are invalid. The text says which, and what is expected.
     fn check(context: &Context) -> Result<()> {
         let _ = context;
         Ok(())
     }
 
-    /// Suggestions drawn from these episodes; at most 64.
+    /// Proposals from these episodes, at most 64.
     ///
     /// # Errors
-    /// Nothing can be said about them; where a model is to blame, [`Error::model`](crate::Error::model).
+    /// No proposals are possible. If a model is the cause, use [`Error::model`](crate::Error::model).
     fn reflect(group: &Group, playbook: &Playbook, context: &Context) -> Result<Vec<Proposal>>;
 }
 
 impl Proposal {
-    /// A change without evidence; `expected_effect` says for people what should get better.
+    /// A change without evidence. `expected_effect` describes the expected improvement for people.
     pub fn new(change: Change, expected_effect: impl Into<String>) -> Self {
         Self { change, evidence: Vec::new(), expected_effect: expected_effect.into(), extra: Vec::new() }
     }
 
-    /// A new entry of this text.
+    /// A new entry with this text.
     pub fn add(text: impl Into<String>, expected_effect: impl Into<String>) -> Self {
         Self::add_entry(Entry::new(text), expected_effect)
     }
@@ -52,17 +52,17 @@ impl Proposal {
         Self::new(Change::Add(entry), expected_effect)
     }
 
-    /// Another entry in the place of the one with this id.
+    /// Replaces the entry with this id.
     pub fn update(id: impl Into<String>, entry: Entry, expected_effect: impl Into<String>) -> Self {
         Self::new(Change::Update(Entry { id: id.into(), ..entry }), expected_effect)
     }
 
-    /// Takes the entry with this id out.
+    /// Removes the entry with this id.
     pub fn retire(id: impl Into<String>, expected_effect: impl Into<String>) -> Self {
         Self::new(Change::Retire(id.into()), expected_effect)
     }
 
-    /// Another text for the section of this name.
+    /// Replaces the text of the section with this name.
     pub fn rewrite_section(
         name: impl Into<String>,
         text: impl Into<String>,
@@ -71,7 +71,7 @@ impl Proposal {
         Self::new(Change::RewriteSection((name.into(), text.into())), expected_effect)
     }
 
-    /// With an episode that shows it; at most 64.
+    /// Adds an episode as evidence, at most 64.
     pub fn seen_in(mut self, episode: impl Into<String>, turns: Vec<u32>) -> Self {
         self.evidence.push(Evidence { episode: episode.into(), turns, extra: Vec::new() });
         self
@@ -79,19 +79,19 @@ impl Proposal {
 }
 
 impl Entry {
-    /// A lesson of this text, without tags. The host chooses its id.
+    /// A lesson with this text, without tags. The host chooses its id.
     pub fn new(text: impl Into<String>) -> Self {
         Self { id: String::new(), text: text.into(), tags: Vec::new(), extra: Vec::new() }
     }
 
-    /// With a tag, for retrieval; at most 128 bytes.
+    /// Adds a tag for retrieval, at most 128 bytes.
     pub fn with_tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
         self
     }
 
-    /// With a name-value pair; the name has at most 128 bytes. A lesson that is a skill says so here, in the pairs `name`
-    /// (for people), `when` (empty: always), `do` and `avoid`.
+    /// Adds a name-value pair; the name has at most 128 bytes. A lesson that is a skill declares it with the pairs
+    /// `name` (for people), `when` (empty: always), `do` and `avoid`.
     pub fn with_extra(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.extra.push((name.into(), value.into()));
         self
@@ -104,12 +104,12 @@ impl Entry {
 }
 
 impl Playbook {
-    /// These entries, and no section; for tests.
+    /// A playbook with these entries and no sections, for tests.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self { version: String::new(), entries, sections: Vec::new(), extra: Vec::new() }
     }
 
-    /// With a section; for tests.
+    /// Adds a section, for tests.
     pub fn with_section(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.sections.push((name.into(), text.into()));
         self
@@ -126,7 +126,7 @@ impl Playbook {
     }
 }
 
-/// Exports a [`Reflector`] as a plugin. Outside wasm it expands to nothing but a check that the type is one.
+/// Exports a [`Reflector`] as a plugin. Outside wasm it only checks that the type is one.
 #[macro_export]
 macro_rules! export_reflector {
     ($ty:ty) => {

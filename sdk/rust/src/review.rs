@@ -1,4 +1,4 @@
-//! Reviews: what an environment says at the end of an episode about what it expected, in lines that programs can read.
+//! Reviews: the expected action, stated by an environment at the end of an episode in lines that programs can read.
 //!
 //! ```text
 //! expected: WHAT TO DO
@@ -6,20 +6,20 @@
 //! not looked up: FACT, which WHAT TO DO shows
 //! ```
 //!
-//! `expected` opens a review. The other lines belong to the review before them; without one they are ignored. A `because` that
-//! is no list of facts is prose, and is ignored too. Case does not matter in facts and values: they are read in lower
-//! case. Any other line is for people and models.
+//! `expected` begins a review. The other lines belong to the previous review; without one they are ignored. A `because`
+//! that is not a list of facts is prose, and is ignored too. Facts and values are read in lower case. All other lines
+//! are for people and models.
 
 use crate::{Episode, Message, Origin};
 use std::fmt;
 
-/// Bytes of a fact's name or value: names become tags of lessons, which the host allows 128.
+/// Longest name or value of a fact in bytes. Names become tags of lessons, which have at most 128.
 const LONGEST_FACT: usize = 128;
-/// Bytes of what to do: a tool call with a message. What is longer is data, not a rule.
+/// Longest action in bytes: a tool call with a message. A longer text is data, not a rule.
 const LONGEST_ACTION: usize = 4000;
-/// Facts of one `because`, and looks of one review: more name everything there is, and explain nothing.
+/// Largest number of facts in one `because`, and of looks in one review. A longer list explains nothing.
 const MOST_FACTS: usize = 4;
-/// Reviews read from one episode: a longer list is a log.
+/// Largest number of reviews that are read from one episode. A longer list is a log.
 const MOST_REVIEWS: usize = 16;
 
 /// `FACT is VALUE`.
@@ -27,12 +27,12 @@ const MOST_REVIEWS: usize = 16;
 pub struct Condition {
     /// The fact's name.
     pub fact: String,
-    /// What it must be.
+    /// Its value.
     pub value: String,
 }
 
 impl Condition {
-    /// In lower case. None: written into a rule it would be read back as something else, or the host refuses it as a name.
+    /// In lower case. `None`: in a rule it would be read differently, or the host refuses it as a name.
     pub fn read(fact: &str, value: &str) -> Option<Self> {
         let (fact, value) = (fact.trim().to_lowercase(), value.trim().to_lowercase());
         let plain = |text: &str| {
@@ -63,12 +63,12 @@ pub fn is_hidden(character: char) -> bool {
 pub struct Look {
     /// The fact.
     pub fact: String,
-    /// What shows it, as in `call look {}`.
+    /// The action that shows it, as in `call look {}`.
     pub action: String,
 }
 
-/// What was expected, and why. Its text ([`Display`](fmt::Display)) is for the last message of an episode, or for the result of
-/// its last tool call.
+/// The expected action, and its reasons. Its text ([`Display`](fmt::Display)) is for the last message of an episode, or
+/// for the result of its last tool call.
 ///
 /// ```
 /// use clawhost_sdk::Review;
@@ -89,52 +89,52 @@ pub struct Look {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Review {
-    /// What should have been done: `answer TEXT` or `call TOOL {"argument": "value"}`, as a rule says it. `<FACT>` stands for
-    /// the value of a fact.
+    /// The expected action in the format of rules: `answer TEXT` or `call TOOL {"argument": "value"}`. `<FACT>` is
+    /// replaced by the value of a fact.
     pub expected: String,
-    /// The facts that are its reasons.
+    /// The facts that are the reasons.
     pub because: Vec<Condition>,
-    /// What should have been looked up.
+    /// The facts that should have been looked up.
     pub looks: Vec<Look>,
     /// A first line for people.
     pub remark: String,
 }
 
-/// One line: what was given must not open a line of its own.
+/// A text in one line, so that it cannot begin another line of the review.
 fn line(text: impl Into<String>) -> String {
     let text: String = text.into();
     if text.chars().any(char::is_control) { text.replace(char::is_control, " ") } else { text }
 }
 
 impl Review {
-    /// What should have been done, at most 4,000 bytes.
+    /// The expected action, at most 4,000 bytes.
     pub fn expected(action: impl Into<String>) -> Self {
         Self { expected: line(action), because: Vec::new(), looks: Vec::new(), remark: String::new() }
     }
 
-    /// With a fact that is a reason. At most 4 facts are read, with names and values of at most 128 bytes; neither may contain
-    /// `: ` or ` and `.
+    /// Adds a fact as a reason. At most 4 facts are read, with names and values of at most 128 bytes; neither may
+    /// contain `: ` or ` and `.
     pub fn because(mut self, fact: impl Into<String>, value: impl Into<String>) -> Self {
         self.because.push(Condition { fact: line(fact), value: line(value) });
         self
     }
 
-    /// With a fact that was not looked up, and what shows it; at most 4 are read.
+    /// Adds a fact that was not looked up, and the action that shows it; at most 4 are read.
     pub fn not_looked_up(mut self, fact: impl Into<String>, action: impl Into<String>) -> Self {
         self.looks.push(Look { fact: line(fact), action: line(action) });
         self
     }
 
-    /// With a first line for people. It must not have the form of one of the other lines.
+    /// Sets a first line for people. It must not have the form of one of the other lines.
     pub fn remark(mut self, text: impl Into<String>) -> Self {
         self.remark = line(text);
         self
     }
 
-    /// Every review in a text, at most 16. Remarks are not read.
+    /// All reviews in a text, at most 16. Remarks are not read.
     pub fn read(text: &str) -> Vec<Self> {
         let mut reviews: Vec<Self> = Vec::new();
-        // Lines behind an `expected` that cannot be used belong to nothing.
+        // Lines after an invalid `expected` are ignored.
         let mut open = false;
         for (name, value) in text.lines().filter_map(field) {
             match (name.as_str(), reviews.last_mut().filter(|_| open)) {
@@ -151,8 +151,8 @@ impl Review {
         reviews
     }
 
-    /// What the environment said at the end of an episode: in the results of the last action and in its closing messages. Only
-    /// the environment is believed: what a policy or the host wrote is no review.
+    /// The environment's reviews at the end of an episode: in the results of the last action and in its closing
+    /// messages. Messages of the policy or of the host are ignored.
     pub fn at_the_end(episode: &Episode) -> Vec<Self> {
         let answers = episode.last_turn().map(|turn| turn.tool_results).unwrap_or_default();
         let closing = episode.closing();
@@ -176,7 +176,7 @@ impl fmt::Display for Review {
     }
 }
 
-/// A line `NAME: VALUE`, the name in lower case; a leading `- ` does not matter. So facts are stated, too.
+/// A line `NAME: VALUE`, with the name in lower case; a leading `- ` is ignored. Facts have the same form.
 pub fn field(line: &str) -> Option<(String, &str)> {
     let (name, value) = line.trim().trim_start_matches("- ").split_once(": ")?;
     Some((name.trim().to_lowercase(), value.trim()))
@@ -187,7 +187,7 @@ fn action(text: &str) -> Option<String> {
     (!text.is_empty() && text.len() <= LONGEST_ACTION && !text.chars().any(is_hidden)).then(|| text.to_owned())
 }
 
-/// The facts of a `because`; none: it is prose.
+/// The facts of a `because`. `None`: it is prose.
 fn reasons(text: &str) -> Vec<Condition> {
     let read = |part: &str| part.split_once(" is ").and_then(|(fact, value)| Condition::read(fact, value));
     let all: Option<Vec<Condition>> = text.to_lowercase().split(" and ").map(read).collect();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_is_lines_of_a_known_kind() {
+    fn a_review_consists_of_lines_of_known_kinds() {
         check("Not good.\nexpected: answer red\nbecause: Shape is Round", &["answer red | shape=round | "]);
         check(
             "- Expected: call paint {\"with\": \"<colour>\"}\n- Because: colour is red and size is very small",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_grammar_is_ignored() {
+    fn lines_outside_the_grammar_are_ignored() {
         check("Well done.", &[]);
         check("because: a is b\nnot looked up: a, which x shows", &[]);
         check("expected:\nbecause: a is b", &[]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_review_round_trips() {
         let review = Review::expected("call deny {\"order\": \"<order>\"}")
             .because("Damaged", "no")
             .because("region", "the Islands")
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn no_value_opens_a_line_of_its_own() {
+    fn no_value_begins_a_new_line() {
         let review = Review::expected("wait\nbecause: x is y").because("a", "b\nexpected: go").remark("x\nexpected: z");
         assert_eq!(review.to_string().lines().count(), 3, "{review}");
         assert_eq!(Review::read(&review.to_string()).len(), 1);
     }
 
     #[test]
-    fn only_the_environment_is_believed() {
+    fn only_messages_of_the_environment_are_read() {
         let episode = Recording::of(Task::new("train", "t", ""))
             .observed("expected: early")
             .acted(Message::calling("c", "go", "{}"))

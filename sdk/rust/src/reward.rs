@@ -1,56 +1,56 @@
-//! Rewards: how good an episode was.
+//! Rewards: they judge episodes.
 
 use crate::{Context, Episode, Group, OptionSpec, Reads, Result, Signal};
 
 /// What a verdict depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// On its episode alone.
+    /// On its episode only.
     Each,
     /// On the whole group.
     Group,
 }
 
-/// Where a judgement comes from: of several sources the more reliable one decides.
+/// The source of a verdict. The most reliable source decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// What was reached: the state of the world, a gold answer, tests that pass.
+    /// The outcome: the final state, the reference answer, tests that pass.
     Outcome,
-    /// What was seen on the way: tool results, the form of answers. Decides only with a confidence of at least 0.7.
+    /// The execution: tool results, the form of answers. Decides only with a confidence of at least 0.7.
     Execution,
     /// The opinion of a model.
     Judge,
 }
 
-/// What a reward says about one episode.
+/// The verdict about one episode.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// It has a value.
     Scored {
-        /// Inside [`Reward::RANGE`]; the host refuses anything else.
+        /// In [`Reward::RANGE`]; the host refuses other values.
         value: f64,
-        /// How sure the reward is, 0 to 1.
+        /// The confidence, 0 to 1.
         confidence: f64,
-        /// What it is made of; distinct names.
+        /// Components of the value, with distinct names.
         parts: Vec<(String, f64)>,
-        /// Why, for people.
+        /// The reason, for people.
         rationale: String,
-        /// One value per turn, or empty.
+        /// One value per turn, or none.
         per_turn: Vec<f64>,
     },
-    /// This reward has nothing to say about it. Never a number.
+    /// Not applicable. Never a number.
     NotApplicable(String),
-    /// It could not be judged. Never a number.
+    /// Failed. Never a number.
     Failed(String),
 }
 
 impl Verdict {
-    /// A value that the reward is sure of.
+    /// A value with full confidence.
     pub fn scored(value: f64) -> Self {
         Self::Scored { value, confidence: 1.0, parts: Vec::new(), rationale: String::new(), per_turn: Vec::new() }
     }
 
-    /// With the reason, for people.
+    /// Sets the reason, for people.
     pub fn because(mut self, text: impl Into<String>) -> Self {
         if let Self::Scored { rationale, .. } = &mut self {
             *rationale = text.into();
@@ -58,7 +58,7 @@ impl Verdict {
         self
     }
 
-    /// With a confidence, 0 to 1.
+    /// Sets the confidence, 0 to 1.
     pub fn with_confidence(mut self, sure: f64) -> Self {
         if let Self::Scored { confidence, .. } = &mut self {
             *confidence = sure;
@@ -66,7 +66,7 @@ impl Verdict {
         self
     }
 
-    /// With one value per turn.
+    /// Sets one value per turn.
     pub fn with_turns(mut self, values: Vec<f64>) -> Self {
         if let Self::Scored { per_turn, .. } = &mut self {
             *per_turn = values;
@@ -74,7 +74,7 @@ impl Verdict {
         self
     }
 
-    /// With a part.
+    /// Adds a component.
     pub fn with_part(mut self, name: impl Into<String>, part: f64) -> Self {
         if let Self::Scored { parts, .. } = &mut self {
             parts.push((name.into(), part));
@@ -91,7 +91,7 @@ impl Verdict {
     }
 }
 
-/// A reward. It runs in an instance of its own, never beside the environment, and reads what the host recorded.
+/// A reward. It runs in a separate instance, never with the environment, and reads what the host recorded.
 ///
 /// ```
 /// use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
@@ -121,28 +121,28 @@ pub trait Reward: 'static {
     const VERSION: &'static str = "0.1.0";
     /// One line for people.
     const SUMMARY: &'static str = "";
-    /// Least and greatest value, inside -1 to 1.
+    /// Smallest and largest value, in -1 to 1.
     const RANGE: (f64, f64) = (0.0, 1.0);
-    /// Where its judgement comes from.
+    /// The source of its verdicts.
     const SOURCE: Source = Source::Outcome;
     /// What a verdict depends on.
     const SCOPE: Scope = Scope::Each;
 
-    /// Every option this reward reads; the host refuses any other.
+    /// All options that this reward reads. The host refuses others.
     fn options() -> Vec<OptionSpec> {
         Vec::new()
     }
 
-    /// What this reward reads of an episode. Several may be alternatives: the host warns only where none of them was in any
-    /// episode. Empty: the host does not look.
+    /// The parts of an episode that this reward reads. They may be alternatives: the host warns only if no episode has
+    /// any of them. Empty: the host does not check.
     fn reads() -> Vec<Reads> {
         Vec::new()
     }
 
-    /// Whether the operator's options make sense; called once per run, before anything is played.
+    /// Checks the operator's options. Called once per run, before anything is played.
     ///
     /// # Errors
-    /// They do not; the text says which, and what would.
+    /// The options are invalid. The text says which, and what is expected.
     fn check(context: &Context) -> Result<()> {
         let _ = context;
         Ok(())
@@ -151,7 +151,7 @@ pub trait Reward: 'static {
     /// Judges one episode.
     ///
     /// # Errors
-    /// It cannot be judged: the verdict is `failed`, and the episode is not scored.
+    /// The episode cannot be judged: the verdict is `failed`, and the episode is not scored.
     fn score(episode: &Episode, context: &Context) -> Result<Verdict>;
 
     /// Judges a group: exactly one verdict per episode, in order.
@@ -169,7 +169,7 @@ pub(crate) fn into_signals(parts: Vec<(String, f64)>) -> Vec<Signal> {
     parts.into_iter().map(|(name, value)| Signal { name, value }).collect()
 }
 
-/// Exports a [`Reward`] as a plugin. Outside wasm it expands to nothing but a check that the type is one.
+/// Exports a [`Reward`] as a plugin. Outside wasm it only checks that the type is one.
 #[macro_export]
 macro_rules! export_reward {
     ($ty:ty) => {

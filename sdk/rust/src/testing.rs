@@ -1,7 +1,7 @@
 //! Plays and judges plugins natively, in `#[test]` functions: no wasm, no host, no network.
 //!
-//! What the host would offer is faked per thread: logs are kept ([`logs`]), kv is a map, and [`set_llm`] says what a
-//! granted model answers.
+//! Services of the host are faked per thread: log lines are collected ([`logs`]), kv is a map, and [`set_llm`] sets the
+//! answers of a granted model.
 
 use crate::episode::Fixture;
 use crate::llm::{LlmError, Request, Response};
@@ -12,7 +12,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How a fake model answers.
+/// The answers of a fake model.
 type FakeLlm = Box<dyn FnMut(&Request) -> Result<Response, LlmError>>;
 
 thread_local! {
@@ -21,14 +21,14 @@ thread_local! {
     static LLM: RefCell<Option<FakeLlm>> = const { RefCell::new(None) };
 }
 
-/// What happened when an environment was played.
+/// The result of playing an environment.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
-    /// What the policy would have read: the opening, then one text per action.
+    /// The observations: the opening, then one text per action.
     pub observations: Vec<String>,
     /// Signals of each action.
     pub signals: Vec<Vec<(String, f64)>>,
-    /// What was left behind, by name; of equal names the last.
+    /// Artefacts by name; the last one of each name.
     pub artefacts: BTreeMap<String, Vec<u8>>,
     /// Whether the environment ended the episode.
     pub over: bool,
@@ -45,7 +45,7 @@ impl Transcript {
     }
 }
 
-/// Plays the first training task with these actions; stops when the environment says so.
+/// Plays the first training task with these actions, until the environment ends the episode.
 ///
 /// # Panics
 /// The episode cannot begin.
@@ -56,7 +56,7 @@ pub fn play<E: MessageEnvironment>(seed: u64, actions: &[&str]) -> Transcript {
     play_task::<E>(Params { task, context, max_turns: 100 }, actions)
 }
 
-/// Plays a task of your choice.
+/// Plays a given task.
 ///
 /// # Panics
 /// The episode cannot begin.
@@ -64,7 +64,7 @@ pub fn play_task<E: MessageEnvironment>(params: Params, actions: &[&str]) -> Tra
     play_messages::<E>(params, &actions.iter().map(|action| Message::assistant(*action)).collect::<Vec<_>>())
 }
 
-/// Plays a task of your choice with whole messages, tool calls among them.
+/// Plays a given task with whole messages, including tool calls.
 ///
 /// # Panics
 /// The episode cannot begin.
@@ -99,7 +99,7 @@ fn joined(messages: &[Message]) -> String {
     messages.iter().map(Message::plain_text).collect::<Vec<_>>().join("\n")
 }
 
-/// A recorded episode for testing rewards and reflectors: each pair is what was observed and what was answered.
+/// A recorded episode for testing rewards and reflectors: each pair is an observation and its answer.
 pub fn episode(task: Task, exchanges: &[(&str, &str)], ending: Ending) -> Episode {
     let said = |recording: Recording, (observed, answered): &(&str, &str)| {
         recording.observed(*observed).acted(Message::assistant(*answered))
@@ -129,7 +129,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An episode of this task in which nothing has happened.
+    /// An episode of this task without turns.
     pub fn of(task: Task) -> Self {
         let fixture = Fixture {
             id: "episode".to_owned(),
@@ -143,25 +143,25 @@ impl Recording {
         Self { fixture, pending: Vec::new() }
     }
 
-    /// With an id of its own, where several episodes are looked at together.
+    /// Sets the id, to distinguish several episodes.
     pub fn named(mut self, id: impl Into<String>) -> Self {
         self.fixture.id = id.into();
         self
     }
 
-    /// With a tool on offer.
+    /// Adds an available tool.
     pub fn offering(mut self, tool: ToolSpec) -> Self {
         self.fixture.tools.push(tool);
         self
     }
 
-    /// The policy reads this before it acts; after the last action it is the closing message.
+    /// Adds an observation. After the last action it is the closing message.
     pub fn observed(mut self, text: impl Into<String>) -> Self {
         self.pending.push(Message::user(text));
         self
     }
 
-    /// The policy acts.
+    /// Adds an action of the policy.
     pub fn acted(mut self, action: Message) -> Self {
         let index = self.fixture.turns.len() as u32;
         let observation = std::mem::take(&mut self.pending);
@@ -180,12 +180,12 @@ impl Recording {
         self
     }
 
-    /// The environment answers a tool call of the last action.
+    /// Adds the environment's answer to a tool call of the last action.
     pub fn answered(self, call: &str, text: impl Into<String>) -> Self {
         self.result(call, text, Origin::Environment)
     }
 
-    /// The host answers a faulty tool call of the last action.
+    /// Adds the host's answer to an invalid tool call of the last action.
     pub fn refused(self, call: &str, text: impl Into<String>) -> Self {
         self.result(call, text, Origin::Host)
     }
@@ -198,7 +198,7 @@ impl Recording {
         self
     }
 
-    /// A number observed in the last turn.
+    /// Adds a signal to the last turn.
     pub fn signal(mut self, name: &str, value: f64) -> Self {
         if let Some(turn) = self.fixture.turns.last_mut() {
             turn.signals.push(Signal::new(name, value));
@@ -206,13 +206,13 @@ impl Recording {
         self
     }
 
-    /// Something left behind.
+    /// Adds an artefact.
     pub fn left(mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.fixture.artefacts.push(Artefact::new(name, "application/octet-stream", bytes));
         self
     }
 
-    /// The whole episode.
+    /// The complete episode.
     pub fn ended(mut self, ending: Ending) -> Episode {
         self.fixture.closing = self.pending;
         self.fixture.ending = ending;
@@ -220,7 +220,7 @@ impl Recording {
     }
 }
 
-/// What a reward says about these episodes, judged together.
+/// The verdicts of a reward about these episodes as one group.
 ///
 /// # Errors
 /// None of them can be judged.
@@ -228,10 +228,10 @@ pub fn judge<R: Reward>(episodes: Vec<Episode>, options: &[(&str, &str)]) -> cra
     R::score_group(&Group::new(episodes), &context(options))
 }
 
-/// What a reflector proposes after these episodes, with the seed 0.
+/// The proposals of a reflector for these episodes, with seed 0.
 ///
 /// # Errors
-/// The options make no sense, or nothing can be said about the episodes.
+/// The options are invalid, or no proposals are possible.
 pub fn reflect<R: Reflector>(
     episodes: Vec<Episode>,
     playbook: &Playbook,
@@ -251,12 +251,12 @@ pub fn group(episodes: Vec<Episode>) -> Group {
     Group::new(episodes)
 }
 
-/// Everything logged on this thread so far, as `level: text`; empties it.
+/// Takes all log lines of this thread so far, as `level: text`.
 pub fn logs() -> Vec<String> {
     LOGS.with(|logs| std::mem::take(&mut *logs.borrow_mut()))
 }
 
-/// Says what a granted model answers on this thread.
+/// Sets the answers of a granted model on this thread.
 pub fn set_llm(answer: impl FnMut(&Request) -> Result<Response, LlmError> + 'static) {
     LLM.with(|llm| *llm.borrow_mut() = Some(Box::new(answer)));
 }

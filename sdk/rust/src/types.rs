@@ -4,11 +4,11 @@ pub use crate::bindings::observer::clawhost::types::types::{
     Artefact, Attributes, Context, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall, ToolSpec, Usage,
 };
 
-/// The name of the pair in a message's `extra` that says what a demonstrator would answer to it.
+/// The name of the pair in a message's `extra` with the demonstrated answer.
 const DEMONSTRATION: &str = "demonstration";
 
 impl Message {
-    /// A message of one text.
+    /// A message with one text.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,
@@ -20,12 +20,12 @@ impl Message {
         }
     }
 
-    /// Something for the policy to read.
+    /// An observation for the policy.
     pub fn user(text: impl Into<String>) -> Self {
         Self::text(Role::User, text)
     }
 
-    /// The policy's own words; for tests.
+    /// A message of the policy, for tests.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { origin: Origin::Policy, ..Self::text(Role::Assistant, text) }
     }
@@ -35,13 +35,13 @@ impl Message {
         Self { tool_call_id: Some(call.id.clone()), ..Self::text(Role::Tool, text) }
     }
 
-    /// A message of the policy that calls a tool; for tests.
+    /// A message of the policy with a tool call, for tests.
     pub fn calling(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
         let call = ToolCall::new(id, name, arguments);
         Self { parts: Vec::new(), tool_calls: vec![call], ..Self::assistant("") }
     }
 
-    /// With what a demonstrator would answer to it, for local models that learn by imitation. The policy does not see it. It belongs on
+    /// Adds a demonstrated answer, for local models that learn by imitation. The policy does not see it. It belongs to
     /// the last message of an observation.
     pub fn demonstrating(mut self, answer: impl Into<String>) -> Self {
         self.extra.retain(|(name, _)| name != DEMONSTRATION);
@@ -49,7 +49,7 @@ impl Message {
         self
     }
 
-    /// What a demonstrator would answer to it.
+    /// The demonstrated answer.
     pub fn demonstration(&self) -> Option<&str> {
         self.extra.iter().find(|(name, _)| name == DEMONSTRATION).map(|(_, answer)| answer.as_str())
     }
@@ -69,15 +69,15 @@ impl Message {
 }
 
 impl ToolCall {
-    /// A call, as a policy makes it; for tests.
+    /// A tool call of a policy, for tests.
     pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self { id: id.into(), name: name.into(), arguments: arguments.into(), extra: Vec::new() }
     }
 
-    /// The arguments, as a type of yours.
+    /// The arguments, parsed as your type.
     ///
     /// # Errors
-    /// They do not fit; the text says what is wrong, in words for the model.
+    /// They do not fit. The text explains the problem to the model.
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> crate::Result<T> {
         serde_json::from_str(&self.arguments).map_err(|error| {
             crate::Error::from(format!("error: {} was called with wrong arguments: {error}", self.name))
@@ -86,7 +86,7 @@ impl ToolCall {
 }
 
 impl ToolSpec {
-    /// A tool; `input_schema` is JSON Schema as text.
+    /// A tool. `input_schema` is JSON Schema as text.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -110,13 +110,13 @@ impl Task {
         }
     }
 
-    /// With a gold answer or checker data, as JSON text. Only rewards see it.
+    /// Sets the reference (a correct answer or checker data) as JSON text. Only rewards see it.
     pub fn with_reference(mut self, json: impl Into<String>) -> Self {
         self.reference = Some(json.into());
         self
     }
 
-    /// With a name-value pair. The environment sees it again at the start of the episode, the policy does not.
+    /// Adds a name-value pair. The environment receives it again at the start of the episode; the policy does not see it.
     pub fn with_extra(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.extra.push((name.into(), value.into()));
         self
@@ -127,7 +127,7 @@ impl Task {
         self.extra.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// With a tag.
+    /// Adds a tag.
     pub fn with_tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
         self
@@ -149,27 +149,27 @@ impl OptionSpec {
 }
 
 impl Artefact {
-    /// Bytes under a name.
+    /// Bytes with a name.
     pub fn new(name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { name: name.into(), media_type: media_type.into(), bytes: bytes.into(), extra: Vec::new() }
     }
 }
 
 impl Context {
-    /// A seed and options; for tests.
+    /// A seed and options, for tests.
     pub fn new(seed: u64, options: Attributes) -> Self {
         Self { seed, options, extra: Vec::new() }
     }
 
-    /// The operator's choice for an option, if there is one.
+    /// The operator's value of an option, if there is one.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The operator's choice, or the default.
+    /// The operator's value of an option, or the default.
     ///
     /// # Errors
-    /// The choice cannot be read as a `T`.
+    /// The value cannot be parsed as a `T`.
     pub fn option_or<T: std::str::FromStr + std::fmt::Display>(&self, name: &str, default: T) -> crate::Result<T> {
         match self.option(name) {
             None => Ok(default),

@@ -1,4 +1,4 @@
-//! Answers of models, good and bad.
+//! Valid and invalid answers of models.
 
 use super::*;
 use clawhost_sdk::Change;
@@ -23,7 +23,7 @@ fn shown(proposal: &Proposal) -> String {
     }
 }
 
-/// What is proposed, or the complaint.
+/// The proposals, or the complaint.
 fn check(text: &str, expect: Result<&[&str], &str>) {
     match (reading(text, 8), expect) {
         (Ok(reply), Ok(expect)) => assert_eq!(reply.proposals.iter().map(shown).collect::<Vec<_>>(), expect, "{text}"),
@@ -55,7 +55,7 @@ fn an_answer_is_one_json_document() {
 }
 
 #[test]
-fn a_lesson_can_be_added_changed_and_taken_out() {
+fn a_lesson_can_be_added_updated_and_retired() {
     check(
         &one(r#"{"change": "update", "id": " e-1 ", "when": "when a is b", "do": "run\n fast", "avoid": "falling"}"#),
         Ok(&["update e-1 when a is b: run fast\n  avoid: falling"]),
@@ -68,7 +68,7 @@ fn a_lesson_can_be_added_changed_and_taken_out() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_with_the_reason() {
+fn unusable_proposals_are_refused_with_the_reason() {
     let long = "x".repeat(601);
     for (draft, why) in [
         (r#"{"change": "burn", "id": "e-1", "do": "x"}"#, "`change` is `burn`"),
@@ -93,7 +93,7 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
 }
 
 #[test]
-fn an_answer_that_repeats_what_is_known_says_nothing_new_and_is_no_complaint() {
+fn an_answer_with_known_lessons_only_is_valid() {
     let known = r#"{"change": "add", "when": "A is B", "do": "wait"}"#;
     let reply = reading(&one(known), 8).unwrap();
     assert_eq!((reply.proposals.len(), reply.refused), (0, vec!["proposal 1: it is known already".to_owned()]));
@@ -101,7 +101,7 @@ fn an_answer_that_repeats_what_is_known_says_nothing_new_and_is_no_complaint() {
 }
 
 #[test]
-fn what_can_be_used_is_used_and_the_rest_is_told() {
+fn usable_proposals_are_used_and_the_others_reported() {
     let text = one(r#"{"change": "add", "do": "go"}, {"change": "burn"}, {"change": "add", "do": "Go"},
            {"change": "retire", "id": "e-1"}, {"change": "update", "id": "e-1", "do": "stop"}, {"change": "add", "do": "run"}"#);
     check(&text, Ok(&["add always: go", "retire e-1", "add always: run"]));
@@ -115,7 +115,7 @@ fn what_can_be_used_is_used_and_the_rest_is_told() {
 }
 
 #[test]
-fn a_proposal_brings_its_parts_its_reason_and_what_shows_it() {
+fn a_proposal_has_its_parts_reason_and_evidence() {
     let text = one(
         r#"{"change": "add", "name": "greet", "when": "a is c", "do": "say hello", "avoid": "shouting", "tags": ["b", "a", "b", " "],
             "because": "it is  kind", "episodes": [2, "1", 2, 0, 3, -1, "x", 1.5]}"#,
@@ -132,8 +132,8 @@ fn a_proposal_brings_its_parts_its_reason_and_what_shows_it() {
 
 proptest! {
     #[test]
-    fn any_answer_is_read_or_complained_about(text in "(\\{\"proposals\": ?\\[)?[\\{\\}\\[\\]\":,a-e`\n ]{0,60}(\\]\\})?") {
-        // It does not panic, and never takes a word of prose for success.
+    fn any_answer_gives_proposals_or_a_complaint(text in "(\\{\"proposals\": ?\\[)?[\\{\\}\\[\\]\":,a-e`\n ]{0,60}(\\]\\})?") {
+        // It does not panic, and never treats prose as success.
         if reading(&text, 8).is_ok() {
             prop_assert!(text.contains("proposals"));
         }
