@@ -1,4 +1,4 @@
-//! A data folder of its own, plugins that are compiled once, and a clock that stands still.
+//! A data folder per test, plugins that are compiled once, and a clock that stands still.
 
 use crate::guests;
 use clawhost_app::{Workspace, WorkspaceSettings};
@@ -7,7 +7,7 @@ use clawhost_run_config::{RunSpec, RunSpecPatch, Verb};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A clock that stands still: what is recorded depends on nothing but what was played.
+/// A clock that stands still, so that records depend only on what was played.
 struct Still;
 
 impl Clock for Still {
@@ -27,13 +27,13 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A bench, or a skip.
+    /// A bench, or `None` to skip.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let guests = guests::folder_or_skip(test)?;
         Some(Self { guests, data: tempfile::tempdir().unwrap() })
     }
 
-    /// Another bench whose plugins are compiled already.
+    /// Another bench with compiled plugins.
     #[allow(dead_code, reason = "not every suite begins anew so often")]
     pub(crate) fn warm(&self) -> Self {
         fn copy(from: &Path, to: &Path) {
@@ -53,12 +53,12 @@ impl Bench {
         Self { guests: self.guests.clone(), data }
     }
 
-    /// How the folder is opened.
+    /// The settings of the workspace.
     pub(crate) fn settings(&self) -> WorkspaceSettings {
         WorkspaceSettings { clock: Some(Arc::new(Still)), ..WorkspaceSettings::new(self.data.path()) }
     }
 
-    /// The folder, open.
+    /// The open workspace.
     #[allow(dead_code, reason = "not every suite keeps it open")]
     pub(crate) fn open(&self) -> Workspace {
         Workspace::open(self.settings()).unwrap()

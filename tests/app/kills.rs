@@ -1,5 +1,5 @@
-//! Every commit of a run is its last one once: the writer ends right after it, as if the process had died. Resumed, the run
-//! gives the same result as an uninterrupted run.
+//! Every commit of a run is its last one once: the writer ends right after it, as if the process had died. The resumed
+//! run gives the same result as an uninterrupted run.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,17 +21,17 @@ use clawhost_play::{Cancel, PlayError};
 use clawhost_run_config::{RunSpec, Verb};
 use serde_json::{Value, json};
 
-/// Everything that a run leaves: its report, its episodes without their run's name, its notes, and the playbook.
+/// The results of a run: its report, its episodes without the run's id, its notes, and the playbook.
 type Left = (Value, Vec<Value>, Vec<(String, Vec<u8>)>, Vec<Value>);
 
-/// Names of runs are drawn: they are no part of a result.
+/// Ids of runs are random: they are not part of a result.
 fn without_run(name: &str, mut value: Value) -> Value {
     fn walk(value: &mut Value, name: &str) {
         match value {
             Value::String(text) if text.contains(name) => *text = text.replace(name, "RUN"),
             Value::Array(all) => all.iter_mut().for_each(|one| walk(one, name)),
             Value::Object(all) => {
-                // It covers the episodes of the group, and with them the run's name.
+                // It covers the episodes of the group, and with them the run's id.
                 all.remove("group_digest");
                 all.values_mut().for_each(|one| walk(one, name));
             }
@@ -58,7 +58,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Plays or learns, whatever the specification says, and reads what is left.
+/// Plays or learns, as the specification says, and reads the results.
 fn live(bench: &Bench, settings: WorkspaceSettings, spec: RunSpec, start: Start) -> Result<(Left, u64), AppError> {
     let runtime = runtime();
     let workspace = Workspace::open(settings)?;
@@ -79,19 +79,20 @@ fn live(bench: &Bench, settings: WorkspaceSettings, spec: RunSpec, start: Start)
     Ok((left(reader.as_ref(), &run, report), workspace.commits()))
 }
 
-/// The run, if it came to its end.
+/// The results, if the run finished.
 fn finished(bench: &Bench) -> Option<RunId> {
     let runs = Workspace::read(bench.data.path()).ok()?.runs(Some(1)).unwrap();
     runs.into_iter().find(|run| run.state == RunState::Finished).map(|run| run.id)
 }
 
-/// Kills the run after its first commit, after its second, and so on until it ends before that commit, and resumes it each time.
-/// Returns how many commits an undisturbed run had. What waits is committed together, so equal runs differ a little in the number
-/// of commits: one that ends before its commit is compared, and the next commit is tried, up to the number of the first run.
+/// Kills the run after its first commit, after its second, and so on, until it ends before that commit, and resumes it
+/// each time. Returns the number of commits of an uninterrupted run. Waiting writes are committed together, so equal
+/// runs differ slightly in the number of commits: a run that ends before its commit is compared, and the next commit is
+/// tried, up to the number of the first run.
 fn check(name: &str, verb: Verb, text: &str) -> Option<u64> {
     let first = Bench::new(name)?;
     let spec = first.spec(verb, text);
-    // Once to compile the plugins.
+    // The first run also compiles the plugins.
     live(&first, first.settings(), spec.clone(), Start::New).unwrap();
     let whole = first.warm();
     let (expected, commits) = live(&whole, whole.settings(), spec.clone(), Start::New).unwrap();
@@ -116,7 +117,7 @@ fn check(name: &str, verb: Verb, text: &str) -> Option<u64> {
                 continue;
             }
         }
-        // Its end was the last commit: nothing is left to resume, and a new run would go on from what this one learned.
+        // Its end was the last commit: there is nothing to resume, and a new run would continue from its playbook.
         let over = finished(&bench).map(|run| {
             let reader = Workspace::read(bench.data.path()).unwrap();
             left(reader.as_ref(), &run, expected.0.clone())
@@ -136,7 +137,7 @@ fn check(name: &str, verb: Verb, text: &str) -> Option<u64> {
     None
 }
 
-/// One after the other, and several at once.
+/// In sequence, and several concurrently.
 const CONCURRENCY: [u16; 2] = [1, 4];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The application library as programs use it: real components, a real database.
+//! The application library with real components and a real database.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Components that share a name and a version, and rewards that find nothing to read.
+//! Components with the same name and version, and rewards that find nothing to read.
 
 use crate::bench::Bench;
 use clawhost_app::{Event, ScoreRequest, Start, Warning, Workspace, learn, plugin_spec, run, score};
@@ -6,7 +6,7 @@ use clawhost_play::Cancel;
 use clawhost_run_config::Verb;
 use std::sync::Mutex;
 
-/// Plays a run, and gives back what was warned of.
+/// Plays a run, and returns its warnings.
 async fn warnings(bench: &Bench, workspace: &Workspace, text: &str) -> Vec<Warning> {
     warnings_of(Verb::Play, bench, workspace, text).await
 }
@@ -28,7 +28,7 @@ async fn warnings_of(verb: Verb, bench: &Bench, workspace: &Workspace, text: &st
     warnings.into_inner().unwrap()
 }
 
-/// The same component with one more custom section, which changes nothing but its digest.
+/// The same component with one more custom section, which changes only its digest.
 fn rebuilt(bench: &Bench, name: &str) -> String {
     let mut bytes = crate::guests::bytes(&bench.guests, name);
     // A custom section: its id, its length, the length of its name, its name.
@@ -39,7 +39,7 @@ fn rebuilt(bench: &Bench, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_component_of_the_same_name_and_version_is_told() {
+async fn another_component_with_the_same_name_and_version_causes_a_warning() {
     let Some(bench) = Bench::new("another_component_of_the_same_name") else { return };
     let workspace = bench.open();
     let first = "plugin = \"env_guess.wasm\"\nepisodes = 2\n";

@@ -1,4 +1,4 @@
-//! What resuming does where nothing fits, and who may use a data folder at once.
+//! Resuming when no run fits, and concurrent use of a data folder.
 
 use crate::bench::Bench;
 use clawhost_app::{AppError, Event, RequestError, Silent, Start, Warning, Workspace, learn, run};
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 const GUESS: &str = "plugin = \"env_guess.wasm\"\nepisodes = 12\ngroup = 2\nconcurrency = 1\n";
 
-/// Stops a run after so many episodes.
+/// Stops a run after this many episodes.
 struct StopAfter(u64, Cancel);
 
 impl clawhost_app::EventSink for StopAfter {
@@ -29,7 +29,7 @@ async fn interrupted(bench: &Bench, workspace: &Workspace, text: &str) -> clawho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_was_interrupted_a_new_run_begins_and_says_so() {
+async fn without_an_interrupted_run_a_new_run_begins_with_a_message() {
     let Some(bench) = Bench::new("where_nothing_was_interrupted") else { return };
     let workspace = bench.open();
     let warnings = Mutex::new(Vec::new());
@@ -45,7 +45,7 @@ async fn where_nothing_was_interrupted_a_new_run_begins_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_run_is_resumed_where_it_is_the_same() {
+async fn an_interrupted_run_is_resumed_if_it_is_equal() {
     let Some(bench) = Bench::new("an_interrupted_run_is_resumed") else { return };
     let workspace = bench.open();
     let begun = interrupted(&bench, &workspace, GUESS).await;
@@ -59,7 +59,7 @@ async fn an_interrupted_run_is_resumed_where_it_is_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_run_that_differs_is_named_and_no_other_begins() {
+async fn an_interrupted_run_that_differs_is_reported_and_no_other_begins() {
     let Some(bench) = Bench::new("an_interrupted_run_that_differs") else { return };
     let workspace = bench.open();
     let begun = interrupted(&bench, &workspace, GUESS).await;
@@ -86,7 +86,7 @@ async fn concurrency_and_budgets_may_differ_when_a_run_is_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_another_process_plays_is_left_alone() {
+async fn a_run_of_another_process_is_not_resumed() {
     let Some(bench) = Bench::new("a_run_that_another_process_plays") else { return };
     let workspace = bench.open();
     let begun = interrupted(&bench, &workspace, GUESS).await;
@@ -114,7 +114,7 @@ async fn a_playbook_is_learned_by_one_process_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_stored_is_the_specification_with_everything_filled_in() {
+async fn the_stored_specification_is_complete() {
     let Some(bench) = Bench::new("what_is_stored_is_the_specification") else { return };
     let workspace = bench.open();
     let spec = bench.spec(Verb::Play, GUESS);

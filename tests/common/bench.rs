@@ -1,30 +1,30 @@
-//! The program on a data folder of its own, as people use it.
+//! The program with a data folder per test.
 
 use crate::guests;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A data folder of its own, and the guests.
+/// A data folder, and the guests.
 pub(crate) struct Bench {
     pub(crate) guests: PathBuf,
     pub(crate) data: tempfile::TempDir,
 }
 
 impl Bench {
-    /// A bench, or a skip.
+    /// A bench, or `None` to skip.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let guests = guests::folder_or_skip(test)?;
         Some(Self { guests, data: tempfile::tempdir().unwrap() })
     }
 
-    /// Another data folder, which is empty.
+    /// Another, empty data folder.
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn fresh(&self) -> Self {
         Self { guests: self.guests.clone(), data: tempfile::tempdir().unwrap() }
     }
 
-    /// Another data folder in which the plugins are compiled already, so that runs begin at once.
+    /// Another data folder in which the plugins are compiled, so that runs begin at once.
     pub(crate) fn warm(&self) -> Self {
         fn copy(from: &Path, to: &Path) {
             std::fs::create_dir_all(to).unwrap();
@@ -57,20 +57,20 @@ impl Bench {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs, expects success, and reads the JSON.
+    /// Runs a command that succeeds, and parses its JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Runs, expects success, and reads the JSON without what differs between equal runs.
+    /// Runs a command that succeeds, and parses its JSON, without values that differ between equal runs.
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn outside_timing(&self, arguments: &[&str]) -> Value {
         without_timing(self.json(arguments)).0
     }
 
-    /// Runs, expects success, and gives what was printed.
+    /// Runs a command that succeeds, and returns its output.
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn out(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -78,7 +78,7 @@ impl Bench {
         stdout(&output)
     }
 
-    /// Refused with these words, as a wrong use.
+    /// Checks that a command is refused as a usage error with these texts.
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn refused(&self, arguments: &[&str], says: &[&str]) {
         let output = self.run(arguments);
@@ -87,7 +87,7 @@ impl Bench {
     }
 }
 
-/// A document, and what in it differs between equal runs.
+/// A document, and its values that differ between equal runs.
 pub(crate) fn without_timing(mut document: Value) -> (Value, Value) {
     let timing = document.as_object_mut().unwrap().remove("timing").unwrap();
     (document, timing)
@@ -101,7 +101,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// All bytes below a folder.
+/// Bytes of all files in a folder.
 #[allow(dead_code, reason = "each suite uses its part")]
 pub(crate) fn contents(folder: &Path) -> Vec<u8> {
     let mut all = Vec::new();

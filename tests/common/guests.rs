@@ -1,5 +1,5 @@
-//! Where the built guests lie. `cargo xtask test` builds them and insists; a plain `cargo test` without them skips the
-//! tests that need one, and says so.
+//! The folder of built guests. `cargo xtask test` builds them and requires them. A plain `cargo test` without them
+//! skips the tests that need one, with a message.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub(crate) fn folder_or_skip(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A guest's bytes.
+/// The bytes of a guest.
 #[allow(dead_code, reason = "not every suite reads bytes")]
 pub(crate) fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     let path = folder.join(format!("{name}.wasm"));

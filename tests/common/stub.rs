@@ -1,6 +1,6 @@
-//! A real HTTP server on loopback that plays a model endpoint: answers, refuses, stalls, talks nonsense.
+//! A real HTTP server on loopback as a model endpoint: it answers, refuses, stalls, or sends invalid responses.
 //!
-//! Plain threads and std alone: what is tested is the client, over real sockets.
+//! It uses plain threads and std only: the test is about the client, over real sockets.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What came in.
+/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) path: String,
@@ -16,28 +16,28 @@ pub(crate) struct Received {
     pub(crate) body: serde_json::Value,
 }
 
-/// What goes out.
+/// A response.
 pub(crate) enum Reply {
     /// A status, further headers, and a body.
     Http(u16, Vec<(&'static str, String)>, String),
-    /// Nothing for a long time.
+    /// No response for a long time.
     Stall,
-    /// Half an answer, then the line goes dead.
+    /// Half an answer, then the connection is closed.
     Half,
-    /// A stream of events that nobody asked for, which breaks off.
+    /// An event stream that was not requested and breaks off.
     HalfStream,
-    /// A stream in these fragments, each sent when the one before it has been: an iterator may wait in between. Then its end, or
-    /// the line goes dead.
+    /// A stream in these fragments, each sent after the previous one; an iterator may wait in between. Then its end, or
+    /// the connection is closed.
     Stream { fragments: Box<dyn Iterator<Item = Vec<u8>> + Send>, ends: bool },
 }
 
-/// A stream that ends, of these texts.
+/// A complete stream of these texts.
 pub(crate) fn stream(fragments: impl IntoIterator<Item = String>) -> Reply {
     let fragments: Vec<Vec<u8>> = fragments.into_iter().map(String::into_bytes).collect();
     Reply::Stream { fragments: Box::new(fragments.into_iter()), ends: true }
 }
 
-/// The message of [`says`] as events, in the dialect of the request: words of two characters, arguments too.
+/// The message of [`says`] as events, in the dialect of the request: texts of two characters, arguments too.
 pub(crate) fn events(request: &Received, text: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
     let pieces = |text: &str| -> Vec<String> {
         let characters: Vec<char> = text.chars().collect();
@@ -97,7 +97,7 @@ pub(crate) fn events(request: &Received, text: &str, calls: &[(&str, &str, &str)
     events
 }
 
-/// One message of a model in either dialect: words, tool calls (id, name, arguments), or both.
+/// One message of a model in either dialect: text, tool calls (id, name, arguments), or both.
 pub(crate) fn says(request: &Received, text: &str, calls: &[(&str, &str, &str)]) -> Reply {
     let body = if request.is_anthropic() {
         let mut content: Vec<serde_json::Value> = Vec::new();
@@ -134,12 +134,12 @@ pub(crate) fn says(request: &Received, text: &str, calls: &[(&str, &str, &str)])
 }
 
 impl Received {
-    /// Whether it came in the messages dialect.
+    /// Whether it uses the messages dialect.
     pub(crate) fn is_anthropic(&self) -> bool {
         self.path.ends_with("/messages")
     }
 
-    /// Everything that was said to the model, in order: role and text, in the terms of the chat dialect.
+    /// All messages to the model, in order: role and text, in the terms of the chat dialect.
     pub(crate) fn conversation(&self) -> Vec<(String, String)> {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let mut said = Vec::new();
@@ -160,7 +160,7 @@ impl Received {
         said
     }
 
-    /// Names of the tools on offer.
+    /// Names of the available tools.
     pub(crate) fn tools(&self) -> Vec<String> {
         let name = |tool: &serde_json::Value| {
             tool.pointer("/function/name").or_else(|| tool.get("name"))?.as_str().map(str::to_owned)
@@ -190,12 +190,12 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// Starts a server; `answer` gets the number of the request, from 0, and the request.
+    /// Starts a server. `answer` gets the number of the request, from 0, and the request.
     pub(crate) fn start(answer: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static) -> Self {
         Self::serve(TcpListener::bind("127.0.0.1:0").unwrap(), answer)
     }
 
-    /// The same at a port of its own; none if somebody took the port.
+    /// The same at a given port. `None` if the port is in use.
     pub(crate) fn start_at(
         port: u16,
         answer: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static,
@@ -234,7 +234,7 @@ impl Stub {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the listener.
+        // Wakes up the listener.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
         if let Some(thread) = self.thread.take() {
             thread.join().ok();

@@ -1,12 +1,12 @@
-//! What must hold in a database, wherever the process that wrote it died.
+//! Invariants of a database, wherever the process that wrote it died.
 
 use crate::bench::Bench;
 use clawhost_core::{EpisodeFilter, EpisodeReader as _};
 use clawhost_store::Reader;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The database is sound: it opens, no episode is half there, none is there twice, and groups are whole. Gives the number of its
-/// episodes.
+/// Checks that the database opens, no episode is incomplete or duplicated, and groups are complete. Returns the number
+/// of its episodes.
 pub(crate) fn check(bench: &Bench, verdicts: usize) -> usize {
     let reader = Reader::open(bench.data.path()).unwrap();
     assert_eq!(reader.check().unwrap(), None, "the file is sound");

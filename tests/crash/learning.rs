@@ -1,4 +1,4 @@
-//! A run that learns dies again and again.
+//! A learning run whose process dies repeatedly.
 
 use super::*;
 use crate::database::check;
@@ -6,14 +6,14 @@ use clawhost_core::{EpisodeFilter, EpisodeReader as _};
 use clawhost_store::Reader;
 use std::path::{Path, PathBuf};
 
-/// Interruptions of runs whose iterations take long.
+/// Interruptions of runs with long iterations.
 const FEW: u64 = 4;
 
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Digests of all versions of a playbook, the newest first.
+/// Digests of all versions of a playbook, newest first.
 fn versions(bench: &Bench) -> Vec<Value> {
     let log = bench.json(&["playbook", "log", "env-shop"]);
     log.as_array().unwrap().iter().map(|version| version["digest"].clone()).collect()
@@ -24,7 +24,7 @@ fn runs(bench: &Bench) -> usize {
 }
 
 #[test]
-fn a_harness_that_dies_after_any_commit_is_resumed_and_comes_to_the_same() {
+fn a_harness_run_that_dies_after_any_commit_gives_the_same_result_when_resumed() {
     let Some(whole) = Bench::new("a_harness_that_dies") else { return };
     let (shop, reward, reflector) =
         (whole.guest("env_shop"), whole.guest("reward_state"), whole.guest("reflector_rules"));
@@ -42,7 +42,7 @@ fn a_harness_that_dies_after_any_commit_is_resumed_and_comes_to_the_same() {
     });
 }
 
-/// Episodes of candidates that an evolving section was tried with, without those of the gate behind them.
+/// Episodes of the candidates of an evolution, without those of the gate afterwards.
 fn evaluations(bench: &Bench) -> u64 {
     let reader = Reader::open(bench.data.path()).unwrap();
     let rows = reader.episodes(&EpisodeFilter::default()).unwrap();
@@ -53,7 +53,7 @@ fn evaluations(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn an_evolution_that_dies_after_any_commit_is_resumed_within_its_budget() {
+fn an_evolution_that_dies_after_any_commit_stays_within_its_budget_when_resumed() {
     const BUDGET: u64 = 300;
     let Some(whole) = Bench::new("an_evolution_that_dies") else { return };
     let (shop, reward) = (format!("{}?house=7", whole.guest("env_shop")), whole.guest("reward_state"));
@@ -79,7 +79,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn weights_that_die_after_any_commit_are_resumed_and_come_to_the_same() {
+fn a_weights_run_that_dies_after_any_commit_gives_the_same_result_when_resumed() {
     let Some(whole) = Bench::new("weights_that_die") else { return };
     let models = tempfile::tempdir().unwrap();
     let model = models.path().join("tiny").display().to_string();

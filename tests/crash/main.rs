@@ -1,8 +1,8 @@
-//! The process dies right after a chosen commit: nothing is half there, nothing is there twice, and a run that is resumed comes to
-//! what an uninterrupted run comes to. No clock decides where it dies; `CLAWHOST_ABORT_AFTER_COMMIT` does, which only a program
-//! that was built with the feature `failpoints` reads.
+//! The process dies right after a chosen commit: nothing is incomplete or duplicated, and the resumed run gives the
+//! same result as an uninterrupted run. The position does not depend on time but on `CLAWHOST_ABORT_AFTER_COMMIT`,
+//! which only a program with the feature `failpoints` reads.
 //!
-//! `CLAWHOST_KILLS=N` interrupts each run at so many commits instead of the few of every day.
+//! `CLAWHOST_KILLS=N` interrupts each run at this many commits instead of the default.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,34 +27,34 @@ use serde_json::Value;
 /// The process aborts right after the commit of this number.
 const ABORT: &str = "CLAWHOST_ABORT_AFTER_COMMIT";
 
-/// Interruptions of every day: enough to meet every phase of a run, little enough for every test run.
+/// Default number of interruptions: enough to interrupt every phase of a run, and few enough for every test run.
 const KILLS: u64 = 10;
 
 fn kills() -> u64 {
     std::env::var("CLAWHOST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
 }
 
-/// A run that is interrupted again and again.
+/// A run that is interrupted repeatedly.
 struct Crashing {
-    /// Where it was played without interruption. Its plugins are compiled.
+    /// The data folder of the uninterrupted run. Its plugins are compiled.
     whole: Bench,
     words: Vec<String>,
-    /// What it came to there.
+    /// The result of the uninterrupted run.
     expected: Value,
-    /// A commit that it reaches, not far from its last one.
+    /// A commit that the run reaches, near its last one.
     commits: u64,
 }
 
-/// How a process ended that was to die.
+/// How a process ended that was supposed to die.
 enum End {
     /// It died.
     Aborted,
-    /// It came to its end before that commit, and printed this.
+    /// It finished before that commit, with this output.
     Finished(Value),
 }
 
 impl Crashing {
-    /// Plays the run once without interruption, and looks how many commits it takes.
+    /// Plays the run once without interruption, and determines its number of commits.
     fn new(whole: Bench, words: Vec<String>) -> Self {
         let expected = without_timing(whole.json(&words.iter().map(String::as_str).collect::<Vec<_>>())).0;
         let mut crashing = Self { whole, words, expected, commits: 0 };
@@ -63,7 +63,8 @@ impl Crashing {
         crashing
     }
 
-    /// Whether an uninterrupted run reaches a commit. What waits is committed together, so the number of commits varies a little.
+    /// Whether an uninterrupted run reaches a commit. Waiting writes are committed together, so the number of commits
+    /// varies slightly.
     fn reaches(&self, commit: u64) -> bool {
         let bench = self.whole.warm();
         matches!(self.interrupted(&bench, commit), End::Aborted)
@@ -75,7 +76,7 @@ impl Crashing {
         while self.reaches(missed) {
             (reached, missed) = (missed, 2 * missed);
         }
-        // An eighth of it is exact enough.
+        // A precision of an eighth is sufficient.
         while missed - reached > 1.max(reached / 8) {
             let middle = reached.midpoint(missed);
             if self.reaches(middle) {
@@ -87,7 +88,7 @@ impl Crashing {
         reached
     }
 
-    /// Begins the run, or resumes it, and dies after a commit of this process.
+    /// Begins or resumes the run, and dies after a commit of this process.
     fn interrupted(&self, bench: &Bench, commit: u64) -> End {
         let words: Vec<&str> = self.words.iter().map(String::as_str).chain(["--resume", "--json"]).collect();
         let output = bench.command(&words).env(ABORT, commit.to_string()).output().unwrap();
@@ -105,21 +106,21 @@ impl Crashing {
         without_timing(bench.json(&words))
     }
 
-    /// Commits at which it is interrupted, evenly spread from the first to one near the last.
+    /// The commits at which it is interrupted, evenly spread from the first to one near the last.
     fn moments(&self, kills: u64) -> Vec<u64> {
         let last = self.commits - self.commits / 10;
         (0..kills).map(|kill| 1 + kill * (last - 1) / (kills - 1).max(1)).collect()
     }
 
-    /// Interrupts runs in new data folders, each at a commit of its own and a second time while it is resumed. `check` sees every
-    /// data folder after each interruption, and after the end with what was printed.
+    /// Interrupts runs in new data folders, each at another commit and a second time while it is resumed. `check` sees
+    /// every data folder after each interruption, and after the end with the output.
     fn survives(&self, kills: u64, check: impl Fn(&Bench, Option<(&Value, &Value)>)) {
         let mut died = 0;
         for (kill, moment) in self.moments(kills).into_iter().enumerate() {
             let bench = self.whole.warm();
             let mut ended = None;
             let mut is_told = true;
-            // The second time it dies somewhere else in what is left.
+            // The second interruption is at another position of the rest.
             let later = 1 + (kill as u64 * 7 + 3) * self.commits.saturating_sub(moment) / (kills * 8);
             for commit in [moment, later] {
                 match self.interrupted(&bench, commit) {
@@ -135,7 +136,8 @@ impl Crashing {
                     break;
                 }
             }
-            // It died between the record of its end and the word of it: nothing is left to resume, and nothing to compare.
+            // It died after it recorded its end and before it printed it: there is nothing to resume, and nothing to
+            // compare.
             if !is_told {
                 continue;
             }

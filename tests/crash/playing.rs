@@ -1,4 +1,4 @@
-//! A run that plays dies again and again.
+//! A playing run whose process dies repeatedly.
 
 use super::*;
 use crate::database::check;
@@ -6,10 +6,10 @@ use clawhost_core::{EpisodeReader as _, RunId};
 use clawhost_store::Reader;
 use std::cell::Cell;
 
-/// Episodes in groups, scored, with notes that depend on their order.
+/// Scored episodes in groups, with notes that depend on their order.
 const EPISODES: usize = 160;
 
-/// The notes that a run left.
+/// The notes of a run.
 fn notes(bench: &Bench, run: &str) -> Vec<(String, Vec<u8>)> {
     Reader::open(bench.data.path()).unwrap().notes(&RunId(run.to_owned())).unwrap()
 }
@@ -20,7 +20,7 @@ fn newest(bench: &Bench) -> String {
 }
 
 #[test]
-fn a_playing_run_that_dies_after_any_commit_is_resumed_and_comes_to_the_same() {
+fn a_playing_run_that_dies_after_any_commit_gives_the_same_result_when_resumed() {
     let Some(whole) = Bench::new("a_playing_run_that_dies") else { return };
     let (plugin, reward) = (whole.guest("odd_snapshot"), whole.guest("odd_ranking"));
     let episodes = EPISODES.to_string();

@@ -1,11 +1,11 @@
-//! The fuzzer's targets with seeds, and with seeds that were damaged.
+//! The fuzzer's targets with seeds and damaged seeds.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use fuzz::TARGETS;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// Files that a target may begin with.
+/// Seeds of a target.
 fn seeds() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = vec![root.join("golden"), root.join("golden/wire"), root.join("fuzz/seeds")];
@@ -16,7 +16,7 @@ fn seeds() -> Vec<Vec<u8>> {
         let mut files: Vec<PathBuf> =
             entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
         files.sort();
-        // Small ones: a large one is no better seed.
+        // Only small files: large ones are no better seeds.
         let small = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() < 70_000);
         seeds.extend(files.into_iter().filter(small).map(|path| std::fs::read(path).unwrap()));
     }
@@ -24,7 +24,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_seed_keeps_every_promise() {
+fn every_seed_fulfils_every_promise() {
     let seeds = seeds();
     assert!(seeds.len() > 10, "{} seeds", seeds.len());
     for (_, promise) in TARGETS {
@@ -32,7 +32,7 @@ fn every_seed_keeps_every_promise() {
     }
 }
 
-/// Changes a seed: flips bytes, cuts it, repeats a part of it, or puts in what readers trip over.
+/// Changes a seed: flips bytes, truncates it, repeats a part, or inserts texts that often break parsers.
 fn damage(mut bytes: Vec<u8>, changes: &[(u32, u8, u8)]) -> Vec<u8> {
     const TRIPWIRES: [&[u8]; 8] = [
         b"null",
@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_seeds_keep_every_promise(
+    fn damaged_seeds_fulfil_every_promise(
         seed in prop::sample::select(seeds()),
         changes in prop::collection::vec(any::<(u32, u8, u8)>(), 1..6),
     ) {

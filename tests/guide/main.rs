@@ -1,7 +1,8 @@
-//! The author's guide, done as it says: every file written, every command run, every answer compared.
+//! Executes the author's guide: every file is written, every command is run, every output is compared.
 //!
-//! Blocks of `sdk/GUIDE.md`: one with `file=PATH` in its first line is that file; one of `console` holds commands after `$ ` and what
-//! they print. There `...` stands for anything, alone on a line for any lines, and `[N]` alone is the exit code (else 0).
+//! A block of `sdk/GUIDE.md` with `file=PATH` in its first line is that file; a block of `console` has commands after
+//! `$ ` and their output. In the output `...` matches any text, alone on a line any lines, and `[N]` alone is the exit
+//! code (otherwise 0).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -48,7 +49,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a line fits a pattern in which `...` stands for anything.
+/// Whether a line matches a pattern in which `...` matches any text.
 fn line_fits(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split("...");
     let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -65,7 +66,7 @@ fn line_fits(pattern: &str, line: &str) -> bool {
     rest.is_empty()
 }
 
-/// Whether lines fit patterns; `...` alone stands for any lines.
+/// Whether lines match patterns; `...` alone matches any lines.
 fn fits(patterns: &[&str], lines: &[&str]) -> bool {
     match patterns {
         [] => lines.is_empty(),
@@ -76,7 +77,7 @@ fn fits(patterns: &[&str], lines: &[&str]) -> bool {
     }
 }
 
-/// A command with the lines that it should print.
+/// A command with its expected output.
 fn commands(text: &str) -> Vec<(String, Vec<String>)> {
     let mut commands: Vec<(String, Vec<String>)> = Vec::new();
     for line in text.lines() {
@@ -98,12 +99,12 @@ impl Place {
     fn run(&self, line: usize, command: &str, expected: &[String]) {
         let output = Command::new("bash")
             .args(["-o", "pipefail", "-c"])
-            // The two streams as a terminal shows them.
+            // The two streams in the order of a terminal.
             .arg(format!("exec 2>&1; {command}"))
             .current_dir(self.folder.path())
             .env("PATH", &self.path)
             .env("CLAWHOST_HOME", self.folder.path().join("data"))
-            // What the workspace has fetched is enough.
+            // The packages that the workspace has fetched are sufficient.
             .env("CARGO_NET_OFFLINE", "true")
             .env("CARGO_TERM_COLOR", "never")
             .env_remove("CARGO_TARGET_DIR")
@@ -128,7 +129,7 @@ impl Place {
     }
 }
 
-/// Whether this toolchain builds the guide's target by itself.
+/// Whether this toolchain can build the guide's target.
 fn can_build() -> bool {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
     let sysroot = sysroot.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
@@ -136,9 +137,11 @@ fn can_build() -> bool {
 }
 
 #[test]
-fn the_guide_does_what_it_says() {
+fn the_commands_of_the_guide_give_the_documented_output() {
     if !can_build() || Command::new("bash").arg("--version").output().is_err() {
-        eprintln!("skipped the_guide_does_what_it_says: it needs bash, and `rustup target add wasm32-unknown-unknown`");
+        eprintln!(
+            "skipped the_commands_of_the_guide_give_the_documented_output: it needs bash, and `rustup target add wasm32-unknown-unknown`"
+        );
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
@@ -157,7 +160,7 @@ fn the_guide_does_what_it_says() {
                 std::fs::create_dir_all(file.parent().unwrap()).unwrap();
                 std::fs::write(&file, &block.text).unwrap();
                 if file.ends_with("Cargo.toml") {
-                    // The versions that the workspace has.
+                    // The versions of the workspace.
                     std::fs::copy(root.join("Cargo.lock"), file.with_file_name("Cargo.lock")).unwrap();
                 }
             }
@@ -172,7 +175,7 @@ fn the_guide_does_what_it_says() {
 }
 
 #[test]
-fn dots_stand_for_anything() {
+fn dots_match_anything() {
     for (pattern, line, fit) in [
         ("a ... c", "a b c", true),
         ("a ... c", "a b d", false),

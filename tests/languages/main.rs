@@ -1,6 +1,6 @@
 //! Plugins in other languages: an environment in Python, rewards in C and in JavaScript, played and scored together.
 //!
-//! `cargo xtask test` builds those whose compilers are there, and says of the others what is missing.
+//! `cargo xtask test` builds those whose compilers are installed, and reports what is missing for the others.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
 
-/// These components, or a skip with the reason.
+/// These components, or `None` to skip with the reason.
 fn built<const N: usize>(test: &str, components: [&str; N]) -> Option<[String; N]> {
     let folder = guests::folder_or_skip(test)?.join("languages");
     for component in components {
@@ -63,7 +63,7 @@ impl Bench {
         assert!(text.contains(says), "{arguments:?}: {says} in {text}");
     }
 
-    /// The newest run replays, byte for byte.
+    /// The newest run replays byte for byte.
     fn replays(&self, episodes: u64) {
         let report = self.json(&["replay"])["report"].clone();
         assert_eq!(report["episodes"]["exact"], episodes, "{report}");
@@ -71,7 +71,7 @@ impl Bench {
         assert!(report["verdicts"]["exact"].as_u64().unwrap() >= episodes);
     }
 
-    /// Compiled code that is kept, and when it was written.
+    /// Cached compiled code, and when it was written.
     fn cached(&self) -> Vec<(PathBuf, SystemTime)> {
         let entries = std::fs::read_dir(self.0.path().join("cache")).unwrap().flatten();
         let mut kept: Vec<_> =
@@ -106,7 +106,7 @@ fn an_environment_in_python_is_scored_by_a_reward_in_c() {
 }
 
 #[test]
-fn a_reward_in_c_is_as_small_as_one_in_rust_and_asks_for_nothing() {
+fn a_reward_in_c_is_as_small_as_one_in_rust_and_imports_nothing() {
     let Some([reward]) = built("a_reward_in_c", ["c_last_answer"]) else { return };
     let inspected = Bench::new().json(&["inspect", &reward]);
     assert_eq!(inspected["plugin"]["about"]["name"], "c-last-answer");
@@ -115,7 +115,7 @@ fn a_reward_in_c_is_as_small_as_one_in_rust_and_asks_for_nothing() {
 }
 
 #[test]
-fn a_reward_in_javascript_judges_beside_one_in_rust() {
+fn a_reward_in_javascript_works_beside_one_in_rust() {
     let Some([brevity]) = built("a_reward_in_javascript", ["js_brevity"]) else { return };
     let folder = guests::folder_or_skip("a_reward_in_javascript").unwrap();
     let guest = |name: &str| folder.join(format!("{name}.wasm")).display().to_string();
@@ -134,7 +134,7 @@ fn a_reward_in_javascript_judges_beside_one_in_rust() {
         2,
         "must be a whole number from 1 to 1000",
     );
-    // It does not fit the pool: it is compiled once all the same, and what was compiled serves from then on.
+    // It does not fit the pool, but is compiled only once, and the cached code is used.
     let before = bench.cached();
     for _ in 0..2 {
         let mut command = bench.command(&run);

@@ -1,4 +1,4 @@
-//! The thread of training, and panics in it.
+//! The training thread, and panics in it.
 
 use crate::layers::Both;
 use crate::weights::plan as weights_plan;

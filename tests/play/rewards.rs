@@ -65,7 +65,7 @@ async fn scope_each_scores_episodes_separately_and_scope_group_together() {
     assert_eq!((seeds.len(), of_groups.len()), (8, 2), "one seed per call");
 }
 
-/// A reward that reads these things, and gives 0 to every episode.
+/// A reward that reads these parts, and gives 0 to every episode.
 fn reading(reads: &[&str]) -> ScoringRule {
     ScoringRule::new(Arc::new(RewardFunction::new("reader", |_| Some(0.0)).reading(reads)), vec![])
 }
@@ -77,7 +77,7 @@ async fn a_reward_that_found_nothing_to_read_is_reported() {
         reading(&["artefact records", "reference-field records"]),
         reading(&["signal nowhere", "reference-value"]),
         reading(&["signal nowhere"]),
-        // An unknown declaration is not judged.
+        // An unknown declaration is ignored.
         reading(&["artefact records", "the weather"]),
         reading(&[]),
     ];
@@ -94,7 +94,7 @@ async fn a_reward_that_found_nothing_to_read_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_episode_that_has_what_a_reward_reads_is_enough() {
-    // Episodes end after one to several turns, and the signal is set in all of them; no result of a tool is in any.
+    // Episodes end after one to several turns. All of them have the signal, and none has tool results.
     let (report, _) =
         play_rules(plan(10), vec![reading(&["signal turn"]), reading(&["tool-results", "signal turn"])]).await;
     assert_eq!(report.unread, []);
@@ -198,7 +198,7 @@ async fn a_reward_that_finds_itself_not_applicable_makes_no_revision() {
         let expect = if episode.index % 2 == 0 { (2, 1) } else { (1, 0) };
         assert_eq!((episode.verdicts.len(), episode.revision()), expect, "episode {}", episode.index);
     }
-    // In the place of a failure it is an answer.
+    // It replaces a failure, so it is an answer.
     let down = Arc::new(AtomicBool::new(false));
     let broken = Plan { failure_budget: 1.0, ..plan(2) };
     let (_, store) =

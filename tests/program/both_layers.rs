@@ -1,9 +1,9 @@
-//! Lessons and weights that learn in one run, on one local model.
+//! Both layers learn in one run, with one local model.
 
 use super::*;
 
 #[test]
-fn lessons_and_weights_learn_in_one_run_and_the_report_tells_them_apart() {
+fn both_layers_learn_in_one_run_and_are_reported_separately() {
     let Some(bench) = Bench::new("lessons_and_weights_learn_in_one_run") else { return };
     let folder = bench.data.path().join("models");
     std::fs::create_dir(&folder).unwrap();
@@ -39,7 +39,7 @@ fn lessons_and_weights_learn_in_one_run_and_the_report_tells_them_apart() {
     for layer in ["harness.", "weights."] {
         assert!(metrics.keys().any(|name| name.starts_with(layer)), "{layer}: {metrics:?}");
     }
-    // Each alone, and all together.
+    // Each layer alone, and both together.
     let arms = learn["evaluation"]["arms"].as_array().unwrap();
     let mut tested: Vec<_> = arms.iter().map(|arm| named(&arm["layers"])).collect();
     tested.sort();

@@ -1,4 +1,4 @@
-//! What was not compiled here before is compiled by a process of its own, with limits; what it cannot do is named.
+//! Components are compiled in a separate process with limits. Failures are named.
 
 use super::*;
 use clawhost_engine::{Allocation, Compiler, EngineError, Host, HostConfig, ModelGrants};
@@ -10,7 +10,7 @@ fn host(memory_bytes: u64, seconds: u64, program: &str) -> Host {
     Host::new(HostConfig { allocation: Allocation::OnDemand, compiler, ..HostConfig::default() }).unwrap()
 }
 
-/// A component that says it is an environment, around a core module.
+/// A component that claims to be an environment, around a core module.
 fn around(module: &str) -> Vec<u8> {
     let text = format!(
         r#"(component (core module {module})
@@ -19,8 +19,8 @@ fn around(module: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Small enough for the walk, and much work for a compiler: so many values are alive at once that it must find places for them
-/// again and again. 500 functions take some 20 s of a processor's time, and no machine of these years does that in one.
+/// Small enough for the walk, and expensive for a compiler: so many values are alive at once that register allocation
+/// takes long. 500 functions take some 20 s of processor time, and no current machine does that in one.
 fn bomb(functions: usize) -> Vec<u8> {
     let value = |number: usize| format!("local.get {}", number % 60);
     let step = |number: usize| {
@@ -40,7 +40,7 @@ async fn refused(host: &Host, bytes: &[u8]) -> EngineError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compiler_that_takes_too_much_is_ended_and_the_host_goes_on() {
+async fn a_compiler_beyond_its_limits_is_stopped_and_the_host_continues() {
     let Some(bench) = Bench::new("a_compiler_that_takes_too_much") else { return };
     let own = env!("CARGO_BIN_EXE_clawhost");
     let good = std::fs::read(bench.guest("env_guess")).unwrap();
@@ -61,7 +61,7 @@ async fn a_compiler_that_takes_too_much_is_ended_and_the_host_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_compiled_is_told_in_the_compilers_words() {
+async fn compile_errors_contain_the_message_of_the_compiler() {
     let Some(_) = Bench::new("what_cannot_be_compiled") else { return };
     let host = host(3 << 30, 100, env!("CARGO_BIN_EXE_clawhost"));
     let error = refused(&host, &around("(func i32.add drop)")).await;
@@ -69,13 +69,13 @@ async fn what_cannot_be_compiled_is_told_in_the_compilers_words() {
     assert!(error.to_string().contains("type mismatch"), "{error}");
     let missing = refused(&self::host(1 << 30, 10, "/nowhere/clawhost"), &around("")).await;
     assert!(missing.to_string().starts_with("components cannot be compiled here: no compiling process"), "{missing}");
-    // What the walk refuses never reaches a compiler.
+    // The compiler never sees a component that the walk refuses.
     let walked = refused(&self::host(1 << 30, 10, "/nowhere/clawhost"), &around(&"(func)".repeat(100_001))).await;
     assert!(matches!(walked, EngineError::TooMuch { .. }), "{walked}");
     assert!(walked.to_string().contains("100001 functions, but a component may have 100000"), "{walked}");
 }
 
-/// A program that stands in for the compiler.
+/// A program that replaces the compiler.
 fn stand_in(folder: &Path, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join("compiler");
@@ -85,10 +85,10 @@ fn stand_in(folder: &Path, script: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compiler_that_talks_or_is_killed_is_heard_out_and_named() {
+async fn output_and_signals_of_a_compiler_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = around("");
-    // A megabyte of words, before it has read anything.
+    // A megabyte of output before it has read anything.
     let chatty = "head -c 1000000 /dev/zero | tr '\\0' x >&2; cat > /dev/null; exit 3";
     let error = refused(&host(1 << 30, 30, &stand_in(folder.path(), chatty)), &bytes).await;
     assert!(matches!(error, EngineError::Compile { .. }) && error.to_string().len() < 5000, "{error}");
@@ -96,7 +96,7 @@ async fn a_compiler_that_talks_or_is_killed_is_heard_out_and_named() {
     assert!(killed.to_string().contains("the compiler was killed, perhaps for want of memory"), "{killed}");
     let idle = refused(&host(1 << 30, 1, &stand_in(folder.path(), "exec sleep 60")), &bytes).await;
     assert!(idle.to_string().contains("it took more than 3 s by the clock"), "{idle}");
-    // Names as long as a component are no reason to wait, nor to flood a terminal.
+    // Very long names neither block nor flood the terminal.
     let (low, high) = ("a".repeat(99_000), "A".repeat(99_000));
     let clash = format!(
         r#"(component (instance $i) (export "clawhost:environment/environment@0.1.0" (instance $i))
@@ -108,13 +108,13 @@ async fn a_compiler_that_talks_or_is_killed_is_heard_out_and_named() {
 }
 
 #[tokio::test]
-async fn while_a_component_compiles_the_host_serves() {
+async fn the_host_serves_during_a_compilation() {
     let Some(bench) = Bench::new("while_a_component_compiles") else { return };
     let host = host(3 << 30, 100, env!("CARGO_BIN_EXE_clawhost"));
     let good = std::fs::read(bench.guest("env_guess")).unwrap();
     let plugin = host.environment("env_guess", &good, ModelGrants::default()).await.unwrap();
     let (busy, bomb) = (host.clone(), bomb(50));
-    // One thread: if compiling held it, nothing else would run before it ends.
+    // One thread: if the compilation blocked it, nothing else would run meanwhile.
     let compiling = tokio::spawn(async move { refused(&busy, &bomb).await });
     let mut served = 0;
     while !compiling.is_finished() {
@@ -140,7 +140,7 @@ async fn while_a_component_compiles_the_host_serves() {
 }
 
 #[test]
-fn the_compiling_process_is_for_the_program_itself() {
+fn the_command_of_the_compiler_process_is_internal() {
     let Some(bench) = Bench::new("the_compiling_process_is_for") else { return };
     let output = bench.run(&["compile-component"]);
     assert_eq!(output.status.code(), Some(4));

@@ -1,5 +1,5 @@
-//! Runs that stop before their end: a budget is spent, too much fails, the operator stops them, the disk is full. What was recorded
-//! stays, and `--resume` comes to what an uninterrupted run comes to. Processes that die are in the suite `crash`.
+//! Runs that stop early: a budget is spent, too many episodes fail, the operator stops them, the disk is full. Records
+//! are kept, and `--resume` gives the result of an uninterrupted run. Dying processes are in the suite `crash`.
 
 use super::*;
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ impl Bench {
 }
 
 #[test]
-fn a_run_that_a_budget_stopped_is_taken_up_again() {
+fn a_run_stopped_by_a_budget_can_be_resumed() {
     let Some(bench) = Bench::new("a_run_that_a_budget_stopped") else { return };
     let guess = bench.guest("env_guess");
     let run = ["run", &guess, "--episodes", "48", "--group", "8", "--concurrency", "16"];
@@ -29,7 +29,7 @@ fn a_run_that_a_budget_stopped_is_taken_up_again() {
 
     let (code, spent, _) = limited("2000", &[]);
     assert_eq!(code, Some(6));
-    // What was paid for counts, however often it is tried: nothing more is bought, and nothing recorded is given up.
+    // Paid tokens count in every attempt: nothing more is bought, and no record is lost.
     let turns = || bench.count("SELECT sum(turns) FROM episodes");
     let before = turns();
     for _ in 0..3 {
@@ -41,7 +41,7 @@ fn a_run_that_a_budget_stopped_is_taken_up_again() {
     assert!(timing["spent"]["prompt_tokens"].as_u64().unwrap() > spent);
     assert_eq!(resumed, expected);
 
-    // What judges and environments ask counts too.
+    // The requests of rewards and environments count too.
     let (services, ranking) = (bench.guest("odd_services"), bench.guest("odd_ranking"));
     let run = [
         "run",
@@ -66,7 +66,7 @@ fn a_run_that_a_budget_stopped_is_taken_up_again() {
         let again = bench.run(&[&run[..], &["--max-tokens-total", "300", "--resume", "--json"]].concat());
         assert_eq!(again.status.code(), Some(6), "{}", stderr(&again));
     }
-    // No episode is complete in which a model was out of budget.
+    // An episode whose model was out of budget is not complete.
     let exported = stdout(&bench.run(&["episodes", "export"]));
     let complete = exported.lines().filter(|line| !line.contains(r#""ending":{"failed""#));
     assert_eq!(complete.filter(|line| line.contains("of 300 tokens")).count(), 0);
@@ -76,7 +76,7 @@ fn a_run_that_a_budget_stopped_is_taken_up_again() {
 }
 
 #[test]
-fn a_run_that_failed_too_much_goes_on_with_a_larger_budget() {
+fn a_run_with_too_many_failures_continues_with_a_larger_budget() {
     let Some(bench) = Bench::new("a_run_that_failed_too_much") else { return };
     let failing = bench.guest("odd_failing");
     let run = ["run", &failing, "--episodes", "40", "--seed", "1"];
@@ -88,14 +88,14 @@ fn a_run_that_failed_too_much_goes_on_with_a_larger_budget() {
 
 #[cfg(unix)]
 #[test]
-fn a_run_that_its_operator_stopped_replays_and_is_resumed() {
+fn a_run_stopped_by_its_operator_replays_and_can_be_resumed() {
     let Some(bench) = Bench::new("a_run_that_its_operator_stopped") else { return };
-    // Nobody answers at this address: episodes are stopped before their first turn, and in groups.
+    // Nothing answers at this address: episodes are stopped before their first turn, in groups.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let policy = format!("openai:m@http://{}/v1", silent.local_addr().unwrap());
     let guess = bench.guest("env_guess");
     let run = ["run", &guess, "--episodes", "16", "--group", "4", "--concurrency", "8", "--policy", &policy, "-q"];
-    // Each episode asks by a connection of its own, so all that play at once have begun when they are all there.
+    // Each episode uses its own connection, so all concurrent episodes have begun when all connections exist.
     let asked = || -> Vec<_> { (0..8).map(|_| silent.accept().unwrap().0).collect() };
     let child = bench.command(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let waiting = asked();
@@ -111,7 +111,7 @@ fn a_run_that_its_operator_stopped_replays_and_is_resumed() {
     let row = bench.json(&["runs", "list"])[0].clone();
     assert_eq!((&row["state"], &row["summary"]["stopped"]), (&"stopped".into(), &"cancelled".into()), "{row}");
 
-    // With a model that answers it is another configuration; the same one is resumed where it was.
+    // With a working model it is another configuration. The same one is resumed.
     let again = bench.command(&[&run[..], &["--resume"]].concat()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut again = again.unwrap();
     let waiting = asked();
@@ -124,17 +124,17 @@ fn a_run_that_its_operator_stopped_replays_and_is_resumed() {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_the_run_and_loses_nothing() {
+fn a_full_disk_ends_the_run_without_loss() {
     let Some(bench) = Bench::new("a_disk_that_is_full") else { return };
     let guess = bench.guest("env_guess");
-    // Some 2 MiB.
+    // About 2 MiB.
     let run = ["run", &guess, "--episodes", "4000", "--seed", "2"];
     let full = bench.run(&[&run[..], &["--store-limit", "1"]].concat());
     assert_eq!(full.status.code(), Some(5), "{}", stderr(&full));
     assert!(stderr(&full).contains("no room left"), "{}", stderr(&full));
     let recorded = bench.count("SELECT count(*) FROM episodes");
     assert!((1..4000).contains(&recorded), "{recorded}");
-    // With room, the same command goes on.
+    // With free space, the same command continues.
     let resumed = bench.json(&[&run[..], &["--resume"]].concat());
     assert_eq!(resumed["episodes"].as_array().unwrap().len(), 4000);
     assert_eq!(bench.count("SELECT count(*) FROM episodes"), 4000);

@@ -1,9 +1,9 @@
-//! `clawhost data`: what a data folder holds, and what may go. And data folders of other versions.
+//! `clawhost data`: the contents of a data folder, and removals. And data folders of other versions.
 
 use super::*;
 use rusqlite::Connection;
 
-/// What the rows of a list have under a name.
+/// The rows of a list with a name.
 fn named<'a>(rows: &'a Value, name: &str) -> Vec<&'a str> {
     rows.as_array().unwrap().iter().map(|row| row[name].as_str().unwrap()).collect()
 }
@@ -16,8 +16,8 @@ impl Bench {
 }
 
 #[test]
-fn a_data_folder_tells_what_it_holds() {
-    let Some(bench) = Bench::new("a_data_folder_tells_what_it_holds") else { return };
+fn the_contents_of_a_data_folder_are_shown() {
+    let Some(bench) = Bench::new("the_contents_of_a_data_folder_are_shown") else { return };
     let empty = bench.run(&["data"]);
     assert_eq!(empty.status.code(), Some(5), "{}", stderr(&empty));
     assert!(stderr(&empty).contains("no episodes here yet"), "{}", stderr(&empty));
@@ -44,7 +44,7 @@ fn a_data_folder_tells_what_it_holds() {
 }
 
 #[test]
-fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
+fn pruning_keeps_cited_episodes_and_resumable_runs() {
     let Some(bench) = Bench::new("pruning_keeps_what_playbooks_cite") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let learn = ["learn", &shop, "--reward", &state, "--layer", "harness", "--reflector", &rules, "-q"];
@@ -72,7 +72,7 @@ fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
     let counts = |report: &Value| ["runs", "episodes", "plugins", "blobs"].map(|what| report["removed"][what].clone());
     assert_eq!(counts(&pruned), counts(&rehearsed), "a rehearsal counts what a removal removes");
     let [runs, episodes, plugins, blobs] = counts(&pruned);
-    // The run that made the playbook stays in lists: one run is gone.
+    // The run that created the playbook stays in lists: one run is removed.
     assert_eq!(runs, 1);
     let some = |count: &Value, noun: &str| clawhost_core::counted(count.as_u64().unwrap(), noun);
     let (episodes, plugins, blobs) = (some(&episodes, "episode"), some(&plugins, "plugin"), some(&blobs, "file"));
@@ -97,7 +97,7 @@ fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
     let kinds = bench.count("SELECT count(*) FROM plugins WHERE name = 'env-math'");
     assert_eq!(kinds, 0, "plugins that no record refers to are gone");
 
-    // What was kept goes on as if nothing had been removed.
+    // The kept records work as if nothing had been removed.
     let whole = bench.fresh().outside_timing(&guess);
     let (resumed, timing) = without_timing(bench.json(&[&guess[..], &["--resume"]].concat()));
     assert_eq!((resumed, &timing["run"]), (whole, &Value::from(stopped.as_str())));
@@ -106,20 +106,20 @@ fn pruning_keeps_what_playbooks_cite_and_what_can_be_resumed() {
 }
 
 #[test]
-fn pruning_by_name_and_by_size_removes_what_is_meant() {
+fn pruning_by_name_and_by_size_removes_the_selected_runs() {
     let Some(bench) = Bench::new("pruning_by_name_and_by_size") else { return };
     let guess = ["run", &bench.guest("env_guess"), "--episodes", "12"];
     assert_eq!(bench.run(&[&guess[..], &["--max-tokens-total", "500"]].concat()).status.code(), Some(6));
     let stopped = bench.newest_run();
     let math = bench.guest("env_math");
     let [old, new] = ["1", "2"].map(|seed| bench.play(&[&math, "--episodes", "30", "--seed", seed]));
-    // A size that is reached already removes nothing; none at all is reached as far as that goes.
+    // If the size is reached already, nothing is removed. An unreachable size is approached as far as possible.
     let pruned = bench.json(&["data", "prune", "--keep-size", "1000"])["prune"].clone();
     assert_eq!((&pruned["runs"], &pruned["kept"]), (&serde_json::json!([]), &serde_json::json!([])), "{pruned}");
     let pruned = bench.json(&["data", "prune", "--keep-size", "0", "--dry-run"])["prune"].clone();
     assert_eq!(named(&pruned["runs"], "run"), [old.as_str(), &new]);
     assert_eq!(named(&pruned["kept"], "run"), [stopped.as_str()]);
-    // Whoever names a run means it.
+    // Runs are removed by name without restrictions.
     let text = bench.out(&["data", "prune", "--run", &stopped]);
     assert!(text.contains(&format!("removed     {stopped}")), "{text}");
     let runs = bench.json(&["runs", "list"]);
@@ -131,7 +131,7 @@ fn pruning_by_name_and_by_size_removes_what_is_meant() {
 }
 
 #[test]
-fn a_database_of_another_version_is_refused_and_stays_as_it_is() {
+fn a_database_of_another_version_is_refused_and_unchanged() {
     let Some(bench) = Bench::new("a_database_of_another_version") else { return };
     let guess = bench.guest("env_guess");
     let path = bench.data.path().join("clawhost.sqlite");

@@ -1,9 +1,9 @@
-//! `--device`, and the process that tries devices out.
+//! `--device`, and the process that tries devices.
 
 use super::*;
 
 #[test]
-fn a_device_that_was_not_built_for_is_refused_with_what_builds_it() {
+fn a_device_of_another_build_is_refused_with_the_needed_feature() {
     let Some(bench) = Bench::new("a_device_that_was_not_built_for") else { return };
     let check = |device: &str, expect: &str| {
         let guests = bench.guests.display().to_string();
@@ -28,7 +28,7 @@ fn a_device_that_was_not_built_for_is_refused_with_what_builds_it() {
 }
 
 #[test]
-fn a_device_is_tried_by_a_process_of_its_own_and_the_doctor_says_which_are_there() {
+fn devices_are_tried_in_a_separate_process_and_listed_by_the_doctor() {
     let Some(bench) = Bench::new("a_device_is_tried_by_a_process") else { return };
     let said = |about: &str| -> Value {
         let output = bench.run(&["probe-device", about]);

@@ -3,9 +3,9 @@
 use super::*;
 
 #[test]
-fn the_doctor_says_what_is_missing_what_it_costs_and_how_to_get_it() {
+fn the_doctor_reports_missing_parts_with_consequence_and_remedy() {
     let Some(bench) = Bench::new("the_doctor_says") else { return };
-    // Toolchains are found by the user's own environment.
+    // Toolchains are found with the user's own environment.
     let output = bench
         .command(&["doctor", "--json"])
         .envs(std::env::vars())
@@ -44,7 +44,7 @@ fn the_doctor_says_what_is_missing_what_it_costs_and_how_to_get_it() {
 }
 
 #[test]
-fn the_doctor_names_what_is_broken() {
+fn the_doctor_reports_broken_parts() {
     let Some(bench) = Bench::new("the_doctor_names") else { return };
     std::fs::write(bench.data.path().join("clawhost.sqlite"), "no database".repeat(1000)).unwrap();
     let output = bench.run(&["doctor"]);
@@ -126,8 +126,8 @@ fn the_doctor_says_that_a_folder_cannot_be_written_and_what_to_do() {
 }
 
 #[test]
-fn every_shell_gets_its_completions() {
-    let Some(bench) = Bench::new("every_shell_gets_its_completions") else { return };
+fn every_shell_has_completions() {
+    let Some(bench) = Bench::new("every_shell_has_completions") else { return };
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = bench.run(&["completions", shell]);
         let script = stdout(&output);

@@ -1,9 +1,9 @@
-//! Runs against a model endpoint: a small server on loopback that speaks the OpenAI dialect.
+//! Runs with a model endpoint: a small server on loopback in the OpenAI dialect.
 
 use super::*;
 use stub::{Received, Reply, Stub, chat};
 
-/// Plays the guessing game well: the middle of the range that the last message names.
+/// Plays the guessing game well: the middle of the range in the last message.
 fn halve(_: usize, request: &Received) -> Reply {
     let messages = request.body["messages"].as_array().unwrap();
     let last = messages.last().unwrap()["content"].as_str().unwrap();
@@ -37,7 +37,7 @@ fn a_model_behind_http_plays_games_of_several_turns() {
 }
 
 #[test]
-fn a_key_reaches_the_endpoint_and_nothing_else() {
+fn a_key_is_sent_only_to_the_endpoint() {
     let Some(bench) = Bench::new("a_key_reaches_the_endpoint") else { return };
     let stub = Stub::start(|number, request| match number % 2 {
         0 => Reply::Http(500, vec![], format!("{:?}", request.headers)),
@@ -49,7 +49,7 @@ fn a_key_reaches_the_endpoint_and_nothing_else() {
         ["run", &guess, "--policy", &policy, "--episodes", "2", "--max-turns", "2", "--retries", "0", "--json"];
     let mut command = bench.command(&arguments);
     command.env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace");
-    // A proxy would see the key in the clear: plain http never goes through one.
+    // A proxy would see the key in the clear: plain http never uses one.
     let output = command.env("HTTP_PROXY", "http://127.0.0.1:9").env("ALL_PROXY", "http://127.0.0.1:9").output();
     let output = output.unwrap();
     assert!(stub.requests()[0].headers.contains(&("authorization".into(), "Bearer sk-canary-4711".into())));
@@ -58,7 +58,7 @@ fn a_key_reaches_the_endpoint_and_nothing_else() {
 }
 
 #[test]
-fn trouble_with_the_endpoint_is_named_and_counted() {
+fn failures_of_the_endpoint_are_reported_and_counted() {
     let Some(bench) = Bench::new("trouble_with_the_endpoint") else { return };
     let check = |stub: &Stub, more: &[&str], code: i32, says: &str| {
         let policy = format!("openai:m@{}", stub.base_url());
@@ -116,7 +116,7 @@ fn one_key_file_serves_one_kind_of_endpoint() {
 }
 
 #[test]
-fn an_endpoint_that_wants_the_newer_name_of_a_limit_gets_it() {
+fn an_endpoint_that_needs_the_newer_name_of_a_limit_gets_it() {
     let Some(bench) = Bench::new("an_endpoint_that_wants_the_newer_name") else { return };
     let stub = Stub::start(|_, request| match request.body.get("max_tokens") {
         Some(_) => Reply::Http(400, vec![], "Unsupported parameter: use 'max_completion_tokens' instead".into()),

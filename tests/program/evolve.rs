@@ -1,15 +1,15 @@
-//! Evolving a section of the prompt, end to end.
+//! Evolution of a section of the prompt, end to end.
 
 use super::*;
 use rusqlite::Connection;
 
 const BUDGET: u64 = 300;
 
-/// Episodes of candidates, and not of the gate behind them.
+/// Episodes of candidates, without those of the gate afterwards.
 const PLAYED: &str = "FROM episode_rows WHERE run GLOB '*.evolve-[0-9]*'";
 
 impl Bench {
-    /// A run that evolves and hardly does anything else.
+    /// A run that does little beside an evolution.
     fn evolution(&self, budget: u64) -> Vec<String> {
         let (shop, state) = (format!("{}?house=7", self.guest("env_shop")), self.guest("reward_state"));
         let rules = format!("{}?write=section", self.guest("reflector_rules"));
@@ -28,7 +28,7 @@ impl Bench {
     fn number(&self, sql: &str) -> u64 {
         let path = self.data.path().join("clawhost.sqlite");
         let count = |connection: Connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-        // A process that was killed early has made no tables.
+        // A process that was killed early has no tables.
         Connection::open(path).and_then(count).map_or(0, |number| number as u64)
     }
 }
@@ -38,7 +38,7 @@ fn means(evolution: &Value) -> Vec<f64> {
 }
 
 #[test]
-fn a_section_evolves_within_its_budget_and_on_training_tasks_alone() {
+fn a_section_evolves_within_its_budget_and_only_on_training_tasks() {
     let Some(bench) = Bench::new("a_section_evolves_within_its_budget") else { return };
     let learned = bench.evolved(&bench.evolution(BUDGET));
     let evolution = &learned["evolution"];
@@ -61,7 +61,7 @@ fn a_section_evolves_within_its_budget_and_on_training_tasks_alone() {
 }
 
 #[test]
-fn who_rewrites_follows_from_the_first_reflector_and_a_run_file_says_the_same() {
+fn the_rewriting_reflector_defaults_to_the_first_one_also_in_run_files() {
     let Some(bench) = Bench::new("who_rewrites_follows") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let plain = ["learn", &shop, "--reward", &state, "--layer", "harness", "--dry-run"];
@@ -93,7 +93,7 @@ fn who_rewrites_follows_from_the_first_reflector_and_a_run_file_says_the_same() 
 }
 
 #[test]
-fn what_came_of_it_is_said_in_two_lines() {
+fn an_evolution_is_summarised_in_two_lines() {
     let Some(bench) = Bench::new("what_came_of_it_is_said") else { return };
     let arguments = bench.evolution(100);
     let output = bench.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -103,7 +103,7 @@ fn what_came_of_it_is_said_in_two_lines() {
 }
 
 #[test]
-fn an_evolution_that_could_not_begin_is_refused_and_leaves_no_run() {
+fn an_impossible_evolution_is_refused_and_leaves_no_run() {
     let Some(bench) = Bench::new("an_evolution_that_could_not_begin") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let refused = |more: &[&str], says: &str| {

@@ -3,7 +3,7 @@
 use super::*;
 use rusqlite::Connection;
 
-/// Every number that anybody reads, after a run in which most episodes failed.
+/// Every published number after a run in which most episodes failed.
 #[test]
 fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
     let Some(bench) = Bench::new("nothing_downstream_of_a_failing_plugin") else { return };
@@ -15,7 +15,7 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
     assert!((160..200).contains(&failed), "{failed} of 200 failed");
     let complete = 200 - failed;
 
-    // The report: a mean over what was scored, and nothing else.
+    // The report: the mean covers only scored episodes.
     let value = summary["episodes"].as_array().unwrap().iter().find_map(|episode| episode["reward"].as_f64()).unwrap();
     assert!(value > 0.0, "the format of a complete episode is worth something: {value}");
     assert_eq!(summary["reward_mean"].as_f64(), Some(value), "all complete episodes are alike");
@@ -28,7 +28,7 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
         let is_failed = episode["ending"].as_str().unwrap().starts_with("failed");
         assert_eq!(episode["reward"].is_null(), is_failed, "{episode}");
     }
-    // Whose doing it was, and how often.
+    // The causes, and their numbers.
     let failures = summary["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert_eq!(failures[0]["who"], "odd-failing");
@@ -48,7 +48,7 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
     let listed = bench.json(&["runs", "list"]);
     assert_eq!(listed[0]["reward_mean"].as_f64(), Some(value), "{listed}");
 
-    // Another reward, later.
+    // Another reward later.
     let later = bench.json(&["score", "--reward", &bench.guest("reward_execution")]);
     assert_eq!((&later["report"]["episodes"], &later["report"]["not_complete"]), (&complete.into(), &failed.into()));
 
@@ -59,7 +59,7 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
 }
 
 #[test]
-fn a_run_in_which_too_much_fails_stops_clearly() {
+fn a_run_with_too_many_failures_stops_with_the_reason() {
     let Some(bench) = Bench::new("a_run_in_which_too_much_fails") else { return };
     let failing = bench.guest("odd_failing");
     let output = bench.run(&["run", &failing, "--episodes", "200", "--seed", "4"]);
@@ -68,7 +68,7 @@ fn a_run_in_which_too_much_fails_stops_clearly() {
     assert!(said.contains("stopped: 21 failed, 20 may; fix the cause above and begin a new run, or, if it was chance, raise --failure-budget"), "{said}");
     assert!(said.contains("odd-failing: 21 x trap(unreachable)"), "{said}");
     assert!(stderr(&output).contains("first failure, ep-"), "told at once: {}", stderr(&output));
-    // Others that were under way ended with the run: nobody stopped them.
+    // Other episodes in progress ended with the run without being stopped.
     let recorded = bench.out(&["episodes", "export"]);
     assert!(recorded.lines().count() >= 21 && !recorded.contains("stopped by the operator"), "{said}");
 }

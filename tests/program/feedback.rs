@@ -1,15 +1,15 @@
-//! Feedback: what a person says about an episode, as a revision of it.
+//! Feedback: a person's verdict about an episode, as a revision.
 
 use super::*;
 
-/// Ids of a run's episodes, in order, with what is listed.
+/// Ids of a run's episodes, in order, with their rows.
 fn listed(bench: &Bench, run: &str) -> Vec<Value> {
     let rows = bench.json(&["episodes", "list", "--run", run, "--limit", "1000"]);
     rows.as_array().unwrap().clone()
 }
 
 #[test]
-fn feedback_changes_the_reward_as_a_new_revision_and_nothing_is_overwritten() {
+fn feedback_changes_the_reward_as_a_new_revision_without_overwriting() {
     let Some(bench) = Bench::new("feedback_changes_the_reward") else { return };
     let (math, exact) = (bench.guest("env_math"), bench.guest("reward_exact"));
     let run = bench.play(&[&math, "--reward", &exact, "--episodes", "3"]);
@@ -46,13 +46,13 @@ fn feedback_changes_the_reward_as_a_new_revision_and_nothing_is_overwritten() {
     assert_eq!((&rows[1]["revision"], &rows[1]["state"]), (&0.into(), &"decided".into()));
     assert!(bench.out(&["episodes", "list"]).contains("decided, revision 5"));
 
-    // What a plugin said still replays, and nobody asks a person again.
+    // Verdicts of plugins still replay. A person's verdict does not need to.
     let replayed = bench.json(&["replay", "--run", &run]);
     assert_eq!((&replayed["report"]["verdicts"]["exact"], &replayed["report"]["missing"]), (&3.into(), &0.into()));
 }
 
 #[test]
-fn feedback_that_cannot_be_is_refused_by_name() {
+fn invalid_feedback_is_refused() {
     let Some(bench) = Bench::new("feedback_that_cannot_be") else { return };
     let nowhere = bench.run(&["feedback", "ep-1", "--score", "1"]);
     assert_eq!(nowhere.status.code(), Some(5), "{}", stderr(&nowhere));
@@ -83,7 +83,7 @@ fn feedback_that_cannot_be_is_refused_by_name() {
 }
 
 #[test]
-fn an_episode_waits_for_the_verdict_that_its_run_expects() {
+fn an_episode_is_pending_until_its_expected_verdict() {
     let Some(bench) = Bench::new("an_episode_waits") else { return };
     let (math, exact) = (bench.guest("env_math"), bench.guest("reward_exact"));
     let run = bench.play(&[&math, "--reward", &exact, "--episodes", "2", "--expect", "user=24h"]);
@@ -101,7 +101,7 @@ fn an_episode_waits_for_the_verdict_that_its_run_expects() {
 }
 
 #[test]
-fn learning_takes_in_the_decided_episodes_of_a_run_with_their_corrections() {
+fn learning_uses_the_decided_episodes_of_a_run_with_their_corrections() {
     let Some(bench) = Bench::new("learning_takes_in_the_decided") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let played = ["--reward", &state, "--episodes", "32", "--group", "4"];
@@ -154,13 +154,13 @@ fn learning_takes_in_the_decided_episodes_of_a_run_with_their_corrections() {
     let words: Vec<&str> = words.iter().map(String::as_str).chain(["--test-pairs", "0"]).collect();
     let output = bench.run(&words);
     assert!(stderr(&output).contains("teaches with 1 episode; left out: 2 episodes pending"), "{output:?}");
-    // Tasks that report teach nothing.
+    // Test tasks are not used for learning.
     let reporting = bench.play(&[&shop, "--reward", &state, "--episodes", "4", "--tasks", "test"]);
     let words = from(&reporting);
     let output = bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     assert!((stdout(&output) + &stderr(&output)).contains("no decided episode of a training task"), "{output:?}");
-    // What lessons cite stays, and is a selection.
+    // Cited episodes are kept, and are a biased selection.
     bench.out(&["data", "prune", "--run", &run]);
     refused(&run, &["were removed on request"]);
 }

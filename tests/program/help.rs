@@ -1,4 +1,4 @@
-//! What the program says of itself, and what it does not contain.
+//! Help texts, and features that a release does not contain.
 
 use super::*;
 

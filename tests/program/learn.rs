@@ -1,4 +1,4 @@
-//! Learning as people do it: the loop on real components with a real database, its playbook looked at, rolled back, exported and
+//! Learning end to end: the loop on real components with a real database; its playbook shown, rolled back, exported and
 //! imported. Interrupted learning is in the suite `crash`.
 
 use super::*;
@@ -17,17 +17,17 @@ impl Bench {
         words.iter().chain(&["-q"]).chain(numbers).map(|word| (*word).to_owned()).collect()
     }
 
-    /// One that learns something while a test can wait for it.
+    /// A run that learns something in a short time.
     fn shop(&self) -> Vec<String> {
         self.shop_with(&["--iterations", "24", "--gate-every", "6", "--gate-pairs", "64", "--test-pairs", "60"])
     }
 
-    /// What a learning run came to, outside timing.
+    /// The result of a learning run without timing.
     fn learned(&self, words: &[String], more: &[&str]) -> Value {
         self.outside_timing(&self.learning(words, more))
     }
 
-    /// Stopped, as when too much fails, with these words in its summary.
+    /// Checks that a run stops, as after too many failures, with these texts in its summary.
     fn stops(&self, words: &[String], says: &[&str]) {
         let output = self.run(&self.learning(words, &[]));
         assert_eq!(output.status.code(), Some(4), "{words:?}: {}", stderr(&output));
@@ -36,7 +36,7 @@ impl Bench {
 }
 
 #[test]
-fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
+fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     let Some(bench) = Bench::new("a_playbook_is_learned") else { return };
     let words = bench.shop();
     let document = bench.learned(&words, &[]);
@@ -50,7 +50,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert!(!kept.is_empty());
     assert!(kept.iter().all(|entry| entry["helps"].as_f64().unwrap() > 10.0), "each has earned its place: {kept:?}");
 
-    // Concurrency changes no byte, and neither does another data folder.
+    // Neither concurrency nor the data folder changes a byte.
     let elsewhere = bench.fresh();
     let again = elsewhere.learned(&words, &["--concurrency", "3"]);
     assert_eq!(again, document);
@@ -77,7 +77,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert!(served.contains(&format!("version {newest} is what is served already")), "{served}");
     assert_eq!(bench.json(&["playbook", "log"])[0]["number"], newest, "nothing was added");
 
-    // Served: the follower does better with it, and what it was told is recorded and replays.
+    // The served playbook improves the follower, and is recorded and replays.
     let reward = bench.guest("reward_state");
     let play =
         ["run", &bench.guest("env_shop"), "--reward", &reward, "--tasks", "test", "--episodes", "60", "--seed", "4"];
@@ -96,7 +96,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     let line = format!("playbook    env-shop, version {newest}, {} entries", kept.len());
     assert!(stdout(&shown).contains(&line) && stderr(&shown).is_empty(), "{}{}", stdout(&shown), stderr(&shown));
 
-    // Elsewhere it may be of no use, and one that does not fit is of none: whoever plays is told.
+    // In other environments it may not help, and one that does not fit cannot: both cause warnings.
     let shop = bench.guest("env_shop");
     let short = ["run", &shop, "--episodes", "1", "-q", "--playbook", "env-shop"];
     let told = |more: &[&str]| stderr(&bench.run(&[&short[..], more].concat()));
@@ -143,7 +143,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
         let log = bench.json(&["playbook", "log", "env-shop"]);
         assert_eq!(log[0]["digest"], log[2]["digest"], "it says what the version before said");
     }
-    // What was rolled back to was learned by the run that said it first.
+    // The origin of a rolled-back version is the run that learned it first.
     let learned = |bench: &Bench| bench.json(&["playbook", "list"])[0]["learned"]["run"].clone();
     let run = learned(&bench);
     let hand = bench.data.path().join("hand.md");
@@ -152,7 +152,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
     assert_eq!(learned(&bench), Value::Null);
     bench.out(&["playbook", "rollback", "env-shop"]);
     assert!(run.as_str().is_some() && learned(&bench) == run, "{run}");
-    // The next run begins with what is served, and remembers what was turned down.
+    // The next run begins with the served version, and remembers rejected lessons.
     let next = bench.learned(&bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]), &[]);
     let entries = next["learn"]["entries"].as_array().unwrap();
     assert!(entries.iter().any(|entry| entry["status"] == "deployed"), "{entries:?}");
@@ -160,7 +160,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_taken_elsewhere() {
 }
 
 #[test]
-fn a_run_whose_plugin_changed_is_not_resumed_and_says_what_to_do() {
+fn a_run_whose_plugin_changed_is_not_resumed_and_suggests_a_remedy() {
     let Some(bench) = Bench::new("a_run_whose_plugin_changed") else { return };
     let copy = bench.data.path().join("reflector.wasm");
     std::fs::copy(bench.guest("reflector_rules"), &copy).unwrap();
@@ -168,10 +168,10 @@ fn a_run_whose_plugin_changed_is_not_resumed_and_says_what_to_do() {
     let words =
         ["learn", &shop, "--reward", &reward, "--layer", "harness", "--reflector", copy.to_str().unwrap(), "-q"];
     let few = ["--iterations", "8", "--test-pairs", "0"];
-    // The budget ends in the midst of it.
+    // The budget ends in the middle of it.
     let stopped = bench.run(&[&words[..], &few, &["--max-tokens-total", "30000"]].concat());
     assert_eq!(stopped.status.code(), Some(6), "{}", stderr(&stopped));
-    // A custom section changes the digest and nothing else.
+    // A custom section changes only the digest.
     let whole = std::fs::read(&copy).unwrap();
     std::fs::write(&copy, [&whole[..], &[0, 2, 1, b'x']].concat()).unwrap();
     let again = [&words[..], &few, &["--resume"]].concat();
@@ -182,7 +182,7 @@ fn a_run_whose_plugin_changed_is_not_resumed_and_says_what_to_do() {
 }
 
 #[test]
-fn words_about_learning_that_make_no_sense() {
+fn invalid_learning_options_are_refused() {
     let Some(bench) = Bench::new("words_about_learning") else { return };
     let (shop, reward, reflector) =
         (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
@@ -223,7 +223,7 @@ fn words_about_learning_that_make_no_sense() {
 }
 
 #[test]
-fn a_reflector_without_its_model_stops_the_run_before_it_costs_more() {
+fn a_reflector_without_its_model_stops_the_run_early() {
     let Some(bench) = Bench::new("a_reflector_without_its_model") else { return };
     let words = bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]);
     let lessons = bench.guest("reflector_lessons");
@@ -238,7 +238,7 @@ fn a_reflector_without_its_model_stops_the_run_before_it_costs_more() {
 }
 
 #[test]
-fn a_reward_with_nothing_to_say_stops_the_run_before_it_costs_more() {
+fn a_reward_that_never_applies_stops_the_run_early() {
     let Some(bench) = Bench::new("a_reward_with_nothing_to_say") else { return };
     let words = bench.shop_with(&["--iterations", "2", "--test-pairs", "0"]);
     let exact = bench.guest("reward_exact");
@@ -248,7 +248,7 @@ fn a_reward_with_nothing_to_say_stops_the_run_before_it_costs_more() {
 }
 
 #[test]
-fn a_playbook_that_was_tried_elsewhere_is_told_before_it_is_learned_on() {
+fn a_playbook_from_other_tasks_causes_a_warning() {
     let Some(bench) = Bench::new("a_playbook_that_was_tried_elsewhere") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let learn = |shop: &str, seed: &str, more: &[&str]| {
@@ -270,7 +270,7 @@ fn a_playbook_that_was_tried_elsewhere_is_told_before_it_is_learned_on() {
     let other = learn(&shop, "2", &[]);
     assert!(other.contains(note) && other.contains(remembers), "{other}");
 
-    // A version names what it holds.
+    // A version is described by its contents.
     let file = bench.data.path().join("SKILL.md");
     std::fs::write(&file, "---\nname: hand\ndescription: Always.\n---\nbe kind\n").unwrap();
     bench.out(&["playbook", "import", "env-shop", file.to_str().unwrap()]);
@@ -279,7 +279,7 @@ fn a_playbook_that_was_tried_elsewhere_is_told_before_it_is_learned_on() {
 }
 
 #[test]
-fn a_rehearsal_of_recorded_episodes_plays_test_pairs_alone() {
+fn a_rehearsal_on_recorded_episodes_plans_only_test_pairs() {
     let Some(bench) = Bench::new("a_rehearsal_of_recorded_episodes") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let played = bench.json(&["run", &shop, "--reward", &state, "--episodes", "24", "--group", "4"]);

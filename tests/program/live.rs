@@ -1,4 +1,4 @@
-//! Live episodes: captured from an agent that works elsewhere, and read like any others.
+//! Live episodes: captured from an external agent, and read like others.
 
 use super::*;
 use clawhost_core::{
@@ -44,7 +44,7 @@ fn captured(number: u64, answer: &str, expects: Vec<ExpectedVerdict>) -> clawhos
     recorder.close(header, Ending::Terminated, Closing { at: 1_000, ..Closing::default() })
 }
 
-/// Two episodes that ended, of which the second waits for a person until far in the future, and one that goes on.
+/// Two completed episodes, of which the second waits for a person until far in the future, and an open one.
 fn with_live_episodes(bench: &Bench) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -80,7 +80,7 @@ fn with_live_episodes(bench: &Bench) {
 }
 
 #[test]
-fn live_episodes_are_listed_shown_and_exported_like_any_others() {
+fn live_episodes_are_listed_shown_and_exported_like_others() {
     let Some(bench) = Bench::new("live_episodes_are_listed") else { return };
     with_live_episodes(&bench);
     let rows = bench.json(&["episodes", "list", "--run", RUN]);
@@ -104,7 +104,7 @@ fn live_episodes_are_listed_shown_and_exported_like_any_others() {
 }
 
 #[test]
-fn live_episodes_are_scored_and_what_a_reward_says_about_them_counts() {
+fn live_episodes_are_scored_and_their_verdicts_count() {
     let Some(bench) = Bench::new("live_episodes_are_scored") else { return };
     with_live_episodes(&bench);
     let exact = bench.guest("reward_exact");
@@ -121,7 +121,7 @@ fn live_episodes_are_scored_and_what_a_reward_says_about_them_counts() {
 }
 
 #[test]
-fn a_live_episode_is_judged_again_and_refused_as_a_replay_by_name() {
+fn a_live_episode_can_be_judged_again_but_not_replayed() {
     let Some(bench) = Bench::new("a_live_episode_is_judged_again") else { return };
     with_live_episodes(&bench);
     bench.json(&["score", "--reward", &bench.guest("reward_exact"), "--run", RUN]);

@@ -1,4 +1,4 @@
-//! The program as people use it: real components, a real database, a real endpoint on loopback.
+//! The program end to end: real components, a real database, a real endpoint on loopback.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -73,12 +73,12 @@ fn equal_seeds_give_equal_runs_outside_timing() {
     assert!(!config.to_string().contains(".wasm"), "no path of this machine: {config}");
     let (mean, low, high) = (&one["reward_mean"], &one["reward_interval"]["low"], &one["reward_interval"]["high"]);
     let (mean, low, high) = (mean.as_f64().unwrap(), low.as_f64().unwrap(), high.as_f64().unwrap());
-    // The follower calculates what it is told to calculate, about half of the problems, and nothing else.
+    // The follower solves explicit calculations, about half of the problems, and no others.
     assert!(low < mean && mean < high && (0.25..0.6).contains(&mean), "{low} {mean} {high}");
 }
 
 #[test]
-fn the_follower_solves_what_it_is_told_and_no_word_problem() {
+fn the_follower_solves_explicit_calculations_and_no_word_problems() {
     let Some(bench) = Bench::new("the_follower_solves_what_it_is_told") else { return };
     let exact = bench.guest("reward_exact");
     for (kind, mean) in [("arithmetic", 1.0), ("words", 0.0)] {
@@ -89,7 +89,7 @@ fn the_follower_solves_what_it_is_told_and_no_word_problem() {
 }
 
 #[test]
-fn what_was_played_can_be_listed_shown_and_exported() {
+fn played_episodes_are_listed_shown_and_exported() {
     let Some(bench) = Bench::new("what_was_played_can_be_listed") else { return };
     let summary = bench.json(&["run", &bench.guest("env_guess"), "--episodes", "5", "--group", "2", "--seed", "3"]);
     assert_eq!(summary["reward_mean"], Value::Null, "not scored is not a number");
@@ -120,7 +120,7 @@ fn what_was_played_can_be_listed_shown_and_exported() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_reader_that_closes_early_causes_no_error() {
     let Some(bench) = Bench::new("a_reader_that_leaves_early") else { return };
     bench.json(&["run", &bench.guest("env_guess"), "--episodes", "200"]);
     for arguments in [&["episodes", "export"][..], &["episodes", "list", "--limit", "1000"]] {
@@ -132,7 +132,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
-fn inspect_shows_the_permissions_and_leaves_no_trace() {
+fn inspect_shows_the_permissions_and_writes_nothing() {
     let Some(bench) = Bench::new("inspect_shows_the_permissions") else { return };
     let seen = bench.json(&["inspect", &bench.guest("odd_services")]);
     assert_eq!(seen["plugin"]["world"], "environment");
@@ -153,7 +153,7 @@ fn inspect_shows_the_permissions_and_leaves_no_trace() {
 }
 
 #[test]
-fn grants_are_needed_named_and_used() {
+fn grants_are_required_listed_and_used() {
     let Some(bench) = Bench::new("grants_are_needed") else { return };
     let services = bench.guest("odd_services");
     let run = ["run", services.as_str(), "--episodes", "1", "--max-turns", "1"];
@@ -194,8 +194,8 @@ fn failures_stop_the_run_and_are_never_zero() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_finishes_the_writes() {
-    let Some(bench) = Bench::new("ctrl_c_finishes_the_writes") else { return };
+fn ctrl_c_completes_the_writes() {
+    let Some(bench) = Bench::new("ctrl_c_completes_the_writes") else { return };
     let stub = stub::Stub::start(|_, _| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         stub::chat("50")

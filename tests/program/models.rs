@@ -1,4 +1,4 @@
-//! Local models on the command line: made, looked at, asked, taken over and handed on.
+//! Local models on the command line: create, describe, generate, chat, import and export.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn bench() -> Bench {
     Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() }
 }
 
-/// A model that `transformers` made.
+/// A model made with `transformers`.
 fn reference(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transformers/reference").join(name).display().to_string()
 }
@@ -23,7 +23,7 @@ impl Bench {
         folder
     }
 
-    /// What the program answers to lines on standard input.
+    /// The program's output for lines on standard input.
     fn told(&self, arguments: &[&str], input: &str) -> Output {
         use std::io::Write as _;
         let mut child = self
@@ -39,7 +39,7 @@ impl Bench {
 }
 
 #[test]
-fn a_model_comes_from_its_seed_and_says_what_it_is() {
+fn a_model_follows_from_its_seed_and_is_described() {
     let bench = bench();
     let [one, same, other] =
         [("one", "7"), ("same", "7"), ("other", "8")].map(|(name, seed)| bench.tiny(name, &["--seed", seed]));
@@ -61,7 +61,7 @@ fn a_model_comes_from_its_seed_and_says_what_it_is() {
 }
 
 #[test]
-fn a_text_goes_on_the_same_way_for_the_same_seed() {
+fn equal_seeds_give_equal_completions() {
     let bench = bench();
     let tiny = bench.tiny("tiny", &[]);
     let arguments = ["model", "generate", &tiny, "1+1=", "--max-tokens", "9", "--seed", "4"];
@@ -74,14 +74,14 @@ fn a_text_goes_on_the_same_way_for_the_same_seed() {
         assert!(!tokens.is_empty() && tokens.len() == logprobs.len());
         assert!(logprobs.iter().all(|logprob| logprob.as_f64().unwrap() < 0.0));
     }
-    // One is shown as it comes, several by number; the same as in the document.
+    // A single answer is streamed, several are numbered; the document has the same texts.
     let first = samples[0]["text"].as_str().unwrap();
     assert_eq!(bench.out(&arguments), format!("{first}\n"));
     let several = bench.out(&[&arguments[..], &["--n", "3"]].concat());
     assert!(several.starts_with(&format!("1: {first}\n2: ")), "{several}");
     let piped = bench.told(&["model", "generate", &tiny, "--max-tokens", "9", "--seed", "4"], "1+1=\n");
     assert_eq!(String::from_utf8(piped.stdout).unwrap(), format!("{first}\n"));
-    // Up to a stop text, and nothing of it.
+    // Up to a stop text, without it.
     let stop: String = first.chars().skip(1).take(2).collect();
     let cut = bench.json(&[&arguments[..], &["--stop", &stop]].concat());
     assert_eq!(cut["samples"][0]["text"].as_str().unwrap(), &first[..first.find(&stop).unwrap()]);
@@ -94,7 +94,7 @@ fn a_text_goes_on_the_same_way_for_the_same_seed() {
 }
 
 #[test]
-fn prompts_that_cannot_be_gone_on_with_are_refused() {
+fn invalid_prompts_are_refused() {
     let bench = bench();
     let tiny = bench.tiny("tiny", &[]);
     let check = |arguments: &[&str], expect: &str| {
@@ -121,7 +121,7 @@ fn prompts_that_cannot_be_gone_on_with_are_refused() {
 }
 
 #[test]
-fn a_conversation_goes_on_line_by_line_and_says_what_it_left_out() {
+fn a_conversation_continues_line_by_line_and_reports_dropped_messages() {
     let bench = bench();
     let tiny = bench.tiny("tiny", &[]);
     let arguments = ["model", "chat", &tiny, "--max-tokens", "6", "--json"];
@@ -133,22 +133,22 @@ fn a_conversation_goes_on_line_by_line_and_says_what_it_left_out() {
     assert!(lines[3]["left_out"].as_u64().unwrap() >= 2, "{lines:?}");
     let plain = bench.told(&arguments[..5], "1+1=\n");
     assert_eq!(String::from_utf8(plain.stdout).unwrap(), format!("{}\n", lines[0]["answer"].as_str().unwrap()));
-    // The same through a model that others made.
+    // The same with a model that was made elsewhere.
     let system = ["model", "chat", &reference("qwen2"), "--system", "Be brief.", "--max-tokens", "4", "--json"];
     let output = bench.told(&system, "Hi\n");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Somebody at a terminal may say it otherwise; lines of a file end there.
+/// A person at a terminal may rephrase. Lines of a file end there.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_cannot_be_read_is_said_otherwise() {
+fn unreadable_input_can_be_rephrased() {
     let bench = bench();
     let tiny = bench.tiny("tiny", &[]);
     let piped = bench.told(&["model", "chat", &tiny, "--max-tokens", "6"], "1+x=\n1+1=\n");
     assert!(!piped.status.success() && piped.stdout.is_empty(), "{}", stderr(&piped));
     let Ok(there) = Command::new("script").arg("--version").output() else {
-        eprintln!("skipped: what_cannot_be_read_is_said_otherwise on a terminal: there is no `script`");
+        eprintln!("skipped: unreadable_input_can_be_rephrased on a terminal: there is no `script`");
         return;
     };
     assert!(there.status.success());
@@ -163,7 +163,7 @@ fn what_cannot_be_read_is_said_otherwise() {
     };
     let told = terminal("1+x=\n1+1=\n\u{4}");
     assert!(told.contains("error: ") && told.contains("the alphabet has no 'x'"), "{told}");
-    // What is typed may be echoed before the program asks for it, or after.
+    // Input may be echoed before or after the prompt.
     let words = |line: &str| line.trim_start_matches("> ").trim().to_owned();
     let answer = |told: &str| told.lines().rev().map(words).find(|words| !words.is_empty());
     assert_eq!(answer(&told), answer(&terminal("1+1=\n\u{4}")), "what was refused is no part of the conversation");
@@ -171,12 +171,12 @@ fn what_cannot_be_read_is_said_otherwise() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_an_answer_and_the_conversation_goes_on_from_what_was_seen() {
+fn ctrl_c_ends_an_answer_and_the_conversation_continues_with_its_shown_part() {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     let bench = bench();
     let slow = bench.path("slow");
     bench.out(&["model", "init", &slow, "--width", "256", "--layers", "8"]);
-    // The likeliest token of first weights is the same for ever: without Ctrl-C it would be 1,900 of them.
+    // The most likely token of initial weights is always the same: without Ctrl-C there would be 1,900 of them.
     let arguments = ["model", "chat", &slow, "--max-tokens", "1900", "--temperature", "0"];
     let spawn = |arguments: &[&str]| {
         let piped =
@@ -201,8 +201,8 @@ fn ctrl_c_ends_an_answer_and_the_conversation_goes_on_from_what_was_seen() {
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130), "while nobody speaks it ends the conversation");
 
-    // As JSON an answer is told when it ends, so nothing shows that it has begun. A conversation beside it that began later shows
-    // its answer as it comes: when that has so many bytes, this one has some too.
+    // With JSON an answer is printed when it ends, so its beginning is not visible. A conversation that began later and
+    // streams its answer shows the progress: when it has this many bytes, this one has some too.
     let told = (0..10).find_map(|doubled| {
         let (mut child, mut input, mut output) = spawn(&[&arguments[..], &["--json"]].concat());
         input.write_all(b"Hello\n").unwrap();
@@ -224,7 +224,7 @@ fn ctrl_c_ends_an_answer_and_the_conversation_goes_on_from_what_was_seen() {
 }
 
 #[test]
-fn models_are_taken_over_and_handed_on_with_their_adapters() {
+fn models_are_imported_and_exported_with_their_adapters() {
     let bench = bench();
     let [folder, merged, again] = ["in", "merged", "again"].map(|name| bench.path(name));
     let told = bench.json(&["model", "import", &reference("qwen3"), &folder, "--adapter", &reference("adapter")]);
@@ -237,7 +237,7 @@ fn models_are_taken_over_and_handed_on_with_their_adapters() {
         Path::new(&merged).join("model.safetensors.index.json").exists()
             && !Path::new(&merged).join("adapter").exists()
     );
-    // Merged or beside: the same answer.
+    // Merged or not: the same answer.
     let ask = |folder: &str, more: &[&str]| {
         let greedy = ["model", "generate", folder, "Hello", "--temperature", "0", "--max-tokens", "12"];
         bench.json(&[&greedy[..], more].concat())["samples"][0]["tokens"].clone()
@@ -251,7 +251,7 @@ fn models_are_taken_over_and_handed_on_with_their_adapters() {
 }
 
 #[test]
-fn folders_that_are_no_model_are_refused_by_what_is_wrong_with_them() {
+fn folders_without_a_valid_model_are_refused_with_the_reason() {
     let bench = bench();
     let check = |name: &str, damage: &dyn Fn(&Path), expect: &[&str]| {
         let folder = bench.path(name);

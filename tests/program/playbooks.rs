@@ -1,14 +1,14 @@
-//! Playbooks that nobody learned here: written by hand, imported, looked at, compared, rolled back and exported.
+//! Playbooks that were not learned here: written by hand, imported, shown, compared, rolled back and exported.
 
 use super::*;
 
-/// A bench with a folder for files. Nothing here plays, so no plugins are needed.
+/// A bench with a folder for files. Nothing is played, so no plugins are needed.
 fn bench() -> Bench {
     Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() }
 }
 
 impl Bench {
-    /// A file for the program, by its whole path.
+    /// A file for the program, with its absolute path.
     fn file(&self, name: &str, text: &str) -> String {
         let path = self.data.path().join("files").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -21,7 +21,7 @@ fn skill(name: &str, description: &str, body: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n{body}\n")
 }
 
-/// A document with a section and as many lessons as there are conditions.
+/// A document with a section, and one lesson per condition.
 fn document(conditions: &[&str]) -> String {
     let lesson = |when: &&str| serde_json::json!({ "lesson": { "skill": { "when": when, "do": "wait" } } });
     let entries: Vec<Value> = conditions.iter().map(lesson).collect();
@@ -32,7 +32,7 @@ fn document(conditions: &[&str]) -> String {
 }
 
 #[test]
-fn skills_written_by_hand_say_what_they_say_and_one_alone_is_a_playbook() {
+fn handwritten_skills_are_imported_unchanged_and_one_is_a_playbook() {
     let bench = bench();
     let silver = bench.file("skills/silver/SKILL.md", &skill("silver", "When tier is silver.", "call refund {}"));
     bench.file("skills/kind/SKILL.md", &skill("kind", "always.", "be kind"));
@@ -49,7 +49,7 @@ fn skills_written_by_hand_say_what_they_say_and_one_alone_is_a_playbook() {
 }
 
 #[test]
-fn what_was_imported_is_shown_as_it_is_served() {
+fn an_imported_playbook_is_shown_as_served() {
     let bench = bench();
     let long = format!("case is {}", "long ".repeat(60));
     let file = bench.file("p.json", &document(&["tier is gold", long.trim()]));
@@ -68,7 +68,7 @@ fn what_was_imported_is_shown_as_it_is_served() {
 }
 
 #[test]
-fn all_playbooks_are_listed_with_what_is_known_of_them() {
+fn all_playbooks_are_listed_with_their_details() {
     let bench = bench();
     assert_eq!(bench.json(&["playbook", "list"]), Value::Array(Vec::new()));
     assert!(bench.out(&["playbook", "list"]).contains("none yet: learn one"));
@@ -94,7 +94,7 @@ fn all_playbooks_are_listed_with_what_is_known_of_them() {
 }
 
 #[test]
-fn what_is_served_already_is_no_new_version() {
+fn equal_content_makes_no_new_version() {
     let bench = bench();
     let (one, two) = (bench.file("1.json", &document(&["a is b"])), bench.file("2.json", &document(&["a is c"])));
     let versions = || bench.json(&["playbook", "log"]).as_array().unwrap().len();
@@ -111,7 +111,7 @@ fn what_is_served_already_is_no_new_version() {
 }
 
 #[test]
-fn versions_are_compared_with_nothing_too() {
+fn versions_are_compared_also_with_the_empty_playbook() {
     let bench = bench();
     bench.out(&["playbook", "import", "p", &bench.file("1.json", &document(&["a is b"]))]);
     bench.out(&["playbook", "import", "p", &bench.file("2.json", &document(&["a is b", "a is c"]))]);
@@ -131,7 +131,7 @@ fn versions_are_compared_with_nothing_too() {
 }
 
 #[test]
-fn a_playbook_is_written_as_json_or_as_skills_and_nothing_else_is_made() {
+fn a_playbook_is_exported_as_json_or_skills_without_other_files() {
     let bench = bench();
     bench.out(&["playbook", "import", "p", &bench.file("1.json", &document(&["a is b"]))]);
     let at = |name: &str| bench.data.path().join("files").join(name).display().to_string();

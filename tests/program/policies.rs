@@ -1,4 +1,4 @@
-//! Policies without a model: a script that calls tools, and the random player. And sampling options of those that have one.
+//! Policies without a model: a script that calls tools, and the random player. And sampling options of models.
 
 use super::*;
 use stub::{Stub, says};
@@ -9,12 +9,12 @@ fn texts(messages: &Value) -> String {
     parts.filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// What stands behind the name of a fact in a text.
+/// The value of a fact in a text.
 fn fact<'a>(text: &'a str, name: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
 }
 
-/// The name `RUN/ID` of the only episode of the newest run: equal runs have episodes of equal ids.
+/// The name `RUN/ID` of the only episode of the newest run: equal runs have episodes with equal ids.
 fn newest_name(bench: &Bench) -> String {
     let row = &bench.json(&["episodes", "list", "--limit", "1"])[0];
     format!("{}/{}", row["run"].as_str().unwrap(), row["id"].as_str().unwrap())
@@ -29,7 +29,7 @@ fn newest(bench: &Bench) -> Value {
 fn a_script_solves_a_case_of_the_shop() {
     let Some(bench) = Bench::new("a_script_solves_a_case_of_the_shop") else { return };
     let (shop, state) = (bench.guest("env_shop"), bench.guest("reward_state"));
-    // Of a case that the follower gets wrong, the review says what would have been right.
+    // For a case that the follower gets wrong, the review states the expected action.
     let play = |seed: &str, policy: &str| {
         let few = ["run", &shop, "--reward", &state, "--episodes", "1", "--seed", seed, "--policy", policy];
         bench.json(&few)["reward_mean"].as_f64().unwrap()
@@ -62,7 +62,7 @@ fn a_script_solves_a_case_of_the_shop() {
 }
 
 #[test]
-fn the_random_player_is_the_same_at_any_concurrency_and_replays() {
+fn the_random_player_does_not_depend_on_concurrency_and_replays() {
     let Some(bench) = Bench::new("the_random_player_is_the_same") else { return };
     let (shop, state) = (bench.guest("env_shop"), bench.guest("reward_state"));
     let play = |concurrency: &str| {
@@ -110,9 +110,9 @@ fn top_p_reaches_endpoints_is_recorded_and_is_part_of_the_state() {
 }
 
 #[test]
-fn a_missing_key_is_noticed_before_anything_is_sent() {
+fn a_missing_key_is_reported_before_anything_is_sent() {
     let Some(bench) = Bench::new("a_missing_key_is_noticed") else { return };
-    // Whatever is sent to a public address would go through this.
+    // All requests to a public address would use this proxy.
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.set_nonblocking(true).unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Bad input: a clear error that says what to do, the right exit code, and nothing lost.
+//! Invalid input: a clear error with a remedy, the right exit code, and no loss of data.
 
 use super::*;
 
@@ -15,8 +15,8 @@ fn check(bench: &Bench, arguments: &[&str], code: i32, says: &[&str]) {
 }
 
 #[test]
-fn files_that_are_no_plugin() {
-    let Some(bench) = Bench::new("files_that_are_no_plugin") else { return };
+fn files_that_are_not_plugins_are_refused() {
+    let Some(bench) = Bench::new("files_that_are_not_plugins_are_refused") else { return };
     let file = |name: &str, bytes: &[u8]| {
         let path = bench.data.path().join(name);
         std::fs::write(&path, bytes).unwrap();
@@ -65,7 +65,7 @@ fn a_plugin_that_was_built_here_is_found_by_its_name() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_not_read() {
+fn paths_that_are_not_files_are_refused() {
     let Some(bench) = Bench::new("what_is_no_file") else { return };
     check(&bench, &["inspect", "/dev/zero"], 3, &["/dev/zero: not a regular file"]);
     let pipe = bench.data.path().join("pipe.wasm").display().to_string();
@@ -74,8 +74,8 @@ fn what_is_no_file_is_not_read() {
 }
 
 #[test]
-fn words_that_make_no_sense() {
-    let Some(bench) = Bench::new("words_that_make_no_sense") else { return };
+fn invalid_options_and_texts_are_refused() {
+    let Some(bench) = Bench::new("invalid_options_and_texts_are_refused") else { return };
     let guess = bench.guest("env_guess");
     check(&bench, &["run", &format!("{guess}?sizes=10")], 2, &["no option `sizes`", "did you mean `size`?"]);
     check(&bench, &["run", &format!("{guess}?size")], 2, &["write NAME=VALUE"]);
@@ -149,11 +149,11 @@ fn words_that_make_no_sense() {
 }
 
 #[test]
-fn judging_needs_something_to_judge() {
+fn scoring_needs_recorded_episodes() {
     let Some(bench) = Bench::new("judging_needs_something") else { return };
     let exact = bench.guest("reward_exact");
     check(&bench, &["score", "--reward", &exact], 5, &["no episodes here yet"]);
-    // A run that was refused leaves a database without runs.
+    // A refused run leaves a database without runs.
     drop(bench.run(&["run", "missing.wasm"]));
     check(&bench, &["score", "--reward", &exact], 2, &["no runs here yet"]);
     drop(bench.run(&["run", &bench.guest("env_math"), "--episodes", "1"]));
@@ -164,8 +164,8 @@ fn judging_needs_something_to_judge() {
 }
 
 #[test]
-fn a_data_folder_that_cannot_be_used() {
-    let Some(bench) = Bench::new("a_data_folder_that_cannot_be_used") else { return };
+fn an_unusable_data_folder_is_reported() {
+    let Some(bench) = Bench::new("an_unusable_data_folder_is_reported") else { return };
     let guess = bench.guest("env_guess");
     let in_folder = |name: &str| bench.data.path().join(name).display().to_string();
     std::fs::write(in_folder("file"), "no folder").unwrap();

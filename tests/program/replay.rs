@@ -1,6 +1,6 @@
-//! `clawhost replay`: what was recorded comes out again, from the data folder alone and in another process.
+//! `clawhost replay`: recorded episodes are reproduced from the data folder alone, in another process.
 //!
-//! `CLAWHOST_REPLAYS=N` plays so many episodes of every plugin instead of the few of every day.
+//! `CLAWHOST_REPLAYS=N` plays this many episodes of every plugin instead of the default.
 
 use super::*;
 use clawhost_core::{EpisodeFilter, EpisodeReader as _};
@@ -19,7 +19,7 @@ impl Bench {
     }
 }
 
-/// Episodes of every plugin, every day.
+/// Default number of episodes per plugin.
 const EPISODES: u64 = 12;
 
 #[test]
@@ -38,7 +38,7 @@ fn every_kind_of_plugin_replays_byte_for_byte() {
         ("env_shop", &["--group", "4", "--reward", &state, "--reward", &execution]),
         ("env_shop", &["--reward", &judge, "--failure-budget", "1"]),
         ("hello_guess", &[]),
-        // A model that is told nothing first.
+        // A model without a system prompt.
         ("env_math", &["--system-prompt", ""]),
         ("env_math", &["--system-prompt", "Answer.", "--temperature", "0.3", "--max-tokens", "77"]),
         // WASI clock, sleeps, randomness and hash order; notes and models.
@@ -47,7 +47,7 @@ fn every_kind_of_plugin_replays_byte_for_byte() {
         ("odd_services", &["--max-turns", "5"]),
         ("odd_tools", &["--max-turns", "5"]),
         ("wasip2/odd_std", &["--max-turns", "5"]),
-        // Endings that are the plugin's own doing.
+        // Endings that the plugin causes.
         ("hostile_loop", &["--failure-budget", "1"]),
         ("hostile_panic", &["--failure-budget", "1"]),
         ("hostile_string_1", &["--failure-budget", "1"]),
@@ -70,7 +70,7 @@ fn every_kind_of_plugin_replays_byte_for_byte() {
 }
 
 #[test]
-fn a_reward_that_judges_groups_replays_with_its_group() {
+fn a_group_reward_replays_with_its_group() {
     let Some(bench) = Bench::new("a_reward_that_judges_groups") else { return };
     let (guess, reward) = (bench.guest("env_guess"), bench.guest("odd_ranking"));
     bench.json(&[
@@ -87,7 +87,7 @@ fn a_reward_that_judges_groups_replays_with_its_group() {
     ]);
     let report = bench.exact(12, "a group");
     assert_eq!(report["verdicts"]["exact"], 12, "{report}");
-    // One episode is enough to name: its group is found.
+    // Naming one episode is sufficient: its group is found.
     let listed = stdout(&bench.run(&["episodes", "export"]));
     let one: Value = serde_json::from_str(listed.lines().nth(5).unwrap()).unwrap();
     let output = bench.run(&["replay", one["id"].as_str().unwrap()]);
@@ -97,7 +97,7 @@ fn a_reward_that_judges_groups_replays_with_its_group() {
 }
 
 #[test]
-fn an_ending_that_the_host_caused_is_replayed_up_to_its_last_turn() {
+fn an_ending_caused_by_the_host_replays_up_to_its_last_turn() {
     let Some(bench) = Bench::new("an_ending_that_the_host_caused") else { return };
     let guess = bench.guest("env_guess");
     // The budget ends in the middle of an episode.
@@ -114,11 +114,11 @@ fn an_ending_that_the_host_caused_is_replayed_up_to_its_last_turn() {
     assert!(said.contains("exact up to an ending that the host caused") && said.contains("failed: llm("), "{said}");
 }
 
-/// Stores all documents as text, as SQL can change them.
+/// Stores all documents as text, so that SQL can change them.
 fn uncompress(bench: &Bench, database: &Connection) {
     let reader = Reader::open(bench.data.path()).unwrap();
     for row in reader.episodes(&EpisodeFilter::default()).unwrap() {
-        // A damaged one stays as it is.
+        // A damaged document is left unchanged.
         let Ok(Some(mut episode)) = reader.episode(&format!("{}/{}", row.run, row.id)) else { continue };
         let number = "SELECT number FROM episode_rows WHERE run = ?1 AND id = ?2";
         let number: i64 = database.query_row(number, [&row.run, &row.id], |row| row.get(0)).unwrap();
@@ -138,7 +138,7 @@ fn tamper(bench: &Bench, sql: &str) {
     assert!(database.execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// Where the component of a kept plugin lies.
+/// The path of a stored plugin's component.
 fn component(bench: &Bench, world: &str) -> PathBuf {
     let database = Connection::open(bench.data.path().join("clawhost.sqlite")).unwrap();
     let sql = "SELECT digest FROM plugins WHERE world = ?1";
@@ -148,8 +148,8 @@ fn component(bench: &Bench, world: &str) -> PathBuf {
 }
 
 #[test]
-fn the_first_difference_is_named() {
-    let Some(bench) = Bench::new("the_first_difference_is_named") else { return };
+fn the_first_difference_is_reported() {
+    let Some(bench) = Bench::new("the_first_difference_is_reported") else { return };
     let (guess, ranking) = (bench.guest("env_guess"), bench.guest("odd_ranking"));
     let play = || bench.json(&["run", &guess, "--episodes", "2", "--reward", &ranking, "--seed", "3"]);
     let found = |sql: &str| {
@@ -186,7 +186,7 @@ fn the_first_difference_is_named() {
             assert_eq!((&difference["turn"], &difference["what"]), (&turn.into(), &what.into()), "{path}: {found}");
         }
     }
-    // What the record says twice.
+    // Values that the record has twice.
     for (path, value, what) in [
         ("policy.system_prompt", "'Be evil.'", "policy.system_prompt"),
         ("policy.model.model", "'another'", "state_id"),
@@ -202,7 +202,7 @@ fn the_first_difference_is_named() {
         let sql = format!("UPDATE verdicts SET document = json_set(document, '$.{path}', {value}) WHERE {of_newest}");
         assert_eq!(whole(&sql)["outcome"]["differs"]["what"], "question", "{path}");
     }
-    // A verdict, and a plugin that is gone.
+    // A verdict, and a missing plugin.
     let value = "UPDATE verdicts SET document = json_set(document, '$.verdict.scored.rationale', 'x')";
     let failing = format!("{value} WHERE json_extract(document, '$.verdict.scored.value') IS NOT NULL AND {of_newest}");
     let scored = whole(&failing);
@@ -224,7 +224,7 @@ fn the_first_difference_is_named() {
 }
 
 #[test]
-fn a_record_that_is_damaged_is_named_and_the_others_replay() {
+fn a_damaged_record_is_reported_and_the_others_replay() {
     let Some(bench) = Bench::new("a_record_that_is_damaged") else { return };
     bench.json(&["run", &bench.guest("env_math"), "--episodes", "4"]);
     tamper(&bench, "UPDATE episodes SET document = 'x' WHERE position = 1");
@@ -239,11 +239,11 @@ fn a_record_that_is_damaged_is_named_and_the_others_replay() {
 }
 
 #[test]
-fn a_branched_episode_that_was_changed_is_found_out() {
+fn a_changed_branched_episode_is_detected() {
     let Some(bench) = Bench::new("a_branched_episode_that_was_changed") else { return };
     let plugin = bench.guest("odd_snapshot");
     bench.json(&["run", &plugin, "--episodes", "2", "--group", "2", "--branch-at", "3", "--max-turns", "6"]);
-    // It ends in a turn that all share.
+    // The episode ends in a turn that all members share.
     tamper(&bench, "UPDATE episodes SET document = json_set(document, '$.turns[1].action.parts[0].text', 'end')");
     let output = bench.run(&["replay", "--json"]);
     assert_eq!(output.status.code(), Some(7));
@@ -254,7 +254,7 @@ fn a_branched_episode_that_was_changed_is_found_out() {
 }
 
 #[test]
-fn groups_that_share_nothing_say_why() {
+fn groups_without_shared_turns_report_the_reason() {
     let Some(bench) = Bench::new("groups_that_share_nothing") else { return };
     let math = bench.guest("env_math");
     let output = bench.run(&["run", &math, "--episodes", "4", "--group", "2", "--branch-at", "2"]);
@@ -270,7 +270,7 @@ fn groups_that_share_nothing_say_why() {
 }
 
 #[test]
-fn members_of_a_group_branch_off_in_mid_episode_and_replay() {
+fn members_of_a_group_branch_in_the_middle_and_replay() {
     let Some(bench) = Bench::new("members_of_a_group_branch_off") else { return };
     for (guest, way, reason) in [
         ("env_guess", "snapshot", None),
@@ -308,7 +308,7 @@ fn members_of_a_group_branch_off_in_mid_episode_and_replay() {
 }
 
 #[test]
-fn what_is_to_be_replayed_must_be_named() {
+fn the_target_of_a_replay_must_exist() {
     let Some(bench) = Bench::new("what_is_to_be_replayed") else { return };
     let refused = |arguments: &[&str], code: i32, says: &str| {
         let output = bench.run(arguments);

@@ -1,10 +1,11 @@
-//! `--resume`: only the run that is meant is resumed, what differs is named, and where nothing was interrupted a new run begins.
+//! `--resume`: only the intended run is resumed, differences are listed, and without an interrupted run a new one
+//! begins.
 
 use super::*;
 use clawhost_core::{Lease, LeaseMode, LeaseSubject, Leases as _, RunId};
 use clawhost_store::FileLeases;
 
-/// What is said where a new run begins.
+/// The message when a new run begins.
 const NOTHING: &str = "nothing like it was interrupted, so a new run begins";
 
 impl Bench {
@@ -17,7 +18,7 @@ impl Bench {
         self.json(&["runs", "list"])[0]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Runs, expects success, and gives the result outside timing, the run, and what was said.
+    /// Runs a command that succeeds; returns the result without timing, the run, and the messages.
     fn played(&self, arguments: &[&str]) -> (Value, String, String) {
         let output = self.run(&[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
@@ -27,18 +28,18 @@ impl Bench {
 }
 
 #[test]
-fn where_nothing_was_interrupted_a_new_run_begins_and_says_so() {
+fn without_an_interrupted_run_a_new_run_begins_with_a_message() {
     let Some(bench) = Bench::new("where_nothing_was_interrupted") else { return };
     let guess = bench.guest("env_guess");
     let run = ["run", &guess, "--episodes", "4"];
     let (first, one, said) = bench.played(&[&run[..], &["--resume"]].concat());
     assert!(said.contains(NOTHING), "{said}");
-    // A run that came to its end is not resumed either.
+    // A finished run is not resumed.
     let (again, other, said) = bench.played(&[&run[..], &["--resume"]].concat());
     assert!(said.contains(NOTHING) && other != one && again == first, "{one} {other} {said}");
     let (_, _, said) = bench.played(&run);
     assert!(!said.contains(NOTHING), "nobody asked: {said}");
-    // What was interrupted elsewhere, or does another thing, is not like it.
+    // Interrupted runs of other environments or verbs are not similar.
     let math = bench.guest("env_math");
     assert_eq!(bench.run(&["run", &math, "--max-tokens-total", "100"]).status.code(), Some(6));
     let (_, _, said) = bench.played(&[&run[..], &["--seed", "3", "--resume"]].concat());
@@ -51,7 +52,7 @@ fn where_nothing_was_interrupted_a_new_run_begins_and_says_so() {
 }
 
 #[test]
-fn an_interrupted_run_that_differs_is_refused_and_what_differs_is_named() {
+fn an_interrupted_run_that_differs_is_refused_with_the_differences() {
     let Some(bench) = Bench::new("an_interrupted_run_that_differs") else { return };
     let guess = bench.guest("env_guess");
     assert_eq!(bench.run(&["run", &guess, "--max-tokens-total", "500"]).status.code(), Some(6));
@@ -71,28 +72,28 @@ fn an_interrupted_run_that_differs_is_refused_and_what_differs_is_named() {
     let another = format!("{guess}?size=50");
     bench.refused(&["run", &another, "--resume"], &[&begin, "size", way_out]);
     assert_eq!(bench.runs(), 1, "nothing was begun");
-    // What changes no result may differ.
+    // Options that change no result may differ.
     let more = ["--concurrency", "2", "--failure-budget", "0.5", "--price", "1,2", "--resume"];
     let (resumed, run, _) = bench.played(&[&["run", &guess], &more[..]].concat());
     assert_eq!((run.as_str(), &resumed["stopped"]), (newest.as_str(), &Value::Null));
 }
 
 #[test]
-fn a_run_by_name_must_be_there_interrupted_and_idle() {
+fn a_run_by_name_must_exist_and_be_interrupted_and_idle() {
     let Some(bench) = Bench::new("a_run_by_name_must_be_there") else { return };
     let guess = bench.guest("env_guess");
     bench.refused(&["run", &guess, "--resume=run-1"], &["no run `run-1` here", "runs list"]);
     assert_eq!(bench.run(&["run", &guess, "--max-tokens-total", "500"]).status.code(), Some(6));
     let newest = bench.newest_run();
     let named = format!("--resume={newest}");
-    // While another process plays it, nobody else does.
+    // Only one process plays it.
     let lease = bench.hold(LeaseSubject::Run(RunId(newest.clone())), LeaseMode::Exclusive);
     for words in [&["run", &guess, "--resume"][..], &["run", &guess, &named], &["run", &guess, "--seed", "9", &named]] {
         bench.refused(words, &[&newest, "is being played by another process; wait for it"]);
     }
     bench.refused(&["score", "--reward", &bench.guest("reward_format")], &["is being played by another process"]);
     assert_eq!(bench.runs(), 1, "nothing was begun");
-    // It was not interrupted, so nothing speaks against another run.
+    // It was not interrupted, so a new run may begin.
     let (_, _, said) = bench.played(&["run", &guess, "--seed", "9", "--resume"]);
     assert!(said.contains(NOTHING), "{said}");
     drop(lease);

@@ -1,15 +1,14 @@
-//! `run.toml`: a run that is written down is the run on the command line, flags beside it win, and every mistake is named by its
-//! line.
+//! `run.toml`: a file describes the same run as flags, flags override it, and every mistake is reported with its line.
 
 use super::*;
 
-/// A run of the shop that learns a little.
+/// A short learning run of the shop.
 const SHOP: &str = "version = 1\nplugin = \"env_shop.wasm\"\nrewards = [\"reward_state.wasm\"]\nseed = 4\niterations = 3\n\
                     test_pairs = 10\n\n[[learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]\n\
                     gate_every = 3\ngate_pairs = 16\n";
 
 impl Bench {
-    /// A folder with a run file and the plugins that it names, so that paths beside the file are meant.
+    /// A folder with a run file and its plugins, so that relative paths are needed.
     fn with_file(&self, text: &str) -> String {
         let folder = self.data.path().join("written");
         std::fs::create_dir_all(&folder).unwrap();
@@ -21,7 +20,7 @@ impl Bench {
         file.display().to_string()
     }
 
-    /// The same on the command line.
+    /// The same as flags.
     fn typed(&self, more: &[&str]) -> Vec<String> {
         let (shop, reward, reflector) =
             (self.guest("env_shop"), self.guest("reward_state"), self.guest("reflector_rules"));
@@ -37,31 +36,31 @@ impl Bench {
 }
 
 #[test]
-fn a_run_that_is_written_down_is_the_run_on_the_command_line() {
+fn a_run_file_describes_the_same_run_as_flags() {
     let Some(bench) = Bench::new("a_run_that_is_written_down") else { return };
     let file = bench.with_file(SHOP);
     let written = bench.outside_timing(&["learn", &file, "-q"]);
     let elsewhere = bench.fresh();
     assert_eq!(elsewhere.learned_by(&elsewhere.typed(&[])), written, "from two empty data folders");
-    // Flags stand beside the file, and win.
+    // Flags override the file.
     let third = bench.fresh();
     let beside = third.outside_timing(&["learn", &file, "-q", "--iterations", "2", "--seed", "5"]);
     assert_eq!((&beside["config"]["play"]["seed"], &beside["config"]["work"]["iterations"]), (&5.into(), &2.into()));
     assert_eq!(beside["config"]["work"]["layers"], written["config"]["work"]["layers"], "the rest stands");
-    // One that plays alone is for the other command.
+    // A file that only plays belongs to the other command.
     let plays = bench.with_file("version = 1\nplugin = \"env_guess.wasm\"\nepisodes = 3\nseed = 2\n");
     let played = bench.outside_timing(&["run", &plays]);
     assert_eq!(played, bench.outside_timing(&["run", &bench.guest("env_guess"), "--episodes", "3", "--seed", "2"]));
 }
 
 #[test]
-fn weights_are_written_down_as_well() {
+fn a_run_file_describes_weights_too() {
     let Some(game) = weights::Game::new("weights_are_written_down", &["--iterations", "1"]) else { return };
     let without = |name: &str, words: &[String]| {
         let place = words.iter().position(|word| word == name).unwrap();
         [&words[..place], &words[place + 2..]].concat()
     };
-    // Game says 4 iterations first, and an option is said once.
+    // The file sets 4 iterations, and an option occurs once.
     let typed = without("--iterations", &game.words);
     let file = game.bench.data.path().join("run.toml");
     let text = format!(
@@ -76,7 +75,7 @@ fn weights_are_written_down_as_well() {
 }
 
 #[test]
-fn every_mistake_of_a_file_is_named_by_its_line() {
+fn every_mistake_of_a_file_is_reported_with_its_line() {
     let Some(bench) = Bench::new("every_mistake_of_a_file") else { return };
     let refused = |text: &str, says: &[&str]| {
         let file = bench.with_file(text);

@@ -1,9 +1,9 @@
-//! `clawhost runs`: runs by name, tag, state, kind and time; one in full; what takes the place of an id.
+//! `clawhost runs`: runs by name, tag, state, kind and time; details of one; alternatives to the id.
 
 use super::*;
 
 impl Bench {
-    /// Ids of the runs that a list shows.
+    /// Ids of the runs in a list.
     fn listed_runs(&self, filters: &[&str]) -> Vec<String> {
         let rows = self.json(&[&["runs", "list"], filters].concat());
         rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
@@ -47,7 +47,7 @@ fn runs_are_listed_by_tag_environment_state_kind_and_age_together() {
 }
 
 #[test]
-fn a_name_or_the_beginning_of_an_id_takes_the_place_of_the_id() {
+fn names_and_prefixes_of_ids_are_accepted_as_ids() {
     let Some(bench) = Bench::new("a_name_or_the_beginning_of_an_id") else { return };
     let (math, exact) = (bench.guest("env_math"), bench.guest("reward_exact"));
     let play = ["run", &math, "--reward", &exact, "--episodes", "2"];
@@ -78,7 +78,7 @@ fn a_name_or_the_beginning_of_an_id_takes_the_place_of_the_id() {
     bench.refused(&["runs", "show", "run-"], &["no run `run-` here"]);
     bench.refused(&["runs", "show", "firs"], &["no run `firs` here"]);
 
-    // A name belongs to one run, and to another once it is free.
+    // A name belongs to one run, and can be given to another one when it is free.
     let named = [&play[..], &["--seed", "9", "--name", "first"]].concat();
     bench.refused(&named, &[&format!("{run} is called `first` already"), "--name", "clawhost runs rename"]);
     assert_eq!(bench.runs(), 2, "nothing was begun");
@@ -96,14 +96,14 @@ fn a_name_or_the_beginning_of_an_id_takes_the_place_of_the_id() {
 }
 
 #[test]
-fn what_a_run_is_called_changes_neither_its_results_nor_its_identity() {
+fn labels_change_neither_results_nor_identity_of_a_run() {
     let Some(bench) = Bench::new("what_a_run_is_called_changes") else { return };
     let guess = bench.guest("env_guess");
     let run = ["run", &guess, "--episodes", "12"];
     let plain = bench.outside_timing(&run);
     let named = bench.outside_timing(&[&run[..], &["--name", "a", "--tag", "t"]].concat());
     assert_eq!(named, plain);
-    // Under another name the same run is resumed, and keeps what it is called.
+    // With another name the same run is resumed, and keeps its labels.
     let interrupted = [&run[..], &["--seed", "5", "--max-tokens-total", "500"]].concat();
     assert_eq!(bench.run(&[&interrupted[..], &["--name", "b", "--tag", "t"]].concat()).status.code(), Some(6));
     let stopped = bench.newest_run();
@@ -131,7 +131,7 @@ fn a_run_is_shown_in_full_with_the_command_that_resumes_it() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // What a person says changes the mean, of which no interval is known then.
+    // A person's verdict changes the mean, whose interval is then unknown.
     let id = summary["episodes"][0]["id"].as_str().unwrap();
     bench.out(&["feedback", id, "--score", "-1"]);
     let shown = bench.json(&["runs", "show"])["run"]["reward"].clone();
@@ -144,7 +144,7 @@ fn a_run_is_shown_in_full_with_the_command_that_resumes_it() {
     assert!(bench.out(&["runs", "show"]).contains(&command) && !command.contains("--max-turns"), "{command}");
     let text = bench.out(&["runs", "show"]);
     assert!(text.contains("could not be completed") && text.contains("--failure` lists them"), "{text}");
-    // As it stands it is spent again at once: the budget is a part of it, and was spent.
+    // Unchanged, it would stop again at once: the budget is part of it, and is spent.
     let pasted = Command::new("sh").args(["-c", &command]).env_clear().env("CLAWHOST_HOME", bench.data.path()).output();
     assert_eq!(pasted.unwrap().status.code(), Some(6), "{command}");
     assert_eq!(bench.runs(), 2, "it is the same run");
@@ -165,10 +165,10 @@ fn a_learning_run_is_shown_with_its_phases() {
     let episodes: u64 = phases.iter().map(|phase| phase["episodes"].as_u64().unwrap()).sum();
     assert_eq!(shown["episodes"]["episodes"], episodes);
     assert_eq!(shown["lift"]["mean"], learned["learn"]["evaluation"]["lift"]["mean"]);
-    // An episode of a learning run lies in one of its phases, and is found by its run all the same.
+    // An episode of a learning run belongs to one of its phases, and is found by its run.
     let one = bench.json(&["episodes", "list", "--run", phases[0]["id"].as_str().unwrap(), "--limit", "1"]);
     bench.out(&["episodes", "show", &format!("lessons/{}", one[0]["id"].as_str().unwrap())]);
-    // What is learned from is noted by its id, however it was named.
+    // The source run is stored by its id, however it was named.
     bench.play(&[&shop, "--reward", &state, "--episodes", "8", "--group", "4", "--name", "played"]);
     let from = ["--from", "played", "--iterations", "1", "--test-pairs", "0"];
     let learned = bench.json(&[&learn[..], &from].concat());
@@ -176,7 +176,7 @@ fn a_learning_run_is_shown_with_its_phases() {
 }
 
 #[test]
-fn runs_are_removed_as_pruning_removes_them() {
+fn removing_runs_equals_pruning_them() {
     let Some(bench) = Bench::new("runs_are_removed") else { return };
     let guess = bench.guest("env_guess");
     bench.play(&[&guess, "--episodes", "2", "--name", "a"]);

@@ -7,7 +7,7 @@ fn begun(bench: &Bench, arguments: &[&str]) -> std::process::Child {
     bench.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a process came to outside timing.
+/// The result of a process without timing.
 fn result(child: std::process::Child) -> Value {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -26,7 +26,7 @@ fn processes_share_a_data_folder() {
         let few = ["--iterations", "2", "--test-pairs", "4", "--playbook", playbook];
         begun(&bench, &[&words[..], &few].concat())
     };
-    // All of them make the new folder at once.
+    // All of them create the new folder at the same time.
     let playing = [play(&guess, "1"), play(&math, "2"), play(&guess, "1")];
     let learning = [learn("one"), learn("other")];
     let [one, _, twin] = playing.map(result);
@@ -42,7 +42,7 @@ fn processes_share_a_data_folder() {
 }
 
 #[test]
-fn what_another_process_holds_is_refused_by_name() {
+fn leased_resources_are_refused() {
     let Some(bench) = Bench::new("what_another_process_holds") else { return };
     let (shop, state, rules) = (bench.guest("env_shop"), bench.guest("reward_state"), bench.guest("reflector_rules"));
     let learn = ["learn", &shop, "--reward", &state, "--layer", "harness", "--reflector", &rules, "--test-pairs", "0"];

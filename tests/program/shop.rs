@@ -3,7 +3,7 @@
 use super::*;
 use stub::{Received, Reply, Stub, says};
 
-/// The value of a line `FACT: VALUE` in what the model was shown.
+/// The value of a line `FACT: VALUE` in the model's input.
 fn fact(request: &Received, name: &str) -> String {
     let prefix = format!("{name}: ");
     let said = request.conversation();
@@ -11,7 +11,7 @@ fn fact(request: &Received, name: &str) -> String {
     line.unwrap_or_default().to_owned()
 }
 
-/// Works the desk: looks up both records at once, mistypes a tool, mends it, and closes the case by the handbook.
+/// Plays the desk: looks up both records at once, mistypes a tool, corrects it, and closes the case by the handbook.
 fn clerk(_: usize, request: &Received) -> Reply {
     let (order, customer) = (fact(request, "order"), fact(request, "customer"));
     let tool = fact(request, "always");
@@ -57,7 +57,7 @@ fn the_follower_knows_no_house_rule() {
 }
 
 #[test]
-fn models_behind_both_dialects_use_the_tools() {
+fn models_in_both_dialects_use_the_tools() {
     let Some(bench) = Bench::new("models_behind_both_dialects") else { return };
     let shop = bench.guest("env_shop");
     let mut means = Vec::new();
@@ -84,7 +84,7 @@ fn models_behind_both_dialects_use_the_tools() {
         let roles: Vec<&str> = last.iter().map(|(role, _)| role.as_str()).collect();
         let expected: &[&str] = match dialect {
             "openai" => &["system", "user", "assistant", "tool", "tool", "assistant", "tool"],
-            // An assistant message of calls alone has no text there.
+            // An assistant message with calls only has no text there.
             _ => &["system", "user", "assistant", "tool", "tool", "tool"],
         };
         assert_eq!(roles, expected, "{dialect}");
@@ -138,7 +138,7 @@ fn stored_episodes_are_judged_by_another_reward() {
     }
 }
 
-/// A judge that votes by what it reads.
+/// A judge whose vote depends on its input.
 fn vote(number: usize, request: &Received) -> Reply {
     let said = request.conversation();
     let text = &said.last().unwrap().1;
@@ -151,7 +151,7 @@ fn vote(number: usize, request: &Received) -> Reply {
 }
 
 #[test]
-fn a_judge_votes_fails_and_is_asked_again() {
+fn a_judge_votes_fails_and_is_retried() {
     let Some(bench) = Bench::new("a_judge_votes_fails") else { return };
     let (shop, judge) = (bench.guest("env_shop"), format!("{}?votes=5", bench.guest("reward_judge")));
     let stub = Stub::start(vote);
@@ -186,7 +186,7 @@ fn a_judge_votes_fails_and_is_asked_again() {
         summary["episodes"].as_array().unwrap().iter().map(|episode| episode["reward"].as_f64().unwrap()).collect();
     assert!(values.contains(&1.0) && values.contains(&-1.0), "{values:?}");
 
-    // Every third call goes wrong: each fails its own verdict and no other.
+    // Every third call fails: each fails only its own verdict.
     let flaky = Stub::start(|number, request| match number % 11 {
         5 => Reply::Http(500, vec![], "down".into()),
         _ => says(request, "\\boxed{1}", &[]),
@@ -200,7 +200,7 @@ fn a_judge_votes_fails_and_is_asked_again() {
     let first = summary["episodes"].as_array().unwrap().iter().find(|episode| !episode["failure"].is_null()).unwrap();
     assert!(first["reward"].is_null() && first["failure"].as_str().unwrap().contains("the judge did not answer"));
 
-    // The same judge, up again: what failed is made good, and the run's summary with it.
+    // The same judge works again: its failures are replaced, and the run's summary is updated.
     let good = Stub::start(|_, request| says(request, "\\boxed{-1}", &[]));
     let run_id = summary["timing"]["run"].as_str().unwrap();
     let address = flaky.base_url();
@@ -228,7 +228,7 @@ fn a_judge_votes_fails_and_is_asked_again() {
 }
 
 #[test]
-fn who_never_makes_a_good_call_has_failed_the_case() {
+fn a_policy_without_valid_calls_fails_the_case() {
     let Some(bench) = Bench::new("who_never_makes_a_good_call") else { return };
     let (shop, rewards) = (bench.guest("env_shop"), rewards(&bench));
     let stub = Stub::start(|_, request| says(request, "", &[("x", "refnd", "{}"), ("y", "refund", "{oops")]));
@@ -239,7 +239,7 @@ fn who_never_makes_a_good_call_has_failed_the_case() {
     assert_eq!((&summary["reward_mean"], &summary["scored"]), (&0.0.into(), &3.into()), "the outcome is known");
     assert_eq!(summary["endings"]["truncated"], 3, "the customer's patience counts such messages too");
     assert_eq!(summary["steps"], 24);
-    // Servers read the conversation again: what the model garbled went back as JSON.
+    // Servers parse the conversation again: invalid arguments of the model were sent back as JSON.
     let requests = stub.requests();
     let call = requests.iter().find_map(|request| {
         request.body.pointer("/messages/2/tool_calls/1/function/arguments").and_then(Value::as_str)
@@ -249,7 +249,7 @@ fn who_never_makes_a_good_call_has_failed_the_case() {
 }
 
 #[test]
-fn a_spent_budget_stops_judging_and_the_rest_is_judged_later() {
+fn a_spent_budget_stops_scoring_and_the_rest_is_scored_later() {
     let Some(bench) = Bench::new("a_spent_budget_stops_judging") else { return };
     let (math, judge) = (bench.guest("env_math"), format!("{}?votes=1", bench.guest("reward_judge")));
     bench.json(&["run", &math, "--episodes", "12", "--seed", "7"]);
@@ -270,7 +270,7 @@ fn a_spent_budget_stops_judging_and_the_rest_is_judged_later() {
 }
 
 #[test]
-fn a_grant_that_a_reward_cannot_use_changes_no_question() {
+fn a_grant_that_a_reward_does_not_use_has_no_effect() {
     let Some(bench) = Bench::new("a_grant_that_a_reward_cannot_use") else { return };
     let (math, exact) = (bench.guest("env_math"), format!("{}?tolerance=0.5", bench.guest("reward_exact")));
     bench.json(&["run", &math, "--reward", &exact, "--grant", "llm:judge=follower", "--episodes", "4", "--seed", "7"]);
@@ -287,7 +287,7 @@ fn a_grant_that_a_reward_cannot_use_changes_no_question() {
 }
 
 #[test]
-fn what_a_model_was_told_first_is_kept_with_the_episode() {
+fn the_system_prompt_is_recorded_with_the_episode() {
     let Some(bench) = Bench::new("what_a_model_was_told_first") else { return };
     let shop = bench.guest("env_shop");
     let told = |arguments: &[&str]| {
@@ -300,7 +300,7 @@ fn what_a_model_was_told_first_is_kept_with_the_episode() {
 }
 
 #[test]
-fn tools_in_odd_hands_leave_a_clean_conversation() {
+fn misused_tools_leave_a_valid_conversation() {
     let Some(bench) = Bench::new("tools_in_odd_hands") else { return };
     for dialect in ["openai", "anthropic"] {
         let stub = Stub::start(|_, request| {

@@ -1,9 +1,9 @@
-//! `clawhost tasks`: what an environment offers, without the gold answers.
+//! `clawhost tasks`: lists the tasks of an environment, without references.
 
 use super::*;
 
 #[test]
-fn tasks_are_listed_split_by_split_and_gold_answers_only_on_request() {
+fn tasks_are_listed_by_split_with_references_only_on_request() {
     let Some(bench) = Bench::new("tasks_are_listed_split_by_split") else { return };
     let math = bench.guest("env_math");
     let listing = bench.json(&["tasks", &math, "--limit", "3"])["tasks"].clone();
@@ -47,8 +47,8 @@ fn tasks_are_listed_split_by_split_and_gold_answers_only_on_request() {
 }
 
 #[test]
-fn listing_tasks_makes_no_data_folder() {
-    let Some(bench) = Bench::new("listing_tasks_makes_no_data_folder") else { return };
+fn listing_tasks_creates_no_data_folder() {
+    let Some(bench) = Bench::new("listing_tasks_creates_no_data_folder") else { return };
     bench.out(&["tasks", &bench.guest("env_shop"), "--split", "test", "--limit", "1"]);
     assert_eq!(std::fs::read_dir(bench.data.path()).unwrap().count(), 0);
 }

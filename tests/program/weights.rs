@@ -1,10 +1,10 @@
-//! Weights that learn, as people do it: a folder with a model, and a game that is a component. Interrupted learning is in the
-//! suite `crash`.
+//! Weights that learn, end to end: a folder with a model, and a component as environment. Interrupted learning is in
+//! the suite `crash`.
 
 use super::*;
 use clawhost_model::{ModelFolder, TinyModel, digest};
 
-/// A run that takes seconds: the tiny model, shown how to play, then rewarded.
+/// A run of a few seconds: the tiny model learns from demonstrations, then from rewards.
 pub(crate) struct Game {
     pub(crate) bench: Bench,
     pub(crate) words: Vec<String>,
@@ -28,7 +28,7 @@ impl Game {
         self.words.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }
 
-    /// What the run came to outside timing, and where it wrote.
+    /// The result of the run without timing, and its output folder.
     fn learned(&self, bench: &Bench, more: &[&str]) -> (Value, PathBuf) {
         let (document, timing) = without_timing(bench.json(&self.words(more)));
         (document, PathBuf::from(timing["out"].as_str().unwrap()))
@@ -36,7 +36,7 @@ impl Game {
 }
 
 #[test]
-fn a_conversation_that_outgrows_the_model_is_cut_off_and_replays() {
+fn a_conversation_beyond_the_context_is_truncated_and_replays() {
     let Some(bench) = Bench::new("a_conversation_that_outgrows") else { return };
     let model = bench.data.path().join("small");
     TinyModel { seed: 3, context: 16, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
@@ -50,7 +50,7 @@ fn a_conversation_that_outgrows_the_model_is_cut_off_and_replays() {
     assert!(shown.contains("the model's context is full"), "{shown}");
     let replay = bench.run(&["replay"]);
     assert!(replay.status.success(), "{}", stdout(&replay));
-    // What cannot be asked at all is no episode.
+    // A prompt that cannot be tokenised gives no episode.
     let words = ["run", &bench.guest("env_guess"), "--policy", &policy, "--episodes", "2", "-q"].map(str::to_owned);
     let refused = bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(refused.status.code(), Some(4), "{}", stderr(&refused));
@@ -62,7 +62,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
+fn equal_runs_learn_equal_weights_and_write_metrics() {
     let Some(game) = Game::new("equal_runs_learn_equal_weights", &[]) else { return };
     let (document, out) = game.learned(&game.bench, &[]);
     let weights = &document["weights"];
@@ -78,12 +78,12 @@ fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
     assert_eq!(config["work"]["layers"][0]["before"], weights["before"], "it says what it began with");
     assert!(learn["evaluation"]["lift"]["mean"].is_f64(), "{}", learn["evaluation"]);
 
-    // Elsewhere, with another number of episodes at once.
+    // In another folder, with another concurrency.
     let elsewhere = game.bench.warm();
     let (again, _) = game.learned(&elsewhere, &["--concurrency", "7"]);
     assert_eq!(again, document);
 
-    // What was kept opens, and is what the digest names.
+    // The stored model opens, and has the recorded digest.
     let opened = |name: &str| digest(&ModelFolder::read(&out.join(name)).unwrap().weights).to_string();
     assert_eq!(weights["after"], opened("last"));
     let best = learn["best"]["iteration"].as_u64().unwrap();
@@ -144,7 +144,7 @@ fn equal_runs_learn_equal_weights_and_write_down_what_they_did() {
 }
 
 #[test]
-fn an_adapter_learns_while_the_model_stays_and_is_kept_as_peft_has_it() {
+fn an_adapter_learns_with_fixed_base_weights_and_is_stored_for_peft() {
     let more = ["--adapter-rank", "4", "--adapter-targets", "q_proj,v_proj", "--rate", "0.01"];
     let Some(game) = Game::new("an_adapter_learns", &more) else { return };
     let (document, out) = game.learned(&game.bench, &[]);
@@ -167,7 +167,7 @@ fn an_adapter_learns_while_the_model_stays_and_is_kept_as_peft_has_it() {
 }
 
 #[test]
-fn what_cannot_be_learned_is_refused_with_what_can() {
+fn impossible_learning_settings_are_refused_with_a_remedy() {
     let Some(game) = Game::new("what_cannot_be_learned", &[]) else { return };
     let plugin = game.words[1].clone();
     let model = game.words[5].clone();
@@ -210,7 +210,7 @@ fn what_cannot_be_learned_is_refused_with_what_can() {
 }
 
 #[test]
-fn a_dry_run_of_weights_says_what_it_would_play() {
+fn a_dry_run_of_weights_shows_the_plan() {
     let Some(game) = Game::new("dry_run_of_weights", &["--dry-run"]) else { return };
     let told = game.bench.out(&game.words(&[]));
     assert!(told.contains("training    4 iterations of 32 episodes in groups of 8: 128, and 384 at most"), "{told}");
@@ -228,8 +228,8 @@ fn a_dry_run_of_weights_says_what_it_would_play() {
 }
 
 #[test]
-fn a_model_that_learns_nothing_is_told_why() {
-    // A model from nowhere hardly ever guesses a number, and nobody shows it how.
+fn a_run_that_learns_nothing_reports_the_reason() {
+    // An untrained model rarely guesses a number, and there are no demonstrations.
     let Some(bench) = Bench::new("a_model_that_learns_nothing") else { return };
     let model = bench.data.path().join("tiny");
     TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap().write(&model).unwrap();
@@ -267,16 +267,16 @@ fn a_model_that_learns_nothing_is_told_why() {
         "{err}"
     );
     assert!(out.contains("no weight changed") && out.contains("batches     0 learned of 6"), "{out}");
-    // The reward of whoever names none is in this program: its verdicts replay like all others.
+    // The reward by ending is part of the program: its verdicts replay like all others.
     let replayed = bench.run(&["replay"]);
     assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
 }
 
 #[test]
-fn a_run_that_failed_too_often_says_how_and_what_would_go_on() {
+fn a_run_with_too_many_failures_reports_causes_and_how_to_resume() {
     let Some(bench) = Bench::new("a_run_that_failed_too_often") else { return };
     let model = bench.data.path().join("tiny");
-    // It reads 64 tokens, and the first question has more.
+    // Its context has 64 tokens, and the first question is longer.
     TinyModel::default().make().unwrap().write(&model).unwrap();
     let model = model.display().to_string();
     let told =

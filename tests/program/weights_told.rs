@@ -1,11 +1,11 @@
-//! What a run whose weights learn tells its operator: what would do nothing, what changed since it was begun, what to do next.
+//! Warnings and messages of runs whose weights learn: settings without effect, changes since the run began, next steps.
 
 use super::weights::Game;
 use super::*;
 use clawhost_model::{AdapterSettings, ModelFolder, Targets, TinyModel};
 
 #[test]
-fn what_the_model_would_never_see_is_refused() {
+fn prompts_that_the_template_omits_are_refused() {
     let Some(game) = Game::new("what_the_model_would_never_see", &[]) else { return };
     let bench = &game.bench;
     bench.refused(
@@ -23,19 +23,19 @@ fn what_the_model_would_never_see_is_refused() {
         &["eval", plugin, "--policy", &local, "--reward", &bench.guest("reward_exact")],
         &["a playbook would"],
     );
-    // Those that hear it are given it: this one fails for another reason.
+    // Models with a template for system prompts get it: this one fails for another reason.
     let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transformers/reference/qwen3");
     let words = ["run", plugin, "--model", &reference.display().to_string(), "--playbook", "nobody"];
     bench.refused(&words, &["playbook nobody has no version yet"]);
 }
 
 #[test]
-fn what_changed_since_a_run_was_begun_is_named() {
+fn changes_since_the_beginning_of_a_run_are_listed() {
     let Some(bench) = Bench::new("what_changed_since_a_run_was_begun") else { return };
     let folder = bench.data.path().join("tiny");
     let make = |seed| TinyModel { seed, ..TinyModel::default() }.make().unwrap().write(&folder).unwrap();
     make(1);
-    // It reads 64 tokens, and the first question has more: it stops at once.
+    // Its context has 64 tokens, and the first question is longer: the run stops at once.
     let (guess, model) = (bench.guest("env_guess"), folder.display().to_string());
     let words = ["learn", &guess, "--layer", "weights", "--model", &model, "--iterations", "2", "--test-pairs", "0"];
     let with = |more: &[&'static str]| [&words[..], more].concat();
@@ -59,7 +59,7 @@ fn what_changed_since_a_run_was_begun_is_named() {
     let generation = folder.join("generation_config.json");
     let sampling = std::fs::read_to_string(&generation).unwrap();
     std::fs::write(&template, words).unwrap();
-    // While weights learn they are sampled as the command says; where they play the folder decides.
+    // Learning uses the sampling of the command; playing uses that of the folder.
     std::fs::write(&generation, sampling.replace("1.0", "0.5")).unwrap();
     assert_eq!(bench.run(&with(&["--resume"])).status.code(), Some(4));
     let state = || {
@@ -76,12 +76,12 @@ fn what_changed_since_a_run_was_begun_is_named() {
 }
 
 #[test]
-fn answers_that_are_cut_off_are_told_where_they_teach_nothing() {
+fn truncated_answers_without_learning_signal_are_reported() {
     let Some(game) = Game::new("answers_that_are_cut_off", &["--truncated", "mask", "--max-tokens", "1"]) else {
         return;
     };
     let mut words = game.words.clone();
-    // Game says 3 tokens first, and an option is said once.
+    // The file sets 3 tokens, and an option occurs once.
     let place = words.iter().position(|word| word == "--max-tokens").unwrap();
     words.drain(place..place + 2);
     words.retain(|word| word != "-q");
@@ -93,7 +93,7 @@ fn answers_that_are_cut_off_are_told_where_they_teach_nothing() {
 }
 
 #[test]
-fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
+fn a_finished_run_shows_how_to_play_and_what_learned() {
     let more = ["--adapter-rank", "4", "--rate", "0.01", "--temperature", "0.9", "--grant", "kv"];
     let Some(game) = Game::new("a_finished_run_says_how", &more) else { return };
     let out = game.bench.out(&game.words(&[]));
@@ -109,7 +109,7 @@ fn a_finished_run_says_how_its_model_plays_and_what_of_it_learned() {
 }
 
 #[test]
-fn an_adapter_that_is_added_to_the_weights_is_told() {
+fn a_merged_adapter_is_reported() {
     let Some(game) = Game::new("an_adapter_that_is_added", &["--iterations", "1"]) else { return };
     let folder = Path::new(&game.words[5]);
     let mut model = ModelFolder::read(folder).unwrap();

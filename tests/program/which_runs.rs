@@ -1,9 +1,9 @@
-//! One rule for every command that goes over recorded runs: without a run the newest, said by its id; `--all` means every run of
-//! the data folder. And one for episodes: an id that several runs have is refused with them.
+//! One rule for every command on recorded runs: by default the newest run, shown with its id; `--all` selects all runs
+//! of the data folder. And one for episodes: an ambiguous id is refused with its runs.
 
 use super::*;
 
-/// Commands that go over runs.
+/// Commands on runs.
 fn commands(exact: &str) -> [Vec<&str>; 4] {
     [
         vec!["replay"],
@@ -13,7 +13,7 @@ fn commands(exact: &str) -> [Vec<&str>; 4] {
     ]
 }
 
-/// The runs that a command went over, by what it printed on both streams.
+/// The runs that a command used, from its output on both streams.
 fn said(bench: &Bench, arguments: &[&str], runs: &[String]) -> Vec<String> {
     let output = bench.run(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
@@ -22,7 +22,7 @@ fn said(bench: &Bench, arguments: &[&str], runs: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn every_command_takes_the_newest_run_a_named_one_or_all() {
+fn every_command_accepts_the_newest_run_a_named_one_or_all() {
     let Some(bench) = Bench::new("every_command_takes_the_newest_run") else { return };
     let (math, exact) = (bench.guest("env_math"), bench.guest("reward_exact"));
     let play = |seed: &str| bench.play(&[&math, "--reward", &exact, "--episodes", "3", "--seed", seed]);
@@ -45,7 +45,7 @@ fn every_command_takes_the_newest_run_a_named_one_or_all() {
         }
     }
     assert!(said(&bench, &["runs", "show"], &runs) == runs[2..], "one run is shown: the newest");
-    // For machines: one run by itself, or every run with its report.
+    // For machines: one run alone, or every run with its report.
     for command in &commands(&exact)[..2] {
         assert_eq!(bench.json(command)["run"], runs[2].as_str());
         let all = bench.json(&[&command[..], &["--all"]].concat());
@@ -58,7 +58,7 @@ fn every_command_takes_the_newest_run_a_named_one_or_all() {
 }
 
 #[test]
-fn an_id_that_several_runs_have_is_refused_with_them_by_every_command() {
+fn every_command_refuses_an_ambiguous_id_with_its_runs() {
     let Some(bench) = Bench::new("an_id_that_several_runs_have") else { return };
     let math = bench.guest("env_math");
     let runs = [(); 2].map(|()| bench.play(&[&math, "--episodes", "2"]));
@@ -72,7 +72,7 @@ fn an_id_that_several_runs_have_is_refused_with_them_by_every_command() {
 }
 
 #[test]
-fn episodes_are_filtered_by_what_became_of_them() {
+fn episodes_are_filtered_by_their_results() {
     let Some(bench) = Bench::new("episodes_are_filtered") else { return };
     let (failing, reader) = (bench.guest("odd_failing"), bench.guest("odd_reader"));
     let words =

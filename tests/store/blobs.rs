@@ -10,14 +10,14 @@ use clawhost_core::{
 use clawhost_store::{ARTEFACT_BLOB_BYTES, FILE, Reader};
 use std::path::Path;
 
-/// Bytes of the stored document of an episode.
+/// Size of the stored document of an episode in bytes.
 fn stored_bytes(folder: &Path, id: &str) -> usize {
     let connection = rusqlite::Connection::open(folder.join(FILE)).unwrap();
     let sql = "SELECT octet_length(document) FROM episode_rows WHERE id = ?";
     connection.query_row(sql, [id], |row| row.get::<_, i64>(0)).unwrap() as usize
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 fn random(seed: u8, count: usize) -> Vec<u8> {
     let block = |number: usize| Digest::of(&[seed.into(), number].map(usize::to_be_bytes).concat()).hex();
     let digits: String = (0..count.div_ceil(32)).map(block).collect();
@@ -26,7 +26,7 @@ fn random(seed: u8, count: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn artefacts_read_back_as_they_were_on_both_sides_of_the_threshold() {
+async fn artefacts_round_trip_on_both_sides_of_the_threshold() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 0).await;
     let below = random(1, ARTEFACT_BLOB_BYTES - 1);
@@ -46,14 +46,14 @@ async fn artefacts_read_back_as_they_were_on_both_sides_of_the_threshold() {
         let expected = inline..inline * 4 / 3 + 16_384;
         assert!(expected.contains(&stored), "case {index}: {stored} bytes; large ones are not in the document");
     }
-    // One blob for the equal artefacts of two episodes.
+    // Two episodes with equal artefacts share one blob.
     let both = [0, 1].map(|index| recorded_as(with_artefacts("run-a", index, &[&at])));
     put(&store, both.to_vec()).await.unwrap();
     assert_eq!(blob_files(folder.path()), blob_names(&[&at]));
 }
 
 #[tokio::test]
-async fn other_components_of_a_name_and_version_are_known() {
+async fn other_components_with_a_name_and_version_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let keep = async |bytes: &[u8], version: &str, world: &str| {
@@ -75,7 +75,7 @@ async fn other_components_of_a_name_and_version_are_known() {
 }
 
 #[tokio::test]
-async fn an_episode_without_its_blob_is_named_and_others_are_read() {
+async fn an_episode_without_its_blob_is_reported_and_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let bytes = vec![9; ARTEFACT_BLOB_BYTES];
@@ -92,7 +92,7 @@ async fn an_episode_without_its_blob_is_named_and_others_are_read() {
 }
 
 #[tokio::test]
-async fn an_episode_that_is_replaced_takes_its_blob_with_it() {
+async fn replacing_an_episode_removes_its_blob() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let [first, second] = [[1_u8; ARTEFACT_BLOB_BYTES], [2; ARTEFACT_BLOB_BYTES]];
@@ -105,7 +105,7 @@ async fn an_episode_that_is_replaced_takes_its_blob_with_it() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_refused_takes_no_blob_from_others() {
+async fn a_refused_batch_removes_no_blob_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let bytes = [4; ARTEFACT_BLOB_BYTES];
@@ -117,7 +117,7 @@ async fn a_batch_that_is_refused_takes_no_blob_from_others() {
 }
 
 #[tokio::test]
-async fn plugins_are_kept_by_digest_once() {
+async fn plugins_are_stored_once_by_digest() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let identity = plugin(b"component");
@@ -133,7 +133,7 @@ async fn plugins_are_kept_by_digest_once() {
 }
 
 #[tokio::test]
-async fn a_plugin_of_another_digest_is_refused() {
+async fn a_plugin_with_another_digest_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let error = store.keep_plugin(&plugin(b"component"), "reward", b"another".to_vec()).await.unwrap_err();
@@ -143,7 +143,7 @@ async fn a_plugin_of_another_digest_is_refused() {
 }
 
 #[tokio::test]
-async fn a_plugin_is_checked_when_it_is_read_and_mended_when_it_is_kept_again() {
+async fn a_plugin_is_checked_on_reading_and_repaired_by_storing_it_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let identity = plugin(b"component");
@@ -156,7 +156,7 @@ async fn a_plugin_is_checked_when_it_is_read_and_mended_when_it_is_kept_again() 
     assert!(matches!(&error, StoreError::BlobDamaged { what, .. } if what == "plugin guess"), "{error}");
     keep().await;
     assert!(read().is_err(), "a file of the same size is not written again");
-    // Another size is seen without reading, and written again.
+    // Another size is detected without reading, and the blob is written again.
     std::fs::write(&path, "comp").unwrap();
     keep().await;
     assert_eq!(read().unwrap().unwrap().bytes, b"component");
@@ -168,11 +168,11 @@ async fn a_plugin_is_checked_when_it_is_read_and_mended_when_it_is_kept_again() 
 }
 
 #[tokio::test]
-async fn a_blob_that_cannot_be_written_refuses_its_record_alone() {
+async fn a_blob_that_cannot_be_written_fails_only_its_record() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     store.begin_run(&run("run-a")).await.unwrap();
-    // A file in the place of the folder.
+    // A file at the path of the folder.
     std::fs::write(folder.path().join("blobs"), "").unwrap();
     let bytes = [4; ARTEFACT_BLOB_BYTES];
     put(&store, vec![recorded_as(with_artefacts("run-a", 5, &[&bytes]))]).await.unwrap_err();
@@ -183,7 +183,7 @@ async fn a_blob_that_cannot_be_written_refuses_its_record_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blob_that_is_deleted_before_its_record_is_committed_is_written_again() {
+async fn a_blob_deleted_before_its_record_is_committed_is_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = std::sync::Arc::new(filled(folder.path(), "run-a", 1).await);
     let bytes = vec![9; ARTEFACT_BLOB_BYTES];
@@ -199,7 +199,7 @@ async fn a_blob_that_is_deleted_before_its_record_is_committed_is_written_again(
     while !path.exists() && !write.is_finished() {
         tokio::task::yield_now().await;
     }
-    // It deletes the blob as the last one that referred to it.
+    // It deletes the blob with the last record that referred to it.
     std::fs::remove_file(&path).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
     write.await.unwrap().unwrap();
@@ -208,7 +208,7 @@ async fn a_blob_that_is_deleted_before_its_record_is_committed_is_written_again(
 
 #[cfg(unix)]
 #[tokio::test]
-async fn blobs_are_readable_by_their_owner_alone() {
+async fn blobs_are_readable_only_by_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());

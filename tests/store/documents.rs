@@ -1,4 +1,4 @@
-//! Compressed documents in a database: they read back, their dictionaries lie beside them, and damage has a name.
+//! Compressed documents in a database: they read back, their dictionaries are in the database, and damage is reported.
 
 use crate::records::{episode, filled, names, opened, put, recorded, recorded_as, run};
 use clawhost_core::{
@@ -18,7 +18,7 @@ fn count(folder: &Path, sql: &str) -> i64 {
 
 const DICTIONARIES: &str = "SELECT count(*) FROM dictionaries";
 
-/// An episode of an environment, unlike all others.
+/// An episode of an environment, different from all others.
 fn played(environment: &str, run: &str, index: u64) -> Episode {
     let mut episode = episode(run, index * 2);
     episode.index = index;
@@ -37,7 +37,7 @@ fn played(environment: &str, run: &str, index: u64) -> Episode {
     episode
 }
 
-/// Begins a run and plays until an episode and a verdict are compressed with dictionaries; gives all episodes.
+/// Begins a run and plays until an episode and a verdict are compressed with dictionaries. Returns all episodes.
 async fn play_until_compressed(store: &Store, folder: &Path, environment: &str, name: &str) -> Vec<Episode> {
     store.begin_run(&run(name)).await.unwrap();
     let mut episodes: Vec<Episode> = Vec::new();
@@ -63,7 +63,7 @@ fn check(folder: &Path, episodes: &[Episode]) {
 }
 
 #[tokio::test]
-async fn episodes_of_two_environments_read_back_after_the_store_was_opened_again() {
+async fn episodes_of_two_environments_round_trip_over_a_reopened_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let guess = play_until_compressed(&store, folder.path(), "guess", "run-a").await;
@@ -84,7 +84,7 @@ async fn episodes_of_two_environments_read_back_after_the_store_was_opened_again
 }
 
 #[tokio::test]
-async fn documents_are_smaller_than_a_third_where_a_dictionary_fits() {
+async fn documents_with_a_fitting_dictionary_are_smaller_than_a_third() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let episodes = play_until_compressed(&store, folder.path(), "guess", "run-a").await;
@@ -95,7 +95,7 @@ async fn documents_are_smaller_than_a_third_where_a_dictionary_fits() {
 }
 
 #[tokio::test]
-async fn a_verdict_is_added_to_verdicts_that_are_compressed() {
+async fn a_verdict_is_added_to_compressed_verdicts() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let episodes = play_until_compressed(&store, folder.path(), "guess", "run-a").await;
@@ -112,7 +112,7 @@ async fn a_verdict_is_added_to_verdicts_that_are_compressed() {
 }
 
 #[tokio::test]
-async fn a_dictionary_goes_with_the_last_document_that_needs_it() {
+async fn a_dictionary_is_removed_with_its_last_document() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     play_until_compressed(&store, folder.path(), "guess", "run-a").await;
@@ -122,7 +122,7 @@ async fn a_dictionary_goes_with_the_last_document_that_needs_it() {
     assert_eq!(count(folder.path(), DICTIONARIES), 2);
     check(folder.path(), &shop);
 
-    // The store still has the one that was removed: the next document brings it back.
+    // The store still has the removed dictionary in memory: the next document writes it again.
     store.begin_run(&run("run-c")).await.unwrap();
     let next = played("guess", "run-c", 0);
     put(&store, vec![recorded_as(next.clone())]).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_dictionary_goes_with_the_last_document_that_needs_it() {
 }
 
 #[tokio::test]
-async fn a_document_without_its_dictionary_is_named_and_others_are_read() {
+async fn a_document_without_its_dictionary_is_reported_and_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let guess = play_until_compressed(&store, folder.path(), "guess", "run-a").await;
@@ -159,7 +159,7 @@ async fn a_document_without_its_dictionary_is_named_and_others_are_read() {
     let change = |sql: &str| assert_eq!(database.execute(sql, [number]).unwrap(), 1, "{sql}");
     change("UPDATE dictionaries SET content = substr(content, 1, 1000) WHERE number = ?");
     refused(&format!("its dictionary {number} does not have the digest that names it"));
-    // A database of that kind is written to all the same.
+    // Such a database can still be written to.
     let store = opened(folder.path());
     let next = played("guess", "run-a", 10_000);
     put(&store, vec![recorded_as(next.clone())]).await.unwrap();
@@ -172,12 +172,12 @@ async fn a_document_without_its_dictionary_is_named_and_others_are_read() {
 }
 
 #[tokio::test]
-async fn a_changed_document_is_named_and_others_are_read() {
+async fn a_changed_document_is_reported_and_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 3).await;
     let database = database(folder.path());
     let reader = Reader::open(folder.path()).unwrap();
-    // What is left out, a length of more than a gigabyte, nothing but lengths, another text.
+    // Omitted parts, a length over a gigabyte, only lengths, another text.
     let sum = "substr(document, 1, 5)";
     for (change, why) in [
         ("x''".to_owned(), "its compressed bytes cannot be read"),
@@ -209,7 +209,7 @@ async fn a_changed_document_is_named_and_others_are_read() {
 }
 
 #[tokio::test]
-async fn columns_hold_what_filters_ask_for() {
+async fn columns_have_the_values_of_filters() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 0).await;
     let EpisodeOrigin::Simulated(simulated) = episode("run-a", 0).origin else { panic!("golden episodes are played") };
@@ -230,7 +230,7 @@ async fn columns_hold_what_filters_ask_for() {
 }
 
 #[tokio::test]
-async fn an_episode_of_a_run_that_was_not_begun_is_refused() {
+async fn an_episode_of_an_unknown_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let error = put(&store, vec![recorded("run-x", 0)]).await.unwrap_err();

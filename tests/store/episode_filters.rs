@@ -1,4 +1,4 @@
-//! Which episodes a list shows: every filter alone, and all of them together.
+//! Filters of episode lists: each alone, and all together.
 
 use crate::records::{episode, filled, opened, put, recorded_as, run};
 use clawhost_core::{
@@ -8,7 +8,7 @@ use clawhost_core::{
 use clawhost_store::Reader;
 use std::path::Path;
 
-/// Episodes that a filter selects, by their ids.
+/// Ids of the episodes that match a filter.
 fn selected(folder: &Path, filter: &EpisodeFilter) -> Vec<String> {
     let rows = Reader::open(folder).unwrap().episodes(filter).unwrap();
     rows.into_iter().map(|row| format!("{}/{}", row.run, row.id)).collect()
@@ -60,7 +60,7 @@ async fn episodes_are_selected_by_failure_reward_task_run_and_state_together() {
 }
 
 #[tokio::test]
-async fn a_limit_counts_what_the_filter_selects() {
+async fn a_limit_applies_after_the_filter() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), "run-a", 6).await);
     let failed = EpisodeFilter { failure: Some(FailureFilter::Any), limit: Some(2), ..EpisodeFilter::default() };

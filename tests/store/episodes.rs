@@ -1,4 +1,4 @@
-//! Runs, episodes, notes and verdicts: what was appended is there, all or nothing.
+//! Runs, episodes, notes and verdicts: appends are complete or have no effect.
 
 use crate::records::{cost, cost_of, episode, filled, golden, names, opened, phase, put, recorded, recorded_as, run};
 use clawhost_core::{
@@ -18,7 +18,7 @@ fn noting(run: &str, index: u64, key: &str, value: Option<&str>) -> Recorded {
 }
 
 #[tokio::test]
-async fn what_was_appended_reads_back_as_it_was() {
+async fn appended_records_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
     store.finish_run(&RunId("run-a".into()), &serde_json::json!({"reward_mean": 1.0}), cost()).await.unwrap();
@@ -36,7 +36,7 @@ async fn what_was_appended_reads_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn notes_are_merged_in_the_order_of_the_plan_whatever_ran_first() {
+async fn notes_are_merged_in_the_order_of_the_plan() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 0).await;
     let later = vec![noting("run-a", 3, "kept", Some("third")), noting("run-a", 4, "gone", None)];
@@ -47,7 +47,7 @@ async fn notes_are_merged_in_the_order_of_the_plan_whatever_ran_first() {
     finish().await;
     let notes = || Reader::open(folder.path()).unwrap().notes(&RunId("run-a".into())).unwrap();
     assert_eq!(notes(), [("kept".to_owned(), b"third".to_vec())]);
-    // Resumed, with others in the places of its last writers, it merges again.
+    // Resumed, with replaced last writers, it merges again.
     store.resume_run(&RunId("run-a".into())).await.unwrap();
     let again = |index| Recorded { replaces_existing: true, ..recorded("run-a", index) };
     put(&store, vec![again(3), again(4)]).await.unwrap();
@@ -56,7 +56,7 @@ async fn notes_are_merged_in_the_order_of_the_plan_whatever_ran_first() {
 }
 
 #[tokio::test]
-async fn a_run_that_did_not_end_is_found_by_its_digest_and_resumed() {
+async fn an_unfinished_run_is_found_by_its_digest_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
     store.begin_run(&run("run-b")).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_run_that_did_not_end_is_found_by_its_digest_and_resumed() {
     assert_eq!(resumable(b"configuration"), std::slice::from_ref(&b), "one that was stopped did not end");
     store.resume_run(&RunId("run-a".into())).await.unwrap();
     assert_eq!(resumable(b"configuration"), [b, a]);
-    // What was cut short stays until another takes its place, verdicts and all, in one transaction.
+    // A truncated group stays until another one replaces it, with verdicts, in one transaction.
     let names = || names(folder.path()).len();
     assert_eq!(names(), 4);
     let clash = vec![Recorded { replaces_existing: true, ..recorded("run-a", 2) }, recorded("run-a", 1)];
@@ -86,7 +86,7 @@ async fn a_run_that_did_not_end_is_found_by_its_digest_and_resumed() {
 }
 
 #[tokio::test]
-async fn equal_ids_of_two_runs_are_told_apart_and_the_newest_is_meant() {
+async fn equal_ids_of_two_runs_are_distinguished_and_the_newest_is_the_default() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), "run-a", 2).await);
     drop(filled(folder.path(), "run-b", 2).await);
@@ -104,10 +104,10 @@ async fn equal_ids_of_two_runs_are_told_apart_and_the_newest_is_meant() {
 }
 
 #[tokio::test]
-async fn a_batch_is_recorded_whole_or_not_at_all() {
+async fn a_batch_is_recorded_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 2).await;
-    // The second of these is there already.
+    // The second of these exists already.
     let batch = vec![recorded("run-a", 7), recorded("run-a", 1), recorded("run-a", 8)];
     put(&store, batch).await.unwrap_err();
     let reader = Reader::open(folder.path()).unwrap();
@@ -117,7 +117,7 @@ async fn a_batch_is_recorded_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_write_does_not_take_its_neighbours_with_it() {
+async fn an_invalid_write_does_not_fail_others_of_its_batch() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(filled(folder.path(), "run-a", 1).await);
     let writes: Vec<_> = (0..200)
@@ -163,7 +163,7 @@ fn scored(value: f64) -> Verdict {
 }
 
 #[tokio::test]
-async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
+async fn later_verdicts_are_added_to_the_current_ones() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     store.begin_run(&run("run-a")).await.unwrap();
@@ -178,7 +178,7 @@ async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
     };
     let now = || Reader::open(folder.path()).unwrap().episode(&format!("run-a/{id}")).unwrap().unwrap();
 
-    // Two processes judge at once: the one that began earlier and comes later must not undo the other.
+    // Two processes judge concurrently: the one that began earlier and writes later must not undo the other.
     let added = |revision| Admission::Added { revision, reward: Some(0.75) };
     assert_eq!(judge(verdict_of("first", scored(0.5))).await, added(1));
     assert_eq!(now().reward, Some(0.75), "the failed verdict is replaced, and the reward changes");
@@ -200,7 +200,7 @@ async fn later_verdicts_are_taken_in_by_what_stands_there_then() {
 }
 
 #[tokio::test]
-async fn a_run_reads_back_with_all_that_it_recorded() {
+async fn a_run_round_trips_with_all_its_records() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let config = SpecDocument(serde_json::json!({"format": 1, "tasks": ["a", {"b": 0.5}]}));
@@ -286,7 +286,7 @@ async fn a_learning_run_counts_the_rewards_and_the_costs_of_its_phases() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_is_named_and_others_are_read() {
+async fn a_damaged_record_is_reported_and_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 2).await;
     let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
@@ -375,7 +375,7 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
     assert_eq!(reader().episode("ep-0000").unwrap().unwrap().origin, recorded.origin);
     assert_eq!(reader().runs_of_episode("ep-0000").unwrap(), [RunId("run-live".into())]);
 
-    // Nothing fixed its rewards, so what a plugin says later counts.
+    // Nothing fixed its rewards, so later verdicts of plugins count.
     let judged = Judged { record: verdict_of("outcome", scored(0.5)), ..feedback("run-live", "ep-0000", 0.0, None) };
     let admissions = store.judge(vec![judged]).await.unwrap();
     assert_eq!(admissions, [Admission::Added { revision: 1, reward: Some(0.5) }]);

@@ -1,4 +1,4 @@
-//! Interrupted writes: whatever commit a store ends after, all before it is whole, and nothing after it is there.
+//! Interrupted writes: after any commit, everything before it is complete, and nothing after it exists.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,7 +32,7 @@ fn artefact(number: u8) -> Vec<u8> {
     vec![number; ARTEFACT_BLOB_BYTES]
 }
 
-/// One write of each kind, each of them one commit.
+/// One write of each kind, each in one commit.
 async fn history(store: &Store) -> Result<(), StoreError> {
     store.keep_plugin(&plugin(b"component"), "environment", b"component".to_vec()).await?;
     store.begin_run(&run("run-a")).await?;
@@ -46,7 +46,7 @@ async fn history(store: &Store) -> Result<(), StoreError> {
     store.remove(removal).await.map(|_| ())
 }
 
-/// Checks that the folder holds what the first commits of the history wrote, all of it and no more.
+/// Checks that the folder has exactly the writes of the first commits of the history.
 async fn check(folder: &Path, commits: u64) {
     let store = opened(folder);
     let reader = Reader::open(folder).unwrap();
@@ -78,7 +78,7 @@ async fn check(folder: &Path, commits: u64) {
     assert_eq!(store.iterations(&id()).await.unwrap().len() as u64, last.unwrap_or(0), "{commits}");
 }
 
-/// What a later process collects is what no record refers to.
+/// A later process collects files that no record refers to.
 async fn collected(folder: &Path, commits: u64) {
     let store = opened(folder);
     store.remove(Removal::default()).await.unwrap();
@@ -96,7 +96,7 @@ async fn collected(folder: &Path, commits: u64) {
 }
 
 #[tokio::test]
-async fn no_end_separates_a_document_from_its_dictionary() {
+async fn no_interruption_separates_a_document_from_its_dictionary() {
     for commits in 4..16 {
         let folder = tempfile::tempdir().unwrap();
         let options = StoreOptions { fail_after_commit: Some(commits), ..StoreOptions::default() };
@@ -104,7 +104,7 @@ async fn no_end_separates_a_document_from_its_dictionary() {
         store.begin_run(&run("run-a")).await.unwrap();
         let mut count = 0;
         let batch = |first: u64| (first..first + 64).map(|index| recorded("run-a", index)).collect();
-        // Dictionaries are made of 256 documents, on a thread of their own, while more are written.
+        // A dictionary is trained from 256 documents on a separate thread, while more are written.
         while put(&store, batch(count)).await.is_ok() {
             count += 64;
         }
@@ -121,7 +121,7 @@ async fn no_end_separates_a_document_from_its_dictionary() {
 }
 
 #[tokio::test]
-async fn an_undisturbed_history_has_as_many_commits_each_time() {
+async fn equal_histories_have_equal_numbers_of_commits() {
     for _ in 0..2 {
         let folder = tempfile::tempdir().unwrap();
         let store = opened(folder.path());
@@ -132,7 +132,7 @@ async fn an_undisturbed_history_has_as_many_commits_each_time() {
 }
 
 #[tokio::test]
-async fn a_store_that_ends_after_any_commit_holds_what_was_committed() {
+async fn a_store_that_ends_after_any_commit_has_exactly_the_committed_writes() {
     for commits in 1..=COMMITS {
         let folder = tempfile::tempdir().unwrap();
         let options = StoreOptions { fail_after_commit: Some(commits), ..StoreOptions::default() };
@@ -150,7 +150,7 @@ async fn a_store_that_ends_after_any_commit_holds_what_was_committed() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_refused_is_no_commit() {
+async fn a_refused_write_is_not_a_commit() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     store.begin_run(&run("run-a")).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_write_that_is_refused_is_no_commit() {
 }
 
 #[tokio::test]
-async fn writes_that_wait_together_are_committed_alone() {
+async fn waiting_writes_are_committed_separately() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     store.begin_run(&run("run-a")).await.unwrap();
@@ -169,11 +169,11 @@ async fn writes_that_wait_together_are_committed_alone() {
     assert_eq!(store.commits(), 4);
 }
 
-/// Names the data folder of the process that the test below starts.
+/// The variable with the data folder of the child process of the test below.
 const CHILD: &str = "CLAWHOST_TEST_STORE_FOLDER";
 
 #[tokio::test]
-async fn a_process_that_aborts_after_any_commit_leaves_what_was_committed() {
+async fn a_process_that_aborts_after_any_commit_leaves_the_committed_writes() {
     if let Some(folder) = std::env::var_os(CHILD) {
         history(&opened(Path::new(&folder))).await.unwrap();
         return;
@@ -181,7 +181,7 @@ async fn a_process_that_aborts_after_any_commit_leaves_what_was_committed() {
     for commits in 1..=COMMITS + 1 {
         let folder = tempfile::tempdir().unwrap();
         let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_that_aborts_after_any_commit_leaves_what_was_committed"])
+            .args(["--exact", "a_process_that_aborts_after_any_commit_leaves_the_committed_writes"])
             .env(CHILD, folder.path())
             .env("CLAWHOST_ABORT_AFTER_COMMIT", commits.to_string())
             .output()

@@ -28,7 +28,7 @@ async fn state(store: &Store, name: &str) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn large_state_of_any_size_is_kept_and_the_state_before_it_is_gone() {
+async fn large_state_of_any_size_replaces_the_previous_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     assert_eq!(state(&store, "weights").await, None);
@@ -43,7 +43,7 @@ async fn large_state_of_any_size_is_kept_and_the_state_before_it_is_gone() {
 }
 
 #[tokio::test]
-async fn state_that_is_unchanged_stays_and_state_that_is_not_named_is_forgotten() {
+async fn unchanged_state_is_kept_and_unnamed_state_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let first = [("weights", written(b"one")), ("moments", written(b"two"))];
@@ -52,7 +52,7 @@ async fn state_that_is_unchanged_stays_and_state_that_is_not_named_is_forgotten(
     assert_eq!(state(&store, "weights").await.unwrap(), b"one");
     assert_eq!(state(&store, "moments").await, None);
     assert_eq!(blob_files(folder.path()), blob_names(&[b"one"]));
-    // Nothing of a checkpoint is stored that names what there is not.
+    // A checkpoint that refers to missing state is not stored at all.
     let wrong = [("weights", written(b"three")), ("moments", LargeState::Unchanged)];
     let error = store.checkpoint(checkpoint("run-a", 3, &wrong)).await.unwrap_err();
     assert!(error.to_string().contains("state moments unchanged"), "{error}");
@@ -65,7 +65,7 @@ async fn state_that_is_unchanged_stays_and_state_that_is_not_named_is_forgotten(
 }
 
 #[tokio::test]
-async fn a_blob_that_another_record_refers_to_outlives_the_checkpoint() {
+async fn a_blob_with_other_references_outlives_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     store.begin_run(&run("run-b")).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_blob_that_another_record_refers_to_outlives_the_checkpoint() {
     }
     store.checkpoint(checkpoint("run-a", 2, &[("weights", written(b"next"))])).await.unwrap();
     assert_eq!(store.large_state(&RunId("run-b".into()), "weights").await.unwrap().unwrap(), shared);
-    // An episode of the same content, then the last checkpoint that refers to it ends.
+    // An episode with the same content is written, then the last checkpoint that refers to the blob is removed.
     put(&store, vec![recorded_as(with_artefacts("run-b", 7, &[&shared]))]).await.unwrap();
     store.checkpoint(checkpoint("run-b", 2, &[])).await.unwrap();
     let read = Reader::open(folder.path()).unwrap().episode("run-b/ep-0007").unwrap().unwrap();
@@ -84,7 +84,7 @@ async fn a_blob_that_another_record_refers_to_outlives_the_checkpoint() {
 }
 
 #[tokio::test]
-async fn two_stores_checkpoint_equal_state_in_turn() {
+async fn two_stores_checkpoint_equal_state_alternately() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = [filled(folder.path(), "run-a", 1).await, filled(folder.path(), "run-b", 1).await];
     for iteration in 1..8_u8 {
@@ -100,7 +100,7 @@ async fn two_stores_checkpoint_equal_state_in_turn() {
 }
 
 #[tokio::test]
-async fn state_that_is_missing_or_damaged_is_named() {
+async fn missing_or_damaged_state_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     store.checkpoint(checkpoint("run-a", 1, &[("weights", written(b"four"))])).await.unwrap();
@@ -119,7 +119,7 @@ async fn state_that_is_missing_or_damaged_is_named() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_of_an_unknown_run_leaves_nothing() {
+async fn a_checkpoint_of_an_unknown_run_stores_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let mut unknown = checkpoint("run-x", 1, &[("weights", written(b"x"))]);
@@ -130,7 +130,7 @@ async fn a_checkpoint_of_an_unknown_run_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_reads_back_with_its_cost() {
+async fn a_checkpoint_round_trips_with_its_cost() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let run = RunId("run-a".into());

@@ -1,4 +1,4 @@
-//! Leases: one process works on a thing, and files never leave their folder.
+//! Leases: mutual exclusion of processes. Lock files stay in their folder.
 
 use clawhost_core::{LeaseMode, LeaseSubject, Leases as _, RunId};
 use clawhost_store::FileLeases;
@@ -22,7 +22,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_exclusive_lease_excludes_all_others_and_a_shared_one_the_exclusive() {
+fn exclusive_leases_exclude_all_others_and_shared_ones_exclusive_ones() {
     let folder = tempfile::tempdir().unwrap();
     let leases = FileLeases::new(folder.path());
     for subject in [run("run-a"), playbook("chess"), LeaseSubject::Folder] {
@@ -41,7 +41,7 @@ fn an_exclusive_lease_excludes_all_others_and_a_shared_one_the_exclusive() {
 }
 
 #[test]
-fn a_dropped_lease_leaves_its_file_and_a_completed_one_does_not() {
+fn a_dropped_lease_keeps_its_file_and_a_completed_one_removes_it() {
     let folder = tempfile::tempdir().unwrap();
     let leases = FileLeases::new(folder.path());
     let take = |mode| leases.acquire(&run("run-a"), mode).unwrap().unwrap();
@@ -49,7 +49,7 @@ fn a_dropped_lease_leaves_its_file_and_a_completed_one_does_not() {
     assert_eq!(files(folder.path()), ["run-run-a"]);
     take(LeaseMode::Exclusive).complete();
     assert!(files(folder.path()).is_empty());
-    // The end of one shared lease leaves the others in force.
+    // Releasing one shared lease keeps the others.
     let [one, two] = [take(LeaseMode::Shared), take(LeaseMode::Shared)];
     one.complete();
     assert!(leases.acquire(&run("run-a"), LeaseMode::Exclusive).unwrap().is_none());
@@ -57,7 +57,7 @@ fn a_dropped_lease_leaves_its_file_and_a_completed_one_does_not() {
 }
 
 #[test]
-fn a_lease_leaves_the_file_of_a_later_one_alone() {
+fn a_lease_does_not_remove_the_file_of_a_later_one() {
     let folder = tempfile::tempdir().unwrap();
     let leases = FileLeases::new(folder.path());
     let take = || leases.acquire(&run("run-a"), LeaseMode::Exclusive).unwrap();
@@ -72,7 +72,7 @@ fn a_lease_leaves_the_file_of_a_later_one_alone() {
 }
 
 #[test]
-fn no_two_subjects_share_a_lock() {
+fn each_subject_has_its_own_lock() {
     let folder = tempfile::tempdir().unwrap();
     let leases = FileLeases::new(folder.path());
     let long = "a".repeat(300);
@@ -105,7 +105,7 @@ fn no_two_subjects_share_a_lock() {
 }
 
 #[test]
-fn a_name_never_leaves_the_folder() {
+fn a_lock_file_never_leaves_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let leases = FileLeases::new(&data);
@@ -146,11 +146,11 @@ fn threads_that_complete_their_leases_exclude_each_other() {
     });
 }
 
-/// Names the data folder of the process that the test below starts.
+/// The variable with the data folder of the child process of the test below.
 const CHILD: &str = "CLAWHOST_TEST_LEASE_FOLDER";
 
 #[test]
-fn a_lease_ends_with_its_process_however_that_ends() {
+fn a_lease_ends_with_its_process() {
     if let Some(folder) = std::env::var_os(CHILD) {
         let lease = FileLeases::new(Path::new(&folder)).acquire(&run("run-a"), LeaseMode::Exclusive).unwrap();
         if lease.is_none() {
@@ -161,7 +161,7 @@ fn a_lease_ends_with_its_process_however_that_ends() {
     let folder = tempfile::tempdir().unwrap();
     let leases = FileLeases::new(folder.path());
     let child = || {
-        let name = "leases::a_lease_ends_with_its_process_however_that_ends";
+        let name = "leases::a_lease_ends_with_its_process";
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", name]).env(CHILD, folder.path()).output().unwrap().status
     };
@@ -174,7 +174,7 @@ fn a_lease_ends_with_its_process_however_that_ends() {
 }
 
 #[test]
-fn a_folder_that_cannot_hold_leases_is_named() {
+fn a_folder_without_support_for_leases_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("leases"), "").unwrap();
     let error = FileLeases::new(folder.path()).acquire(&LeaseSubject::Folder, LeaseMode::Shared).unwrap_err();

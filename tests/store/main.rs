@@ -1,4 +1,4 @@
-//! The store on real files: what was appended is there, all or nothing, and trouble has a name.
+//! The store on real files: appends are complete or have no effect, and errors are named.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

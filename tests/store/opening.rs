@@ -1,4 +1,4 @@
-//! Opening a data folder: trouble has a name.
+//! Opening a data folder: errors are named.
 
 use crate::records::{filled, names, opened, put, recorded, run};
 use clawhost_core::{EpisodeFilter, EpisodeReader as _, EpisodeStore as _, Hint, StoreError};
@@ -6,7 +6,7 @@ use clawhost_store::{FILE, Reader, SCHEMA, Store, StoreOptions};
 use std::path::Path;
 
 #[tokio::test]
-async fn a_full_disk_is_named_and_what_was_recorded_stays() {
+async fn a_full_disk_is_reported_and_records_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions::bounded(Some(1024 * 1024));
     let store = Store::open(folder.path(), options).unwrap();
@@ -29,7 +29,7 @@ async fn a_full_disk_is_named_and_what_was_recorded_stays() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_and_left_alone() {
+fn a_file_that_is_not_a_database_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let text = "this is no database, but somebody's notes\n".repeat(100);
     std::fs::write(folder.path().join(FILE), &text).unwrap();
@@ -44,7 +44,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_locked_database_is_named() {
+async fn a_locked_database_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let other = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
@@ -70,14 +70,14 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[test]
-fn an_empty_folder_names_the_next_command() {
+fn an_empty_folder_suggests_a_command() {
     let folder = tempfile::tempdir().unwrap();
     let error = Reader::open(folder.path()).unwrap_err();
     assert!(error.to_string().contains("no episodes here yet"), "{error}");
     assert!(error.hints().contains(&Hint::command("run", "plays some")), "{error}");
 }
 
-/// What a writer and a reader say to the same folder.
+/// The errors of a writer and of a reader of the same folder.
 fn refusals(folder: &Path) -> [StoreError; 2] {
     [
         Store::open(folder, StoreOptions::default()).map(|_| ()).unwrap_err(),
@@ -86,7 +86,7 @@ fn refusals(folder: &Path) -> [StoreError; 2] {
 }
 
 #[tokio::test]
-async fn a_schema_from_before_the_first_release_is_refused_and_left_alone() {
+async fn a_schema_before_the_first_release_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), "run-a", 1).await);
     let path = folder.path().join(FILE);
@@ -105,7 +105,7 @@ async fn a_schema_from_before_the_first_release_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_database_of_another_program_is_refused_and_left_alone() {
+fn a_database_of_another_program_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     for version in [0, SCHEMA] {
@@ -122,7 +122,7 @@ fn a_database_of_another_program_is_refused_and_left_alone() {
 }
 
 #[test]
-fn an_empty_file_is_refused_by_a_reader_and_filled_by_a_writer() {
+fn an_empty_file_is_refused_by_a_reader_and_initialised_by_a_writer() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(FILE), "").unwrap();
     let error = Reader::open(folder.path()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Records to write, and how they are written.
+//! Records for tests, and helpers that write them.
 #![allow(dead_code, reason = "two test targets share this file, and neither uses all of it")]
 
 use clawhost_core::{
@@ -28,7 +28,7 @@ pub(crate) fn recorded_as(episode: Episode) -> Recorded {
     Recorded { episode: Arc::new(episode), notes: BTreeMap::new(), replaces_existing: false }
 }
 
-/// An episode that left artefacts behind.
+/// An episode with artefacts.
 pub(crate) fn with_artefacts(run: &str, index: u64, artefacts: &[&[u8]]) -> Episode {
     let one = |bytes: &&[u8]| Artefact {
         name: "board.bin".into(),
@@ -68,7 +68,7 @@ pub(crate) fn cost_of(prompt_tokens: u64) -> Usage {
     Usage { prompt_tokens, ..Usage::default() }
 }
 
-/// Puts episodes of one run into a store; its models have cost 7 tokens.
+/// Appends episodes of one run to a store, with a cost of 7 tokens.
 pub(crate) async fn put(store: &Store, recorded: Vec<Recorded>) -> Result<(), StoreError> {
     let run = recorded.first().map_or(RunId("run-a".into()), |first| first.episode.run.clone());
     store.append(&run, recorded, cost()).await
@@ -117,7 +117,7 @@ pub(crate) fn blob_path(folder: &Path, bytes: &[u8]) -> PathBuf {
     folder.join("blobs/sha256").join(&hex[..2]).join(hex)
 }
 
-/// All files below the folder of blobs, by name, in order.
+/// All files in the folder of blobs, by name, in order.
 pub(crate) fn blob_files(folder: &Path) -> Vec<String> {
     let Ok(folders) = std::fs::read_dir(folder.join("blobs/sha256")) else { return Vec::new() };
     let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());

@@ -1,4 +1,4 @@
-//! Retention: what is measured, what is removed, and what never is.
+//! Retention: sizes, removals, and records that are never removed.
 
 use crate::records::{
     blob_files, blob_names, checkpoint, cost, episode, filled, names, opened, phase, plugin, put, recorded_as, run,
@@ -35,7 +35,7 @@ async fn learned(store: &Store, name: &str) {
     store.checkpoint(checkpoint(name, 1, &[("weights", written(name.as_bytes()))])).await.unwrap();
 }
 
-/// Rows of every table that belong to a run or a phase of it.
+/// Rows of all tables that belong to a run or a phase of it.
 fn rows(folder: &Path, name: &str) -> BTreeMap<&'static str, u32> {
     let connection = rusqlite::Connection::open(folder.join(FILE)).unwrap();
     let own = "IN (?1, ?1 || '.1')";
@@ -58,7 +58,7 @@ fn rows(folder: &Path, name: &str) -> BTreeMap<&'static str, u32> {
 }
 
 #[tokio::test]
-async fn a_removed_run_leaves_nothing_and_its_neighbours_stay() {
+async fn a_removed_run_leaves_nothing_and_other_runs_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     learned(&store, "run-a").await;
@@ -71,13 +71,13 @@ async fn a_removed_run_leaves_nothing_and_its_neighbours_stay() {
     assert_eq!(rows(folder.path(), "run-b"), before);
     assert_eq!(store.large_state(&id("run-b"), "weights").await.unwrap().unwrap(), b"run-b");
     assert_eq!(blob_files(folder.path()), blob_names(&[b"run-b", &[7; ARTEFACT_BLOB_BYTES]]));
-    // What is gone is gone: the same again removes nothing.
+    // Repeating the removal removes nothing.
     let again = store.remove(of(&["run-a"])).await.unwrap();
     assert_eq!(Removed { bytes: 0, ..again }, Removed::default());
 }
 
 #[tokio::test]
-async fn a_kept_record_keeps_specification_and_reports_and_is_not_resumed() {
+async fn a_kept_record_has_specification_and_reports_and_is_not_resumable() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     learned(&store, "run-a").await;
@@ -120,7 +120,7 @@ async fn a_kept_episode_keeps_its_verdicts_its_blobs_its_phase_and_its_run() {
 }
 
 #[tokio::test]
-async fn a_plugin_stays_while_an_episode_a_verdict_or_a_run_names_it() {
+async fn a_plugin_is_kept_while_an_episode_a_verdict_or_a_run_refers_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let played = plugin(b"played");
@@ -151,7 +151,7 @@ async fn a_plugin_stays_while_an_episode_a_verdict_or_a_run_names_it() {
 }
 
 #[tokio::test]
-async fn unfinished_and_unused_files_are_collected_and_other_files_stay() {
+async fn unfinished_and_unused_files_are_deleted_and_others_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     learned(&store, "run-a").await;
@@ -174,7 +174,7 @@ async fn unfinished_and_unused_files_are_collected_and_other_files_stay() {
     assert_eq!(store.holdings().await.unwrap().unused_blobs, (0, 0));
 }
 
-/// Bytes of all files of a data folder.
+/// Bytes of all files in a data folder.
 fn folder_size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     entries
@@ -183,7 +183,7 @@ fn folder_size(folder: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn the_folder_shrinks_by_the_bytes_that_are_reported() {
+async fn the_folder_shrinks_by_the_reported_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 400).await;
     learned(&store, "run-b").await;
@@ -195,13 +195,13 @@ async fn the_folder_shrinks_by_the_bytes_that_are_reported() {
     assert_eq!(removed.bytes, before - after);
     let held = holdings.runs.iter().find(|run| run.run == id("run-a")).unwrap().bytes;
     assert!(removed.bytes > held, "{} of {before} bytes, of which documents are {held}", removed.bytes);
-    // The store, with the reader that it kept open, goes on.
+    // The store with its open reader continues to work.
     put(&store, vec![recorded_as(episode("run-b.1", 9))]).await.unwrap();
     assert_eq!(store.episodes(&id("run-b.1")).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
-async fn holdings_count_what_each_run_holds() {
+async fn holdings_count_the_content_of_each_run() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 3).await;
     learned(&store, "run-b").await;
@@ -237,13 +237,13 @@ async fn holdings_count_what_each_run_holds() {
 /// One step of a random history.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A run writes state of these contents under names 0, 1, ...; none: unchanged where there is some.
+    /// A run writes state with these contents under the names 0, 1, ... `None`: unchanged, if there is some.
     Checkpoint(u8, Vec<Option<u8>>),
     /// A run records an episode with an artefact of this content.
     Episode(u8, u8),
-    /// A plugin of this content is kept.
+    /// A plugin with this content is stored.
     Plugin(u8),
-    /// Runs are removed; of some of them the record or every second episode stays.
+    /// Runs are removed; of some of them the record or every second episode is kept.
     Remove { runs: u8, records: u8, episodes: bool, plugins: bool },
 }
 
@@ -268,7 +268,7 @@ fn chosen(bits: u8) -> BTreeSet<RunId> {
     (0..4_u8).filter(|run| bits >> run & 1 == 1).map(|run| id(&format!("run-{run}"))).collect()
 }
 
-/// What the store must hold, by run.
+/// The expected contents of the store, by run.
 #[derive(Default)]
 struct Expected {
     states: BTreeMap<RunId, BTreeMap<String, u8>>,
@@ -345,7 +345,7 @@ impl Expected {
             referred.insert(*number);
         }
         assert_eq!(names(folder).len(), self.episodes.len());
-        // Blobs in the folder are those of records, kept plugins included.
+        // Blobs in the folder are those of records, including stored plugins.
         for number in 0..4 {
             let bytes = content(number);
             if reader.plugin(&Digest::of(&bytes)).unwrap().is_some() {
@@ -362,7 +362,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_stays_never_loses_its_blob_whatever_is_removed(steps in prop::collection::vec(step(), 1..16)) {
+    fn kept_records_never_lose_their_blobs(steps in prop::collection::vec(step(), 1..16)) {
         let folder = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -377,7 +377,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_rehearsal_counts_what_a_removal_removes_and_removes_nothing() {
+async fn a_rehearsal_counts_like_a_removal_and_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     learned(&store, "run-a").await;

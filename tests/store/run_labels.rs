@@ -1,4 +1,4 @@
-//! Names and tags of runs: unique names, filters by tags, and what goes with a run.
+//! Names and tags of runs: unique names, filters by tags, and removal with the run.
 
 use crate::records::{cost, filled, opened, phase, put, recorded, run};
 use clawhost_core::{
@@ -80,7 +80,7 @@ async fn tags_are_added_and_removed_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_a_run_is_called_goes_with_the_run_and_stays_with_its_record() {
+async fn labels_are_removed_with_the_run_and_kept_with_its_record() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     begin(&store, "run-a", labels("first", &["x"])).await.unwrap();
@@ -122,7 +122,7 @@ async fn runs_are_selected_by_tags_state_kind_and_time_together() {
 }
 
 #[tokio::test]
-async fn a_beginning_of_an_id_finds_runs_and_no_phases() {
+async fn a_prefix_of_an_id_finds_runs_but_not_phases() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     for run in ["run-20", "run-21", "run-3"] {
@@ -143,7 +143,7 @@ async fn a_beginning_of_an_id_finds_runs_and_no_phases() {
 }
 
 #[tokio::test]
-async fn a_run_is_summed_up_with_its_phases() {
+async fn the_summary_of_a_run_includes_its_phases() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
     store.begin_run(&phase("run-a.1", "run-a")).await.unwrap();

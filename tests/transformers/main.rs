@@ -1,4 +1,4 @@
-//! Local models beside `transformers` and `peft`: what those computed lies in `reference`, made by `make_reference.py`.
+//! Local models compared with `transformers` and `peft`, whose results are in `reference`, made by `make_reference.py`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -40,7 +40,7 @@ fn numbers(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
 }
 
-/// Logits behind every token, on the processor.
+/// Logits after every token, on the processor.
 fn on_processor(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]) -> Vec<f32> {
     let model = CpuModel::new(config.clone(), weights);
     let mut cache = model.cache();
@@ -50,14 +50,14 @@ fn on_processor(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]
     work.logits
 }
 
-/// The same on burn's device on this processor.
+/// The same on burn's processor device.
 fn on_device(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32]) -> Vec<f32> {
     let device = BurnDevice::processor();
     let network = Network::new(config.clone(), weights, device.burn());
     values(&network.logits(&Rows::padded(&[tokens], device.burn()))).unwrap()
 }
 
-/// The largest difference from what is expected.
+/// The largest deviation.
 fn worst(logits: &[f32], expected: &Value, vocabulary: usize) -> f32 {
     let places = numbers(&expected["places"]);
     let rows = expected["logits"].as_array().unwrap();
@@ -72,7 +72,7 @@ fn worst(logits: &[f32], expected: &Value, vocabulary: usize) -> f32 {
 }
 
 #[test]
-fn logits_are_those_of_transformers_on_both_paths() {
+fn logits_equal_those_of_transformers_on_both_paths() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
         let (config, tokens) = (Arc::new(folder.config.clone()), numbers(&expected["tokens"]));
@@ -88,7 +88,7 @@ fn logits_are_those_of_transformers_on_both_paths() {
 }
 
 #[test]
-fn texts_come_to_the_tokens_of_transformers_and_back() {
+fn tokens_and_texts_equal_those_of_transformers() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
         let tokenizer = folder.tokenizer().unwrap();
@@ -122,7 +122,7 @@ fn tool(told: &Value) -> ToolSpec {
 }
 
 #[test]
-fn conversations_are_rendered_character_for_character_as_transformers_does() {
+fn conversations_are_rendered_exactly_as_by_transformers() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
         let template = folder.chat_template(&folder.tokenizer().unwrap()).unwrap();
@@ -138,7 +138,7 @@ fn conversations_are_rendered_character_for_character_as_transformers_does() {
 }
 
 #[tokio::test]
-async fn greedy_answers_are_those_of_generate() {
+async fn greedy_answers_equal_those_of_generate() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
         let config = Arc::new(folder.config.clone());
@@ -158,7 +158,7 @@ async fn greedy_answers_are_those_of_generate() {
 }
 
 #[test]
-fn how_a_model_wants_to_be_sampled_is_read() {
+fn the_default_sampling_of_a_model_is_read() {
     let check = |name: &str, sampling: Sampling, end: &[&str]| {
         let folder = read(name);
         let tokenizer = folder.tokenizer().unwrap();
@@ -173,7 +173,7 @@ fn how_a_model_wants_to_be_sampled_is_read() {
 }
 
 #[test]
-fn adapters_that_peft_made_come_to_its_logits() {
+fn adapters_from_peft_give_its_logits() {
     for name in ["adapter", "adapter-rs"] {
         let (folder, expected) = (read("qwen3"), expected(name));
         let (config, tokens) = (Arc::new(folder.config.clone()), numbers(&expected["tokens"]));
@@ -187,7 +187,7 @@ fn adapters_that_peft_made_come_to_its_logits() {
             println!("{name}, {path}: {worst:e}");
             assert!(worst < LIMIT, "{name} on the {path}: {worst:e}");
         }
-        // Once merged, and written again as an adapter of our own, it is the same.
+        // Merged, and written again as an adapter, it is the same.
         let folder = tempfile::tempdir().unwrap();
         AdapterFolder::of(&weights, "qwen3").unwrap().write(folder.path()).unwrap();
         let again = AdapterFolder::read(folder.path()).unwrap().attach(&weights).unwrap();
@@ -195,7 +195,7 @@ fn adapters_that_peft_made_come_to_its_logits() {
     }
 }
 
-/// What `make_reference.py --ours` loads: logits that were computed here.
+/// For `make_reference.py --ours`: logits that were computed here.
 fn computed(folder: &Path, config: &Arc<ModelConfig>, weights: &HostDecoder, more: Value) {
     let tokens: Vec<u32> = (0..20).map(|place| (place * 37 + 11) % config.vocabulary as u32).collect();
     let logits = on_processor(config, weights, &tokens);
@@ -205,16 +205,16 @@ fn computed(folder: &Path, config: &Arc<ModelConfig>, weights: &HostDecoder, mor
     std::fs::write(folder.join("computed.json"), told.to_string()).unwrap();
 }
 
-/// Models and adapters that were made and trained here, for `transformers` and `peft` to load. `cargo xtask transformers` names
-/// the folder.
+/// Models and adapters that were made and trained here, for `transformers` and `peft` to load. `cargo xtask
+/// transformers` sets the folder.
 #[test]
-fn what_is_written_here_is_written_for_others() {
+fn exported_models_and_adapters_are_written_for_other_programs() {
     let temporary = tempfile::tempdir().unwrap();
     let root = std::env::var_os("CLAWHOST_TRANSFORMERS_OUT").map_or_else(|| temporary.path().to_owned(), PathBuf::from);
     for (name, stored, shard) in
         [("qwen2", Stored::F32, None), ("qwen3", Stored::BF16, None), ("llama", Stored::F16, Some(30_000))]
     {
-        // The reference is stored in 16 bits, so nothing is lost by writing it so.
+        // The reference is stored in 16 bits, so writing it in 16 bits loses nothing.
         let model = read(name);
         let folder = root.join(name);
         model.write_as(&folder, stored, shard).unwrap();
@@ -230,7 +230,7 @@ fn what_is_written_here_is_written_for_others() {
     let text = serde_json::json!({ "text": "1+2=3#", "text_tokens": [1, 10, 2, 11, 3, 15] });
     computed(&root.join("tiny"), &Arc::new(tiny.config.clone()), &tiny.weights, text);
 
-    // An adapter that was trained here, alone and merged.
+    // An adapter that was trained here, separately and merged.
     let base = read("qwen3");
     let config = Arc::new(base.config.clone());
     let settings = AdapterSettings { rank: 4, alpha: 8.0, seed: 1, ..AdapterSettings::default() };

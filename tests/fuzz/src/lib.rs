@@ -1,19 +1,19 @@
-//! What every reader of foreign bytes promises, whatever the bytes: it does not panic, it does not run away, and what it
-//! accepts it understands the same way a second time.
+//! The promises of every reader of external bytes, for all bytes: it does not panic, it terminates, and a parsed value
+//! survives a round trip.
 //!
-//! Each function is a fuzz target (`cargo xtask fuzz`), and is tried with seeds and changed seeds by the tests of every day.
+//! Each function is a fuzz target (`cargo xtask fuzz`); the ordinary tests try it with seeds and changed seeds.
 #![allow(clippy::panic, reason = "a promise that is broken is a panic: that is what a fuzzer looks for")]
 
 use clawhost_core::{Episode, Limits, Message, ModelResponse, Part, Snapshot};
 
-/// A target's name and what it promises.
+/// A target's name and promise.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: [Target; 5] =
     [("component", component), ("episode", episode), ("snapshot", snapshot), ("message", message), ("reply", reply)];
 
-/// A component before it is compiled: outline and walk.
+/// A component before it is compiled: its outline and walk.
 pub fn component(bytes: &[u8]) {
     let looked = || clawhost_engine::examine("fuzz", bytes, &Limits::default(), false);
     match (looked(), looked()) {
@@ -26,7 +26,7 @@ pub fn component(bytes: &[u8]) {
     }
 }
 
-/// An episode's JSON: what is read is written back, and read again as the same.
+/// An episode's JSON: a parsed value is serialised and parsed to the same value.
 pub fn episode(bytes: &[u8]) {
     let Ok(episode) = serde_json::from_slice::<Episode>(bytes) else { return };
     let written = serde_json::to_string(&episode).unwrap_or_else(|error| panic!("{error}"));
@@ -47,14 +47,14 @@ pub fn snapshot(bytes: &[u8]) {
     assert_eq!(again, snapshot);
 }
 
-/// A message over the boundary and back: nothing is lost but what the boundary decides itself.
+/// A message over the boundary and back: only the values that the boundary sets itself may change.
 pub fn message(bytes: &[u8]) {
     let Ok(message) = serde_json::from_slice::<Message>(bytes) else { return };
     let back = clawhost_engine::round_trip(&message);
     assert_eq!(back, message);
 }
 
-/// What an endpoint replied, in either dialect. What is understood can be sent on in either.
+/// A reply of an endpoint in either dialect. A parsed reply can be sent in both.
 pub fn reply(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let replies = [clawhost_wire::openai::response(text), clawhost_wire::anthropic::response(text)];
