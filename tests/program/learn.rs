@@ -197,7 +197,7 @@ fn invalid_learning_options_are_refused() {
     check(with(&["--branch-at", "2"]), &["--branch-at: belongs to playing; this run is for learning"]);
     check(with(&["--rate", "0.1"]), &["--rate: belongs to layer weights, which this run does not name"]);
     let all = ["--group", "3", "--gate-pairs", "1", "--evolve-minibatch", "0"];
-    check(with(&all), &["3 things are wrong", "--group: ", "--gate-pairs: ", "--evolve-minibatch: "]);
+    check(with(&all), &["3 problems", "--group: ", "--gate-pairs: ", "--evolve-minibatch: "]);
     bench.refused(
         &["learn", &shop, "--reward", &reward, "--layer", "harness"],
         &["--reflector: missing; name what proposes lessons"],

@@ -126,9 +126,9 @@ fn a_missing_key_is_reported_before_anything_is_sent() {
         assert_eq!(sent, Err(std::io::ErrorKind::WouldBlock), "nothing is sent");
     };
     let keys = "; use --api-key-file FILE";
-    let openai = "api.openai.com answers nobody without a key; set OPENAI_API_KEY to your key";
+    let openai = "api.openai.com answers only requests with a key; set OPENAI_API_KEY to your key";
     check(&["run", &guess, "--policy", "openai:m"], &["error: --policy: ", openai, keys]);
-    let anthropic = "api.anthropic.com answers nobody without a key; set ANTHROPIC_API_KEY to your key";
+    let anthropic = "api.anthropic.com answers only requests with a key; set ANTHROPIC_API_KEY to your key";
     check(&["run", &guess, "--policy", "anthropic:m@https://api.anthropic.com"], &[anthropic, keys]);
     let grant = ["--reward", &judge, "--grant", "llm:judge=anthropic:m"];
     check(&[&["run", guess.as_str()][..], &grant].concat(), &["error: --grant: ", anthropic]);

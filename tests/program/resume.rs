@@ -58,7 +58,7 @@ fn an_interrupted_run_that_differs_is_refused_with_the_differences() {
     assert_eq!(bench.run(&["run", &guess, "--max-tokens-total", "500"]).status.code(), Some(6));
     let newest = bench.newest_run();
     let begin = format!("no run of this configuration was interrupted here. {newest} was, but ");
-    let way_out = "give it the command and the files that it was begun with, or begin a new run without --resume";
+    let way_out = "use the command and the files with which it began, or begin a new run without --resume";
     let differs = |more: &[&str], what: &str| {
         for resume in ["--resume".to_owned(), format!("--resume={newest}")] {
             bench.refused(&[&["run", &guess, &resume], more].concat(), &[&begin, what, way_out]);

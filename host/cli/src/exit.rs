@@ -189,10 +189,10 @@ pub(crate) fn hint(hint: &Hint) -> String {
         Hint::ChangeThis => "name another".to_owned(),
         Hint::Without(key) => format!("leave {} out", option_flag(key)),
         Hint::OtherDataFolder => "choose another --data folder".to_owned(),
-        Hint::MakeRoom => "make room on the disk".to_owned(),
+        Hint::MakeRoom => "free space on the disk".to_owned(),
         Hint::Resume => "continue with --resume".to_owned(),
         Hint::NewRun => "begin a new run without --resume".to_owned(),
-        Hint::SameSpecification => "give it the command and the files that it was begun with".to_owned(),
+        Hint::SameSpecification => "use the command and the files with which it began".to_owned(),
         Hint::Command { words, does } => format!("`clawhost {words}` {does}"),
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_full_store_suggests_remedies() {
         let (text, exit) = shown(StoreError::Full { path: "db".into() });
-        assert!(text.ends_with("; make room on the disk, or continue with --resume"), "{text}");
+        assert!(text.ends_with("; free space on the disk, or continue with --resume"), "{text}");
         assert_eq!(exit, Exit::Store);
         // Readers give the same error on their own.
         let bare = anyhow::Error::from(StoreError::Full { path: "db".into() });
@@ -244,7 +244,7 @@ mod tests {
         let all = vec![differs("learn.weights.rate", Key::Rate), differs("environment.options.size", Key::Plugin)];
         let (text, exit) = shown(RequestError::ResumeDiffers { run: "run-1".into(), all });
         let expect = "no run of this configuration was interrupted here. run-1 was, but --rate was 1 and is 2, \
-                      environment.options.size was 1 and is 2; give it the command and the files that it was begun with, or begin a \
+                      environment.options.size was 1 and is 2; use the command and the files with which it began, or begin a \
                       new run without --resume";
         assert_eq!((text.as_str(), exit), (expect, Exit::Usage));
     }

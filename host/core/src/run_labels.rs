@@ -21,13 +21,13 @@ const TAG_SIGNS: &[char] = &['-', '_', '.', ':', '=', '+'];
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLabel {
     /// No name.
-    #[error("`{text}` is no name of a run: {expected}", expected = RunName::EXPECTED)]
+    #[error("`{text}` is not a valid name of a run: {expected}", expected = RunName::EXPECTED)]
     Name {
         /// The text, safe to show.
         text: String,
     },
     /// No tag.
-    #[error("`{text}` is no tag: {expected}", expected = RunTag::EXPECTED)]
+    #[error("`{text}` is not a valid tag: {expected}", expected = RunTag::EXPECTED)]
     Tag {
         /// The text, safe to show.
         text: String,

@@ -38,7 +38,7 @@ pub enum ProviderError {
     #[error("{0}: the script is empty; write one answer per line")]
     EmptyScript(String),
     /// A provider's own address without a key.
-    #[error("{host} answers nobody without a key; set {variable} to your key")]
+    #[error("{host} answers only requests with a key; set {variable} to your key")]
     NoKey {
         /// The host.
         host: String,

@@ -33,7 +33,7 @@ pub enum WireError {
     #[error("the endpoint says: {0}")]
     Endpoint(String),
     /// The body is an event stream.
-    #[error("the server streams, though nobody asked it to; turn streaming off there")]
+    #[error("the server streams although streaming was not requested; turn streaming off there")]
     Streamed,
     /// The dialect cannot express the request.
     #[error("{0}")]

@@ -23,7 +23,7 @@ pub(crate) async fn measure() {
     for (name, bytes, count) in
         [("nothing", 0, 20_000), ("1 KiB", 1 << 10, 20_000), ("64 KiB", 1 << 16, 2_000), ("1 MiB", 1 << 20, 100)]
     {
-        step(&format!("step, {name} there and back (odd_echo)"), bytes, count).await;
+        step(&format!("step, {name} each way (odd_echo)"), bytes, count).await;
     }
 }
 

@@ -132,7 +132,7 @@ fn over_http(client: &mut Client, episode: u64) -> Duration {
 
 pub(crate) async fn measure() {
     table(
-        "The same environment elsewhere, 1 KiB there and back",
+        "The same environment in other systems, 1 KiB each way",
         &["what", "steps/s", "least to greatest", "us each", "clawhost is"],
     );
     let python = std::env::var_os(PYTHON).map(PathBuf::from);

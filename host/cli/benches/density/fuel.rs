@@ -110,7 +110,7 @@ async fn tasks(store: &mut Store<()>, plugin: &EnvironmentPlugin, count: usize) 
 /// Steps and computation under every setting, alternating within each round.
 pub(crate) async fn measure() {
     table(
-        "Fuel and bounds, wasmtime alone (instances on demand; medians of rounds that take turns)",
+        "Fuel and bounds, wasmtime alone (instances on demand; medians of alternating rounds)",
         &["setting", "step, 1 KiB (odd_echo)", "step, 1 KiB (env_guess)", "64 tasks (env_shop)"],
     );
     let say = action(&crate::plugins::kibibyte());

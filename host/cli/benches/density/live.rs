@@ -59,7 +59,7 @@ async fn start(plugin: &EnvironmentPlugin, count: usize) -> Vec<Box<dyn LiveEpis
 /// Steps per second with 1, 100, 1,000 and 10,000 live episodes, and the memory of the largest row.
 pub(crate) async fn measure() {
     table(
-        "Live episodes, stepped in turn on one core, 1 KiB there and back",
+        "Live episodes, stepped in turn on one core, 1 KiB each way",
         &["guest", "live", "steps/s", "least to greatest", "p50", "p99"],
     );
     for name in ["odd_echo", "env_guess"] {
@@ -85,7 +85,7 @@ pub(crate) async fn measure() {
         }
     }
     table(
-        "What 10,000 live episodes hold, each stepped once: a process of its own, code loaded from the cache",
+        "Memory of 10,000 live episodes, each stepped once, in a separate process with cached code",
         &["what", "VmRSS", "RssAnon", "VmPTE", "VmRSS + VmPTE", "mappings", "left of the kernel's limit"],
     );
     for name in ["odd_echo", "env_guess"] {

@@ -113,7 +113,7 @@ pub(crate) fn measure() {
         let steps = (alone.call.len(), beside.call.len());
         for (name, alone, beside) in [
             ("step, the call itself", &mut alone.call, &mut beside.call),
-            ("turn, from the moment the answer is ready", &mut alone.turn, &mut beside.turn),
+            ("turn, from the time at which the answer is ready", &mut alone.turn, &mut beside.turn),
         ] {
             let of = |samples: &mut Vec<u64>, share| percentile(samples, share);
             let (p50, p50_beside) = (of(alone, 0.5), of(beside, 0.5));
@@ -122,9 +122,6 @@ pub(crate) fn measure() {
             let times = shown(p99_beside / p99.max(0.001));
             line(&[name.to_owned(), us(p50), us(p50_beside), us(p99), us(p99_beside), times]);
         }
-        println!(
-            "\nHonest steps taken: {} alone, {} beside; hostile episodes that ended meanwhile: {ended}.",
-            steps.0, steps.1
-        );
+        println!("\nHonest steps: {} alone, {} beside; hostile episodes that ended: {ended}.", steps.0, steps.1);
     });
 }

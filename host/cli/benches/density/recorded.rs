@@ -105,7 +105,7 @@ fn disk() -> Vec<Duration> {
 
 pub(crate) fn measure() {
     table(
-        &format!("Durable episodes: runtime and store, {EPISODES} a round, {CONCURRENCY} at once"),
+        &format!("Durable episodes: runtime and store, {EPISODES} per round, {CONCURRENCY} concurrent"),
         &["what", "median", "least to greatest"],
     );
     for (name, environment, reward) in [

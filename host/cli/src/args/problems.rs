@@ -61,6 +61,6 @@ pub(crate) fn rendered(problems: &Problems, file: Option<&Path>, unread: &BTreeM
     let lines: Vec<String> = problems.iter().map(|problem| line(problem, file, unread)).collect();
     match lines.as_slice() {
         [one] => one.clone(),
-        all => format!("{} things are wrong:\n  {}", all.len(), all.join("\n  ")),
+        all => format!("{} problems:\n  {}", all.len(), all.join("\n  ")),
     }
 }

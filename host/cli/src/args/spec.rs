@@ -159,9 +159,9 @@ fn argument(key: Key, verb: Verb) -> Arg {
 fn astray([target, stray]: &[Option<String>; 2], resumes: bool) -> Option<String> {
     let is_run = |word: &&String| word.starts_with(RUN_PREFIX) && !Path::new(word).exists();
     match [target, stray].into_iter().flatten().find(is_run).filter(|_| resumes) {
-        Some(run) => Some(format!(
-            "unexpected argument '{run}': the run to resume stands behind an equals sign, as in --{RESUME}={run}"
-        )),
+        Some(run) => {
+            Some(format!("unexpected argument '{run}': the run to resume needs an equals sign, as in --{RESUME}={run}"))
+        }
         None => stray.as_ref().map(|word| format!("unexpected argument '{word}' found")),
     }
 }

@@ -181,7 +181,7 @@ fn all_problems_are_reported_at_once_by_flag_and_by_line() {
     for part in ["--reward: missing", "--reflector: missing", "--group: found 3", "--alpha: found the text \"much\""] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.starts_with("4 things are wrong:"), "{text}");
+    assert!(text.starts_with("4 problems:"), "{text}");
     let text = why(&["run", "a.toml", "--episodes", "0"], Some("plugin = \"e.wasm\"\n\nmax_turns = 0\n"));
     assert!(text.contains("--episodes: found 0") && text.contains("a.toml, line 3: max_turns: found 0"), "{text}");
     let text = why(&["run", "a.toml"], Some("plugin = \"e.wasm\"\nsed = 3\n"));
@@ -218,7 +218,7 @@ fn a_run_to_resume_needs_an_equals_sign() {
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains(part), "{error}");
     };
-    let tip = "unexpected argument 'run-7': the run to resume stands behind an equals sign, as in --resume=run-7";
+    let tip = "unexpected argument 'run-7': the run to resume needs an equals sign, as in --resume=run-7";
     check(&["run", "e.wasm", "--resume", "run-7"], tip);
     check(&["run", "--resume", "run-7", "e.wasm"], tip);
     check(&["learn", "--resume", "run-7"], tip);

@@ -119,7 +119,7 @@ mod tests {
             Ok(("", 1, 0, "tool_calls")),
         );
         check(r#"{"choices":[]}"#, Err("holds no answer"));
-        check("data: {\"choices\": []}", Err("the server streams, though nobody asked it to"));
+        check("data: {\"choices\": []}", Err("the server streams although streaming was not requested"));
         check(r#"{"error":{"message":"model not found"}}"#, Err("model not found"));
         check("<html>Bad gateway</html>", Err("begins with `<html>"));
         check("", Err("EOF"));
