@@ -2,17 +2,17 @@
 //
 // `reward_plugin.h` is generated from the WIT. Its names are long but regular: the package, the interface, the name.
 //
-// Rules of memory that the compiler does not check:
+// Memory rules that the compiler does not check:
 //
-// - What the host gives is ours: free it with the `..._free` function of its type.
-// - What we return is freed after the host has read it: it has to come from `malloc`, never from a literal. So strings
+// - Values from the host are ours: free them with the `..._free` function of their type.
+// - Values that we return are freed after the host has read them: they must come from `malloc`, never from a literal. So strings
 //   are made with `reward_plugin_string_dup`.
 // - The group and every episode taken from it are handles of ours: drop them when done.
 // - Strings are UTF-8 and do not end with a zero byte.
 //
 // A rule of this build: no WASI. `printf` and everything else that writes, reads, or asks for the time or the
 // environment would import it, and build.sh refuses that. `malloc` and <string.h> are fine, and
-// `clawhost_log_log_write` takes the place of `printf`.
+// `clawhost_log_log_write` replaces `printf`.
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef reward_plugin_string_t string;
 typedef clawhost_episode_view_borrow_episode_view_t episode_view;
 typedef exports_clawhost_reward_reward_verdict_t verdict;
 
-// The longest piece of an answer that a rationale repeats, in bytes.
+// The longest part of an answer that a rationale repeats, in bytes.
 enum { SHOWN = 80 };
 
 // ---------------------------------------------------------------------------------------------------------------- text
@@ -37,7 +37,7 @@ static void *allocate(size_t size) {
     return memory;
 }
 
-// A text under construction. Its owner frees `bytes`.
+// A growing text. Its owner frees `bytes`.
 typedef struct {
     char *bytes;
     size_t length;
@@ -65,7 +65,7 @@ static void append_literal(buffer *text, const char *literal) {
     append(text, literal, strlen(literal));
 }
 
-// A piece of a text; owns nothing.
+// A part of a text; it owns nothing.
 typedef struct {
     const char *bytes;
     size_t length;
@@ -104,7 +104,7 @@ static bool equal(slice left, slice right) {
     return true;
 }
 
-// At most `limit` bytes of a text, never half a character: UTF-8 goes on with bytes 10xxxxxx.
+// At most `limit` bytes of a text, never half a character: UTF-8 continues with bytes 10xxxxxx.
 static slice cut(slice text, size_t limit) {
     if (text.length > limit) {
         text.length = limit;
@@ -158,7 +158,7 @@ static void append_character(buffer *text, long code) {
     append(text, bytes, length);
 }
 
-// Reads one escape; `at` stands behind the backslash and is moved behind the escape. False: it is none.
+// Reads one escape; `at` is after the backslash and is moved after the escape. False: it is not an escape.
 static bool unescape(slice json, size_t *at, buffer *text) {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     if (*at >= json.length) {
@@ -193,7 +193,7 @@ static bool unescape(slice json, size_t *at, buffer *text) {
     return true;
 }
 
-// The text of a JSON string. False: the JSON is anything else, or broken.
+// The text of a JSON string. False: the JSON is another value, or invalid.
 static bool json_string(slice json, buffer *text) {
     while (json.length > 0 && is_space(json.bytes[0])) {
         json.bytes++;
@@ -237,7 +237,7 @@ static void message_text(const clawhost_types_types_message_t *message, buffer *
     }
 }
 
-// What the policy said last. False: it never had its turn.
+// The last message of the policy. False: it never acted.
 static bool last_text(episode_view episode, buffer *text) {
     uint32_t count = clawhost_episode_view_method_episode_view_turn_count(episode);
     if (count == 0) {
@@ -324,7 +324,7 @@ bool exports_clawhost_reward_reward_describe(exports_clawhost_reward_reward_desc
     return true;
 }
 
-// There are no options, so the host lets none pass.
+// There are no options, so the host refuses all.
 bool exports_clawhost_reward_reward_check(exports_clawhost_reward_reward_attributes_t *options,
                                           exports_clawhost_reward_reward_reward_error_t *err) {
     (void)err;

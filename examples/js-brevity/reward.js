@@ -4,11 +4,11 @@
 // `{ tag, val }`, an enum is its name as a string, `option<T>` is a value or null, and a function with a `result`
 // returns its value or throws its error.
 //
-// Rules that are worth knowing:
+// Rules of the sandbox:
 //
 // - This module is evaluated once, while the component is built, and the result is frozen into it.
 // - There is no console, and build.sh leaves WASI out: what needs a clock or entropy ends the plugin.
-// - An exception that the WIT does not name ends the plugin too, and nobody sees its text: see `told`.
+// - An exception that the WIT does not name ends the plugin too, and its text is lost: see `told`.
 // - A `u64`, like `context.seed`, arrives as a number and is exact up to 2^53 only.
 // - A loop over characters costs thousands of times what it costs in compiled code: let built-in functions do it, and
 //   read no more than the answer needs.
@@ -23,7 +23,7 @@ const MOST_WORDS = 1000;
 // The score reaches 0 at this many times `words`.
 const SPAN = 10;
 
-// The host gives at most so many turns at once.
+// The host returns at most this many turns at once.
 const PAGE = 64;
 
 /** The operator's choice. The host refuses unknown names, but knows nothing about values: check them here. */
@@ -37,9 +37,9 @@ function allowance(options) {
     throw { tag: "invalid-option", val: `words="${value.slice(0, 20)}": ${range}` };
 }
 
-/** The words of a message, or `most` if there are more. Of what a policy may send, only text counts. */
+/** The words of a message, or `most` if there are more. Only text counts, of all that a policy may send. */
 function countWords(message, most) {
-    // Every 30 characters count as a word of their own: leaving out the spaces must not pay.
+    // Every 30 characters count as a word: omitting the spaces must not pay.
     const word = /\S{1,30}/g;
     let words = 0;
     for (const part of message.parts) {
@@ -75,7 +75,7 @@ function judge(episode, allowed) {
     const most = SPAN * allowed;
     const words = wordsOf(episode, most);
     if (words === 0) {
-        // Silence is no brevity: saying nothing must not pay.
+        // An empty answer is not brief: it must not pay.
         return { tag: "not-applicable", val: "the policy wrote no text" };
     }
     log.write("debug", `${episode.id()}: ${words} words`);
@@ -102,14 +102,14 @@ function judgeAll(context, group) {
         try {
             verdicts.push(judge(episode, allowed));
         } finally {
-            // A handle: give it back when done, not when the garbage collector comes round.
+            // A handle: release it when done, not when the garbage collector runs.
             episode[Symbol.dispose]();
         }
     }
     return verdicts;
 }
 
-/** What the WIT names passes; anything else is a mistake in here, told in words that the WIT names. */
+/** Errors of the WIT pass; any other error is a bug here, and is converted to an error of the WIT. */
 function told(answer) {
     try {
         return answer();
@@ -138,7 +138,7 @@ export const reward = {
             },
             minimum: 0,
             maximum: 1,
-            // It looks at the form of the answers, not at what was reached: see `source` in the WIT.
+            // It judges the form of the answers, not the outcome: see `source` in the WIT.
             source: { tag: "execution" },
             scope: "each",
             extra: [],

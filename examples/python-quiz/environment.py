@@ -3,12 +3,12 @@
 The file has to be called `environment.py`: componentize-py looks for a resource's class (`Episode`) in a module that is
 named after the interface. The names imported from `wit_world` are generated from the WIT folder by build.sh.
 
-Rules of the sandbox that are worth knowing:
+Rules of the sandbox:
 
-- This module is imported once, while the component is built, and the result is frozen into it. Whatever is not imported
-  by then is not packed and cannot be imported later: import everything at the top.
-- All chance comes from `context.seed`. `random` and `time` answer, but from a seed and a clock that the host made up.
-- There is no file and no network. What is printed goes into the log, as does the traceback of an exception that nobody
+- This module is imported once, while the component is built, and the result is frozen into it. A module that is not imported
+  then is not packed and cannot be imported later: import everything at the top.
+- All randomness comes from `context.seed`. `random` and `time` work, but with a seed and a clock of the host.
+- There is no file and no network. Printed text goes into the log, as does the traceback of an exception that is not
   caught; such an exception ends the plugin, so raise `Err` where the WIT has a `result`.
 - A C stack that runs out ends the plugin, where elsewhere it would be a RecursionError. So do not parse JSON that the
   policy wrote, unless it is a tool call's arguments, which the host has checked.
@@ -61,7 +61,7 @@ WORDS, FEWEST_WORDS, MOST_WORDS = 4, 3, 6
 # At most this many tasks may be returned by one call of `tasks`.
 PAGE = 256
 
-# No word stands under two topics.
+# No word belongs to two topics.
 TOPICS = [
     ["horse", "goat", "rabbit", "otter", "badger", "camel", "donkey", "zebra"],
     ["apple", "pear", "cherry", "mango", "apricot", "banana", "melon", "quince"],
@@ -90,13 +90,13 @@ def word_count(options: list[tuple[str, str]]) -> int:
 
 
 def home(choices: list[str]) -> str:
-    """The split that a question belongs to, whatever the seed: so no question is in two splits."""
+    """The split of a question, for every seed: so no question is in two splits."""
     bucket = zlib.crc32(" ".join(sorted(choices)).encode()) % 6
     return {0: "val", 1: "test"}.get(bucket, "train")
 
 
 def question_at(seed: int, split: str, position: int, count: int) -> tuple[list[str], str]:
-    """The choices and the right one. Any position can be made without those before it."""
+    """The choices and the correct one. They do not depend on earlier positions."""
     # A text as seed is hashed the same way everywhere; `hash()` is not.
     generator = random.Random(f"{seed}/{split}/{position}/{count}")
     while True:
@@ -109,7 +109,7 @@ def question_at(seed: int, split: str, position: int, count: int) -> tuple[list[
 
 
 def question(choices: list[str]) -> str:
-    """What is asked. The follower, clawhost's built-in model, understands the words from "one of:" on."""
+    """The question. The follower, clawhost's built-in model, understands the words from "one of:" on."""
     return f"Which word does not belong with the others? Answer with one of: {', '.join(choices)}."
 
 
@@ -128,7 +128,7 @@ def task_at(seed: int, split: str, position: int, count: int) -> Task:
 
 
 def choices_of(task: Task) -> list[str]:
-    """Reads back what `task_at` put there. Never trust that a task is one of your own."""
+    """Reads the output of `task_at`. Never trust that a task is your own."""
     try:
         choices = json.loads(dict(task.extra)["choices"])
     except (KeyError, ValueError):
@@ -139,12 +139,12 @@ def choices_of(task: Task) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """A word as it is compared: case, whitespace and full stops around it do not count."""
+    """A word, normalised for comparison: case, surrounding whitespace and full stops do not count."""
     return text.strip(string.whitespace + ".").casefold()
 
 
 def message(text: str) -> Message:
-    """What the environment says. The host writes `origin` itself."""
+    """A message of the environment. The host writes `origin` itself."""
     return Message(
         role=Role.USER,
         parts=[Part_Text(text)],
@@ -218,7 +218,7 @@ class Episode(exports.environment.Episode):
         # Only text counts; a policy may also send JSON or stored bytes.
         reply = plain("\n".join(part.value for part in action.message.parts if isinstance(part, Part_Text)))
         if any(reply == plain(word) for word in self.choices):
-            # Right or wrong? That is the reward's business: this plugin does not know the answer.
+            # The reward judges the answer: this plugin does not know the correct one.
             text, status = "Thank you.", Status_Terminated()
         elif self.tries < TRIES:
             text, status = f"That is none of the words. {question(self.choices)}", Status_Running()

@@ -7,10 +7,10 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     let Some(bench) = Bench::new("lessons_and_weights_learn_in_one_run") else { return };
     let folder = bench.data.path().join("models");
     std::fs::create_dir(&folder).unwrap();
-    let [hears, deaf] = ["hears", "deaf"].map(|name| folder.join(name).display().to_string());
+    let [hears, without_system] = ["hears", "without_system"].map(|name| folder.join(name).display().to_string());
     let small = ["--width", "16", "--layers", "1", "--heads", "2", "--context", "512", "--seed", "3"];
     bench.out(&[&["model", "init", &hears, "--system"], &small[..]].concat());
-    bench.out(&[&["model", "init", &deaf], &small[..]].concat());
+    bench.out(&[&["model", "init", &without_system], &small[..]].concat());
     let plugin = format!("{}?size=10&guesses=2&talk=terse", bench.guest("env_guess"));
     let reward = format!("{}?name=distance&equals=0&absent=0", bench.guest("reward_signal"));
     let reflector = bench.guest("odd_reflector");
@@ -55,7 +55,7 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     }
     let plan = bench.json(&[&hearing[..], &["--dry-run"]].concat());
     assert_eq!(plan["at_most"]["test_episodes"], 4 * 8, "four arms on the same tasks: {plan}");
-    let unheard = words(&deaf);
-    let unheard: Vec<&str> = unheard.iter().map(String::as_str).collect();
-    bench.refused(&unheard, &["a playbook would have no effect: the chat template of this model", "model init"]);
+    let refused = words(&without_system);
+    let refused: Vec<&str> = refused.iter().map(String::as_str).collect();
+    bench.refused(&refused, &["a playbook would have no effect: the chat template of this model", "model init"]);
 }

@@ -113,7 +113,7 @@ fn an_impossible_evolution_is_refused_and_leaves_no_run() {
         assert_eq!(bench.number("SELECT count(*) FROM runs"), 0, "{more:?}");
     };
     refused(&["--layer", "harness", "--reflector", &rules, "--evolve", "8"], "is too small for one child");
-    refused(&["--layer", "harness", "--evolve", "100"], "--reflector: missing; name what proposes lessons");
+    refused(&["--layer", "harness", "--evolve", "100"], "--reflector: missing; name a reflector");
     refused(&["--reflector", &rules, "--evolve", "100"], "--layer: names no layer; known: harness, weights");
     let rewriting = ["--layer", "harness", "--reflector", &rules, "--evolve-reflector", &rules];
     refused(&rewriting, "--evolve-reflector: needs --evolve; without it nothing evolves");

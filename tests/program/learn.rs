@@ -74,7 +74,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     assert!(log[0]["why"].as_str().unwrap().starts_with("passed the gate"), "{log}");
     assert!(bench.out(&["playbook", "diff", "env-shop"]).contains("+ e-"), "what came in is named");
     let served = bench.out(&["playbook", "rollback", "env-shop", "--to", &newest.to_string()]);
-    assert!(served.contains(&format!("version {newest} is what is served already")), "{served}");
+    assert!(served.contains(&format!("version {newest} is served already")), "{served}");
     assert_eq!(bench.json(&["playbook", "log"])[0]["number"], newest, "nothing was added");
 
     // The served playbook improves the follower, and is recorded and replays.
@@ -124,7 +124,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     let skills = bench.data.path().join("skills");
     bench.out(&["playbook", "export", "env-shop", skills.to_str().unwrap()]);
     assert!(std::fs::read_dir(&skills).unwrap().count() >= kept.len(), "a folder for each");
-    for (path, says) in [(&taken, "is served from now on"), (&skills, "is what is served already")] {
+    for (path, says) in [(&taken, "is served from now on"), (&skills, "is served already")] {
         let told = elsewhere.out(&["playbook", "import", "copy", path.to_str().unwrap()]);
         assert!(told.contains(says), "{told}");
         let copy = elsewhere.json(&["playbook", "show", "copy"]);
@@ -137,7 +137,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     bench.refused(&["playbook", "rollback", "other"], &["no version before 1"]);
     bench.refused(&["playbook", "show"], &["which playbook?", "env-shop", "other"]);
     bench.refused(&["playbook", "show", "env-shp"], &["did you mean `env-shop`"]);
-    bench.refused(&["playbook", "import", "../x", "."], &["no name for a playbook"]);
+    bench.refused(&["playbook", "import", "../x", "."], &["not a valid name of a playbook"]);
     if newest > 1 {
         assert!(bench.out(&["playbook", "rollback", "env-shop"]).contains(&format!("version {}", newest + 1)));
         let log = bench.json(&["playbook", "log", "env-shop"]);
@@ -175,7 +175,7 @@ fn a_run_whose_plugin_changed_is_not_resumed_and_suggests_a_remedy() {
     let whole = std::fs::read(&copy).unwrap();
     std::fs::write(&copy, [&whole[..], &[0, 2, 1, b'x']].concat()).unwrap();
     let again = [&words[..], &few, &["--resume"]].concat();
-    bench.refused(&again, &["reflector reflector-rules was ", "the files that it was begun with"]);
+    bench.refused(&again, &["reflector reflector-rules was ", "the files with which it began"]);
     std::fs::write(&copy, whole).unwrap();
     let resumed = bench.run(&again);
     assert!(resumed.status.success(), "{}", stderr(&resumed));
@@ -190,7 +190,7 @@ fn invalid_learning_options_are_refused() {
     let with = |more: &[&str]| -> Vec<String> { learn.iter().chain(more).map(|word| (*word).to_owned()).collect() };
     let check =
         |words: Vec<String>, says: &[&str]| bench.refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), says);
-    check(with(&["--tasks", "test"]), &["--tasks: found \"test\"", "what is measured must not be learned from"]);
+    check(with(&["--tasks", "test"]), &["--tasks: found \"test\"", "that split is reserved for measuring"]);
     check(with(&["--group", "3"]), &["--group: found 3; expected an even number"]);
     check(with(&["--episodes", "10"]), &["--episodes: found 10; expected a multiple of the --group of 4, as 8 or 12"]);
     check(with(&["--playbook", "a/b"]), &["--playbook: found the text \"a/b\"; expected a name"]);
@@ -200,7 +200,7 @@ fn invalid_learning_options_are_refused() {
     check(with(&all), &["3 problems", "--group: ", "--gate-pairs: ", "--evolve-minibatch: "]);
     bench.refused(
         &["learn", &shop, "--reward", &reward, "--layer", "harness"],
-        &["--reflector: missing; name what proposes lessons"],
+        &["--reflector: missing; name a reflector"],
     );
     bench.refused(
         &["learn", &shop, "--layer", "harness", "--reflector", &reflector],
@@ -214,7 +214,7 @@ fn invalid_learning_options_are_refused() {
     bench.refused(&["run", &shop, "--dry-run"], &["--dry-run"]);
     bench.refused(&["run", &shop, "--playbook", "none"], &["has no version yet"]);
     bench.refused(&["eval", &shop, "--reward", &reward], &["has no version yet"]);
-    bench.refused(&["eval", &shop], &["--reward: missing; nothing is measured without a reward"]);
+    bench.refused(&["eval", &shop], &["--reward: missing; an evaluation needs a reward"]);
     bench.refused(&["playbook", "show"], &["there is no playbook yet"]);
 
     let dry = bench.out(&with(&["--dry-run"]).iter().map(String::as_str).collect::<Vec<_>>());

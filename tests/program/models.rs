@@ -106,13 +106,13 @@ fn invalid_prompts_are_refused() {
     check(&["generate", &tiny, "1+x="], "the alphabet has no 'x'");
     check(
         &["chat", &tiny, "--system", "1"],
-        "what --system says would have no effect: the chat template of this model",
+        "the option --system would have no effect: the chat template of this model",
     );
     check(
         &["generate", &tiny, &"1".repeat(32)],
         "the prompt has 32 tokens, and the model's context holds 32; shorten it",
     );
-    check(&["info", &bench.path("nowhere")], "it is no model's folder; `clawhost model init DIR` makes a tiny one");
+    check(&["info", &bench.path("nowhere")], "it is not a model's folder; `clawhost model init DIR` makes a tiny one");
     check(&["import", &bench.path("nowhere"), &bench.path("y")], "is not a folder; download all files");
     check(&["export", &tiny, &bench.path("y"), "--merge"], "has no adapter to merge");
     check(&["generate", &tiny, "1", "--adapter", &reference("adapter")], "it belongs to another model");

@@ -100,13 +100,13 @@ fn equal_content_makes_no_new_version() {
     let versions = || bench.json(&["playbook", "log"]).as_array().unwrap().len();
     bench.out(&["playbook", "import", "p", &one]);
     let told = bench.out(&["playbook", "import", "p", &one]);
-    assert_eq!((told.as_str(), versions()), ("p: version 1 is what is served already: 1 entry, 1 section\n", 1));
+    assert_eq!((told.as_str(), versions()), ("p: version 1 is served already: 1 entry, 1 section\n", 1));
     bench.out(&["playbook", "import", "p", &two]);
     let told = bench.json(&["playbook", "rollback", "p", "--to", "2"]);
     assert_eq!((&told["version"], &told["added"], versions()), (&2.into(), &false.into(), 2));
     assert_eq!(bench.out(&["playbook", "rollback", "p"]), "p: version 3 has the content of version 1\n");
     let told = bench.out(&["playbook", "rollback", "p", "--to", "1"]);
-    assert_eq!(told, "p: version 3 is what is served already, with the content of version 1\n");
+    assert_eq!(told, "p: version 3 is served already, with the content of version 1\n");
     assert!(bench.out(&["playbook", "log"]).starts_with("p\n version"), "{}", bench.out(&["playbook", "log"]));
 }
 
@@ -147,6 +147,6 @@ fn a_playbook_is_exported_as_json_or_skills_without_other_files() {
     bench.out(&["playbook", "export", "p", &at("skills.d/")]);
     for path in [at("back.json"), at("skills.d")] {
         let told = bench.out(&["playbook", "import", "p", &path]);
-        assert!(told.contains("version 1 is what is served already"), "it comes back equal: {told}");
+        assert!(told.contains("version 1 is served already"), "it comes back equal: {told}");
     }
 }

@@ -112,7 +112,7 @@ fn invalid_options_and_texts_are_refused() {
         2,
         &["names no model", "anthropic:MODEL@"],
     );
-    check(&bench, &["run", &guess, "--reward", &format!("{exact}#source=mine")], 2, &["`mine` is no source"]);
+    check(&bench, &["run", &guess, "--reward", &format!("{exact}#source=mine")], 2, &["`mine` is not a source"]);
     check(&bench, &["run", &format!("{guess}#weight=2")], 2, &["only rewards of a run have a `#`"]);
     check(
         &bench,
@@ -128,7 +128,7 @@ fn invalid_options_and_texts_are_refused() {
         &bench,
         &[&policy[..], &["openai=missing.key"]].concat(),
         2,
-        &["missing.key", "a key file is a text file that holds the key alone"],
+        &["missing.key", "a key file is a text file with only the key"],
     );
     let prompt = ["run", guess.as_str(), "--system-prompt-file", "missing.txt"];
     check(

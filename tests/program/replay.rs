@@ -220,7 +220,7 @@ fn the_first_difference_is_reported() {
     assert!(damaged["outcome"]["not_replayed"].as_str().unwrap().contains("damaged"), "{damaged}");
     std::fs::write(&component, bytes).unwrap();
     let found = whole("DELETE FROM plugins WHERE world = 'environment'");
-    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("is not kept here"), "{found}");
+    assert!(found["outcome"]["not_replayed"].as_str().unwrap().contains("is not stored here"), "{found}");
 }
 
 #[test]

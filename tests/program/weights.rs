@@ -195,7 +195,7 @@ fn impossible_learning_settings_are_refused_with_a_remedy() {
         "--adapter-alpha: needs --adapter-rank; without it all weights learn",
     );
     check(&["--model", &model, "--demonstrations-steps", "8"], "--demonstrations-steps: needs --demonstrations");
-    check(&["--model", &model, "--policy", "follower"], "--model: not together with --policy; take one of them out");
+    check(&["--model", &model, "--policy", "follower"], "--model: not together with --policy; remove one of them");
     let plain = |more: &[&str], says: &str| game.bench.refused(&[&["run", &plugin], more].concat(), &[says]);
     plain(&["--model", &model, "--adapter-rank", "8"], "--adapter-rank: belongs to learning; this run is for playing");
     plain(&["--evolve-section", "x"], "--evolve-section: belongs to learning");

@@ -43,7 +43,7 @@ fn changes_since_the_beginning_of_a_run_are_listed() {
     let other = bench.data.path().join("other").display().to_string();
     bench.refused(
         &[&with(&["--resume", "--out"])[..], &[&other]].concat(),
-        &["nothing of this run is here; name the folder that it was begun with", "--out names it"],
+        &["this run has no files here; name the folder with which it began", "--out names it"],
     );
     bench.refused(
         &with(&["--rate", "0.001", "--resume"]),

@@ -40,7 +40,7 @@ fn every_command_accepts_the_newest_run_a_named_one_or_all() {
         let help = bench
             .out(&[&command[..1], if command[0] == "episodes" { &command[1..2] } else { &[] }, &["--help"]].concat());
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for part in ["[default: the newest run]", "Of every run of the data folder"] {
+        for part in ["[default: the newest run]", "Use all runs of the data folder"] {
             assert!(help.contains(part), "{command:?}: {part}: {help}");
         }
     }

@@ -189,7 +189,7 @@ async fn a_changed_document_is_reported_and_others_are_read() {
         (format!("{sum} || x'000000'"), "its compressed bytes cannot be read"),
         (
             "substr(document, 1, 1) || x'00000000' || substr(document, 6)".to_owned(),
-            "its text is not the one that was written",
+            "its text does not have the recorded checksum",
         ),
     ] {
         let sql = format!("UPDATE episodes SET document = CAST({change} AS BLOB) WHERE position = 1");

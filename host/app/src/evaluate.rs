@@ -22,7 +22,7 @@ pub async fn evaluate(
     events: &dyn EventSink,
 ) -> Result<Evaluated, AppError> {
     let Work::Evaluate(EvaluateSpec { pairs, version, against }) = spec.work.clone() else {
-        return Err(RequestError::Other("this run is no evaluation of a playbook".to_owned()).into());
+        return Err(RequestError::Other("this run is not an evaluation of a playbook".to_owned()).into());
     };
     let mut session = Session::open(workspace, spec, None, events).await?;
     session.needs_system_prompt("a playbook")?;

@@ -185,7 +185,7 @@ mod tests {
         refused(&old, None);
         assert_eq!(std::fs::read(&old).unwrap(), b"<svg/>", "asking changes nothing");
         refused(&empty, None);
-        refused(&other, Some("is there and no drawing; name another file"));
+        refused(&other, Some("exists and is not a drawing; name another file"));
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         refused(Path::new("-"), Some("name one that ends in .svg"));
         refused(folder.path(), Some("is a folder; name a file in it, as "));
-        refused(Path::new(""), Some("is no name of an SVG drawing; name it curve.svg"));
+        refused(Path::new(""), Some("is not the name of an SVG drawing; name it curve.svg"));
         refused(&folder.path().join("a.png"), Some("a.svg"));
         refused(&folder.path().join("plain"), Some("plain.svg"));
         refused(&folder.path().join("nowhere/a.svg"), Some("there is no such folder; make it"));

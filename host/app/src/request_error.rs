@@ -59,7 +59,7 @@ pub enum RequestError {
         other: String,
     },
     /// A key file without a key.
-    #[error("{path}: the key file is empty; a key file is a text file that holds the key alone")]
+    #[error("{path}: the key file is empty; a key file is a text file with only the key")]
     EmptyKeyFile {
         /// The file.
         path: String,
@@ -101,7 +101,7 @@ pub enum RequestError {
         name: String,
     },
     /// A beginning of an id that several runs have.
-    #[error("`{name}` is the beginning of several runs: {}; write more of it, or the name of one", listed(runs))]
+    #[error("`{name}` is the beginning of several runs: {}; give more characters, or the name of one", listed(runs))]
     AmbiguousRun {
         /// The beginning.
         name: String,
@@ -118,13 +118,13 @@ pub enum RequestError {
     #[error("no runs here yet; play some episodes with `clawhost run`")]
     NoRuns,
     /// An unknown episode.
-    #[error("no episode `{name}` here; `clawhost episodes list` shows the latest; a whole run is named with its run")]
+    #[error("no episode `{name}` here; `clawhost episodes list` shows the latest; for a whole run, name the run")]
     NoEpisode {
         /// Its name.
         name: String,
     },
     /// An episode that has not ended.
-    #[error("episode {name} has not ended: feedback is taken once it has")]
+    #[error("episode {name} has not ended: feedback is possible afterwards")]
     EpisodeOpen {
         /// Its name.
         name: String,
@@ -167,7 +167,7 @@ pub enum RequestError {
         run: String,
     },
     /// A run of which episodes were removed.
-    #[error("episodes of {run} were removed on request: what is left would teach a selection; name another run")]
+    #[error("episodes of {run} were removed on request: the rest is a biased selection; name another run")]
     Pruned {
         /// The run.
         run: String,
@@ -274,7 +274,7 @@ pub enum RequestError {
     Target(String),
     /// A run folder that was named before and does not exist.
     #[error(
-        "{out}: nothing of this run is here; name the folder that it was begun with. If that is gone, make an empty folder there: its best weights and what was written on the way are lost, what it learned is not"
+        "{out}: this run has no files here; name the folder with which it began. If that is lost, create an empty folder there: its best weights and its metrics are lost, what it learned is not"
     )]
     OutGone {
         /// The folder.

@@ -129,7 +129,7 @@ fn refusal(
     }
     let all = differences(&row, spec)?;
     if all.is_empty() {
-        return Ok(cannot("the playbook or the model that it was begun with has changed since"));
+        return Ok(cannot("its playbook or its model has changed since"));
     }
     Ok(RequestError::ResumeDiffers { run: wanted.to_owned(), all }.into())
 }

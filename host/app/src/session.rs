@@ -49,7 +49,7 @@ impl<'a> Session<'a> {
             spec.policy.system_prompt = Some(text);
         }
         if ignores_system_prompt && spec.policy.system_prompt.is_some() {
-            return Err(unheard("a system prompt").into());
+            return Err(system_prompt_unsupported("a system prompt").into());
         }
         let host = workspace.host()?;
         let store = workspace.store();
@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
 
     /// Fails if the model's chat template omits system messages, so that `what` would have no effect.
     pub(crate) fn needs_system_prompt(&self, what: &str) -> Result<(), RequestError> {
-        if self.ignores_system_prompt { Err(unheard(what)) } else { Ok(()) }
+        if self.ignores_system_prompt { Err(system_prompt_unsupported(what)) } else { Ok(()) }
     }
 
     /// A loader with this run's grants.
@@ -132,6 +132,6 @@ impl<'a> Session<'a> {
     }
 }
 
-fn unheard(what: &str) -> RequestError {
+fn system_prompt_unsupported(what: &str) -> RequestError {
     RequestError::SystemPromptUnsupported { what: what.to_owned() }
 }

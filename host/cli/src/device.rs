@@ -37,13 +37,13 @@ pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
     let built = clawhost_app::drivers().built();
     for backend in built.iter().copied().filter(|one| *one != Backend::Cpu) {
         match prober.list(backend) {
-            Ok(devices) if devices.is_empty() => findings.push(missing(backend.word(), "no device is here")),
+            Ok(devices) if devices.is_empty() => findings.push(missing(backend.word(), "no device found")),
             Ok(devices) => findings.extend(devices.iter().map(|device| tried(device, &prober))),
             Err(why) => findings.push(missing(backend.word(), &why.to_string())),
         }
     }
     if findings.is_empty() {
-        let says = "this program computes local models on the processor alone";
+        let says = "this program runs local models only on the processor";
         let build = "clawhost-gpu uses GPUs: cargo install --locked --path host/cli --bin clawhost-gpu --features gpu (any GPU), or --features cuda (NVIDIA)";
         findings.push(Finding::missing("devices", says, COSTS, build));
     }
@@ -62,7 +62,7 @@ fn tried(device: &FoundDevice, prober: &dyn Prober) -> Finding {
     let what = format!("{title}, {}{memory}", kind.words());
     let topic = name.to_string();
     if *kind == DeviceKind::Software {
-        return Finding::good(&topic, format!("{what}; taken only by --device {name}, not tried here"));
+        return Finding::good(&topic, format!("{what}; used only with --device {name}, not tried here"));
     }
     match prober.probe(*name) {
         Ok(worked) => {

@@ -82,14 +82,14 @@ async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyh
         Ok(answer) => {
             let text = escaped(answer.message.plain_text().trim(), 60);
             if text.is_empty() {
-                let says = format!("{spec} answers with no text");
+                let says = format!("{spec} answers without text");
                 let remedy = "raise --max-tokens, or choose another model";
-                return Ok(Finding::missing(topic, says, "it may act badly", remedy));
+                return Ok(Finding::missing(topic, says, "it may be a bad policy", remedy));
             }
             Finding::good(topic, format!("{spec} answers: `{text}`"))
         }
         Err(error) => {
-            Finding::broken(topic, error.to_string(), "this model cannot act or judge", "fix what the message names")
+            Finding::broken(topic, error.to_string(), "this model cannot be used", "fix what the message names")
         }
     })
 }

@@ -151,14 +151,14 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
                 format!("shares its first {}, restored from a snapshot", counted(u64::from(at), "turn"))
             }
             (at, clawhost_core::BranchWay::Replay) => {
-                format!("shares its first {}, taken again", counted(u64::from(at), "turn"))
+                format!("shares its first {}, played again", counted(u64::from(at), "turn"))
             }
         };
         let reason = branch.reason.as_ref().map(|reason| format!(": {}", escaped(reason, 500))).unwrap_or_default();
         writeln!(out, "{}{how}{reason}", row("branch"))?;
     }
     if let Some(hint) = &episode.policy.system_prompt {
-        writeln!(out, "{}{}", row("told first"), below(hint))?;
+        writeln!(out, "{}{}", row("prompt"), below(hint))?;
     }
     for (index, turn) in episode.turns.iter().enumerate() {
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;

@@ -142,7 +142,7 @@ fn phases(out: &mut impl Write, rehearsal: &Rehearsal) -> std::io::Result<()> {
 fn budget(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     let grants_models = spec.grants.iter().any(|grant| matches!(grant, Grant::Model { .. }));
     if grants_models {
-        writeln!(out, "            without what rewards and reflectors ask their models")?;
+        writeln!(out, "            without the requests of rewards and reflectors to their models")?;
     }
     let is_free = |provider: &str| ["follower", "random", "script"].contains(&provider);
     let pays = spec.policy.identity.as_ref().is_some_and(|model| !is_free(&model.provider));
@@ -155,7 +155,7 @@ fn budget(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
         (true, false, true) => {
             "none, and plugins are granted models: set --max-tokens-total, or --max-cost with --price".to_owned()
         }
-        (true, false, false) => "nothing to pay".to_owned(),
+        (true, false, false) => "no cost".to_owned(),
     };
     writeln!(out, "budget      {limits}")
 }

@@ -101,7 +101,7 @@ fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
         writeln!(out, "{}{mean}{interval}{before}", row("  reward"))?;
         writeln!(out, "{}{}", row("  verdicts"), verdicts(rescored))?;
         if rescored.added > 0 {
-            writeln!(out, "{}new verdicts are kept beside the run's own reward, which stands", row(""))?;
+            writeln!(out, "{}new verdicts are stored beside the run's own reward, which is unchanged", row(""))?;
         }
         if let Some(failure) = &rescored.failure {
             writeln!(out, "\x1b[31m  failed\x1b[0m    {}", escaped(failure, 1000))?;

@@ -20,9 +20,9 @@ pub(crate) enum Stopping {
 impl Stopping {
     fn words(self) -> &'static str {
         match self {
-            Self::Run => "stopping: what was played is being recorded (press Ctrl-C again to leave at once)",
-            Self::Scoring => "stopping: what was judged is being recorded (press Ctrl-C again to leave at once)",
-            Self::Replay => "stopping (press Ctrl-C again to leave at once)",
+            Self::Run => "stopping: played episodes are being recorded (press Ctrl-C again to exit at once)",
+            Self::Scoring => "stopping: verdicts are being recorded (press Ctrl-C again to exit at once)",
+            Self::Replay => "stopping (press Ctrl-C again to exit at once)",
             Self::Demo => "stopping (the demo records nothing)",
         }
     }

@@ -81,7 +81,7 @@ impl ModelFolder {
                 if (found.rank, found.alpha, found.targets) != (wanted.rank, wanted.alpha, wanted.targets) {
                     let told = |one: &AdapterSettings| {
                         let targets: Vec<_> = one.targets.names().collect();
-                        format!("one of rank {} and alpha {} beside {}", one.rank, one.alpha, targets.join(","))
+                        format!("one of rank {} and alpha {} on {}", one.rank, one.alpha, targets.join(","))
                     };
                     return Err(LocalModelError::Adapter(format!(
                         "the model's folder has {} already, which learning would continue, not {}; use its settings, or remove the folder `{ADAPTER}`",

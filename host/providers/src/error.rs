@@ -17,7 +17,7 @@ pub enum ProviderError {
     #[error("refusing to send a key over plain http to {0}; use https, or unset {1}")]
     KeyInTheClear(String, &'static str),
     /// The key file cannot be read.
-    #[error("{0}: {1}; a key file is a text file that holds the key alone")]
+    #[error("{0}: {1}; a key file is a text file with only the key")]
     KeyFile(String, std::io::Error),
     /// The key contains characters that are invalid in a header.
     #[error("the key has characters that cannot be sent; it should be one line of plain ASCII")]

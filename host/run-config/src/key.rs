@@ -209,7 +209,7 @@ keys! {
         free, Run, "C",
         "Episodes that are played concurrently; never changes a result";
     FailureBudget, "failure_budget", RUN, number(0.0..=1.0), fixed(0.1), ANY, free, Run, "SHARE",
-        "Share of the episodes that may fail before the run stops, rounded down: 0.1 of 9 is none";
+        "Share of the episodes that may fail before the run stops, rounded down: 0.1 of 9 is 0";
     Playbook, "playbook", RUN, text, words("learning the harness and evaluating: the environment's name"), ANY, decides, Run,
         "NAME",
         "The playbook that the policy reads, by name; the harness learns it";
@@ -276,7 +276,7 @@ keys! {
     AdapterTargets, "adapter_targets", WEIGHTS, texts, words("all seven"), LEARN, decides, Weights, "NAMES",
         "Projections that have an adapter: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj";
     Truncated, "truncated", WEIGHTS, text, fixed("keep"), LEARN, decides, Weights, "RULE",
-        "Truncated episodes: keep them, mask them (they teach nothing), or penalty=P (P less reward, 0 to 2)";
+        "Truncated episodes: keep them, mask them (they are not learned from), or penalty=P (P less reward, 0 to 2)";
     Kl, "kl", WEIGHTS, number(0.0..=10.0), fixed(0.0), LEARN, decides, Weights, "BETA",
         "Weight of the divergence from the initial model, or of an adapter from the base model; 0: none";
     Refills, "refills", WEIGHTS, whole(0..=3), fixed(3), LEARN, decides, Weights, "N",
@@ -284,7 +284,7 @@ keys! {
     DifficultyFilter, "difficulty_filter", WEIGHTS, flag, fixed(false), LEARN, decides, Weights, "BOOL",
         "Skip tasks whose last two groups were all correct or all wrong; each returns at every eighth turn";
     EvaluateEvery, "evaluate_every", WEIGHTS, whole(0..=100_000), fixed(10), LEARN, decides, Weights, "N",
-        "Iterations between two evaluations on validation tasks, by which the best weights are kept; 0: none";
+        "Iterations between two evaluations on validation tasks, which select the best weights; 0: none";
     EvaluateEpisodes, "evaluate_episodes", WEIGHTS, whole(1..=1_000_000), fixed(100), LEARN, decides, Weights, "N",
         "Validation episodes of an evaluation";
     Demonstrations, "demonstrations", WEIGHTS, texts, words("none"), LEARN, decides, Weights, "OPTION=VALUE",

@@ -93,7 +93,7 @@ pub(crate) enum Unreadable {
     #[error("its compressed bytes cannot be read")]
     Broken,
     /// The checksum of its text does not match.
-    #[error("its text is not the one that was written")]
+    #[error("its text does not have the recorded checksum")]
     Changed,
     /// The database lacks its dictionary.
     #[error("its dictionary {0} is missing from the database")]

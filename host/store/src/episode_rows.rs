@@ -228,7 +228,7 @@ impl<'a> RowWriter<'a> {
             return Ok(*number);
         }
         let number = run_number(self.transaction, run)?
-            .ok_or_else(|| StoreError::Other(format!("run {run} was not begun: nothing can be added to it")))?;
+            .ok_or_else(|| StoreError::Other(format!("run {run} is unknown: nothing can be added to it")))?;
         self.run = Some((run.clone(), number));
         Ok(number)
     }

@@ -121,14 +121,14 @@ impl RunColumns {
 /// The kind of a run by its name in a row.
 pub(crate) fn kind(path: &Path, what: &str, name: &str) -> Result<RunKind, StoreError> {
     let found = RunKind::ALL.into_iter().find(|kind| kind.name() == name);
-    found.ok_or_else(|| damaged(path, what, &format!("`{name}` is no kind of run")))
+    found.ok_or_else(|| damaged(path, what, &format!("`{name}` is not a kind of run")))
 }
 
 /// The state of a run by its name in a row.
 pub(crate) fn state(path: &Path, what: &str, name: &str) -> Result<RunState, StoreError> {
     let all = [RunState::Finished, RunState::Stopped, RunState::Open];
     let found = all.into_iter().find(|state| state_name(*state) == name);
-    found.ok_or_else(|| damaged(path, what, &format!("`{name}` is no state of a run")))
+    found.ok_or_else(|| damaged(path, what, &format!("`{name}` is not a state of a run")))
 }
 
 /// The columns of an episode.

@@ -280,7 +280,7 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
 }
 
 fn no_tables(path: &Path) -> StoreError {
-    StoreError::Corrupt { path: path.display().to_string(), why: "it holds no clawhost tables".into() }
+    StoreError::Corrupt { path: path.display().to_string(), why: "it has no clawhost tables".into() }
 }
 
 /// The schema version of a database, if this program can read it. `None`: the database is empty.

@@ -16,8 +16,8 @@
 //! - the stated rule: `when colour is red and size is small: call paint ...`;
 //! - with several facts, every rule on fewer of them: `when colour is red: ...`, `when size is small: ...`;
 //! - a rule about looking: `when size is unknown: call measure {}`, if the *opening* states `size: unknown`. The value
-//! is the one that the opening states. A fact that it does not state gives no such rule, because its condition could
-//! not be checked.
+//!   is the one that the opening states. A fact that it does not state gives no such rule, because its condition could
+//!   not be checked.
 //!
 //! Feedback may name too many, too few, or wrong facts. So proposals are right, too narrow, too wide or wrong; trials
 //! measure which. Those that most episodes of the group suggest come first. Rules that the playbook has already, in an

@@ -18,7 +18,7 @@
 //!
 //! * [`Environment`]: text in, text out. [`MessageEnvironment`]: messages, tool calls, tasks, snapshots.
 //! * [`Review`]: the expected action, for reflectors to read. [`Message::demonstrating`]: a demonstrated answer, for
-//! local models to imitate.
+//!   local models to imitate.
 //! * [`Reward`]: judges recorded episodes, in a separate instance. [`Reads`]: the parts of an episode that it reads.
 //! * [`Reflector`]: proposes lessons from recorded episodes.
 //! * [`log`], [`kv`], [`llm`]: services of the host; the last two only if the operator grants them.

@@ -33,7 +33,7 @@ fn check_target(path: &Path) -> Result<(), RequestError> {
     let names_folder = path.is_dir() || text.ends_with(std::path::is_separator);
     if path.extension().is_some() && !is_kind(path, "json") && !names_folder {
         return Err(RequestError::Target(format!(
-            "`{}`: a playbook is not written in this format; name a file ending in .json, or a folder for a SKILL.md of every lesson (with a `/` behind it, if there is a dot in it)",
+            "`{}`: a playbook is not written in this format; name a file ending in .json, or a folder for a SKILL.md of every lesson (followed by a `/`, if the name has a dot)",
             escaped(&text, SHOWN_BYTES)
         )));
     }

@@ -115,11 +115,11 @@ impl<'a> KeptPlugins<'a> {
         match self.reader.plugin(digest) {
             Ok(Some(kept)) => Ok(Ok(kept)),
             Ok(None) | Err(StoreError::BlobMissing { .. }) => {
-                Ok(Err(format!("{name} {} is not kept here", digest.short())))
+                Ok(Err(format!("{name} {} is not stored here", digest.short())))
             }
             Err(StoreError::BlobDamaged { .. } | StoreError::Damaged { .. }) => {
                 let digest = digest.short();
-                Ok(Err(format!("what is kept of {name} is not what {digest} names: it is damaged")))
+                Ok(Err(format!("the stored component of {name} does not have the digest {digest}: it is damaged")))
             }
             Err(error) => Err(error),
         }

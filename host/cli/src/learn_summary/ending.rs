@@ -45,7 +45,7 @@ pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String 
             )
         }
         StopReason::ModelBudget => {
-            format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent counts")
+            format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent still counts")
         }
         StopReason::Unscored { .. } => {
             "fix the cause, or use a reward that judges these tasks, and begin a new run: --resume would stop here again"

@@ -92,13 +92,13 @@ const EXPLAINED: usize = 8;
 pub(crate) fn never_applied(rows: &[EntryRow]) -> Vec<String> {
     let told = |row: &EntryRow| {
         let usage = row.usage.as_ref()?;
-        Some(format!("{} applied in none of {} episodes: {}", row.id, thousands(usage.episodes), usage.why_dead()?))
+        Some(format!("{} applied in 0 of {} episodes: {}", row.id, thousands(usage.episodes), usage.why_dead()?))
     };
     let mut lines: Vec<String> = rows.iter().filter_map(told).collect();
     let more = lines.len().saturating_sub(EXPLAINED);
     lines.truncate(EXPLAINED);
     if more > 0 {
-        lines.push(format!("and {more} more applied in none"));
+        lines.push(format!("and {more} more never applied"));
     }
     lines
 }
@@ -167,7 +167,7 @@ mod tests {
         let table = told(&[dead.clone(), alive.clone()], None);
         assert!(table.contains(" 0/1536 ") && table.contains(" 12/1536 "), "{table}");
         let id = &dead.id;
-        let expect = format!("{id} applied in none of 1,536 episodes: no observation states a fact `tier`");
+        let expect = format!("{id} applied in 0 of 1,536 episodes: no observation states a fact `tier`");
         assert_eq!(never_applied(&[dead.clone(), alive]), [expect]);
         assert_eq!(never_applied(&vec![dead; 10]).len(), EXPLAINED + 1);
     }

@@ -64,7 +64,7 @@ pub(crate) fn gate_notes(report: &GateReport) -> Vec<String> {
             (1, 0, 0) => "the lesson",
             _ => "the candidate",
         };
-        notes.push(format!("both sides played the same in all {} pairs: {changed} changed nothing", thousands(pairs)));
+        notes.push(format!("both sides played equally in all {} pairs: {changed} changed nothing", thousands(pairs)));
     }
     let dead: Vec<String> = report.uses.iter().filter_map(dead).collect();
     let more = dead.len().saturating_sub(NAMED);
@@ -79,7 +79,7 @@ pub(crate) fn gate_notes(report: &GateReport) -> Vec<String> {
 fn dead(one: &GateUse) -> Option<String> {
     let GateUse { entry, lesson, usage } = one;
     let lesson: String = escaped(lesson, usize::MAX).chars().take(LESSON).collect();
-    Some(format!("{entry} ({lesson}) applied in none of {} pairs: {}", thousands(usage.episodes), usage.why_dead()?))
+    Some(format!("{entry} ({lesson}) applied in 0 of {} pairs: {}", thousands(usage.episodes), usage.why_dead()?))
 }
 
 /// Names the deciding test if a candidate is promoted although its interval contains 0: the interval is wider than the
@@ -163,9 +163,9 @@ mod tests {
         let lesson = dead_lesson("when tier is sliver: call refund {}");
         let id = lesson.entry.clone();
         let expect = [
-            "both sides played the same in all 1,024 pairs: the lesson changed nothing".to_owned(),
+            "both sides played equally in all 1,024 pairs: the lesson changed nothing".to_owned(),
             format!(
-                "{id} (when tier is sliver: call refund {{}}) applied in none of 1,024 pairs: no observation states \
+                "{id} (when tier is sliver: call refund {{}}) applied in 0 of 1,024 pairs: no observation states \
                  `tier: sliver`; values seen for tier: bronze, gold, silver"
             ),
         ];

@@ -41,10 +41,10 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     if reflections.calls > 0 && counts.proposed == 0 && reflections.failures() == 0 {
         writeln!(
             out,
-            "            in {} no reflector found anything to say: does the environment's feedback tell what was wrong?",
+            "            in {} no reflector proposed anything: does the environment's feedback explain mistakes?",
             counted(reflections.asked, "group")
         )?;
-        writeln!(out, "            `clawhost inspect REFLECTOR.wasm` says what it reads")?;
+        writeln!(out, "            `clawhost inspect REFLECTOR.wasm` shows what it reads")?;
     }
     for (why, times) in &reflections.failed {
         let red = if reflections.failures() * 2 > reflections.calls { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };

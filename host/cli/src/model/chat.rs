@@ -42,7 +42,7 @@ fn open(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Conversation>
     let adapter = sampling.adapter.as_deref();
     Conversation::open(&arguments.folder, adapter, chat, &models, &notes(context)).map_err(|error| match error {
         AppError::Request(RequestError::SystemPromptUnsupported { .. }) => {
-            let what = "what --system says".to_owned();
+            let what = "the option --system".to_owned();
             AppError::from(RequestError::SystemPromptUnsupported { what }).into()
         }
         other => other.into(),

@@ -65,7 +65,7 @@ pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
     row("sampling", format!("temperature {temperature}, top-k {top_k}, top-p {top_p}, min-p {min_p}"))?;
     if let Some(adapter) = adapter {
         let targets = adapter.targets.names().collect::<Vec<_>>().join(", ");
-        row("adapter", format!("rank {}, alpha {}, beside {targets}", adapter.rank, adapter.alpha))?;
+        row("adapter", format!("rank {}, alpha {}, on {targets}", adapter.rank, adapter.alpha))?;
     }
     row("weights", weights.to_string())?;
     Ok(Exit::Ok)

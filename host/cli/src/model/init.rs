@@ -31,7 +31,7 @@ pub(super) fn init(context: &Context, arguments: &InitArgs) -> anyhow::Result<Ex
     let mut out = anstream::stdout();
     let folder = folder.display();
     writeln!(out, "{folder}: a model of {parameters} weights from seed {seed}, {weights}")?;
-    writeln!(out, "it has learned nothing yet. Next:")?;
+    writeln!(out, "it is untrained. Next:")?;
     writeln!(out, "  clawhost model info {folder}")?;
     if let Some(prompt) = first_prompt {
         writeln!(out, "  clawhost model generate {folder} {} --n 4", quoted(&prompt))?;

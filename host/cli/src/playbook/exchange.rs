@@ -50,7 +50,7 @@ pub(super) async fn import(context: &Context, name: &str, path: &Path) -> anyhow
         let how = format!("see `clawhost eval PLUGIN.wasm --reward R.wasm --playbook {name}`");
         writeln!(out, "their effects are not measured yet: {how}")?;
     } else {
-        writeln!(out, "{name}: version {number} is what is served already: {said}")?;
+        writeln!(out, "{name}: version {number} is served already: {said}")?;
     }
     Ok(Exit::Ok)
 }

@@ -73,9 +73,9 @@ pub(super) async fn rollback(context: &Context, name: &str, to: Option<u64>) -> 
     let mut out = anstream::stdout();
     match (rolled.added, number == target) {
         (true, _) => writeln!(out, "{name}: version {number} has the content of version {target}")?,
-        (false, true) => writeln!(out, "{name}: version {number} is what is served already")?,
+        (false, true) => writeln!(out, "{name}: version {number} is served already")?,
         (false, false) => {
-            writeln!(out, "{name}: version {number} is what is served already, with the content of version {target}")?;
+            writeln!(out, "{name}: version {number} is served already, with the content of version {target}")?;
         }
     }
     Ok(Exit::Ok)

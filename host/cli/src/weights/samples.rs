@@ -21,7 +21,7 @@ fn row(episode: &Episode) -> [String; 3] {
 
 /// The table.
 pub(super) fn table(episodes: &[Arc<Episode>]) -> Table {
-    let mut table = crate::episodes::table(&["task", "reward", "[said by the model]"]);
+    let mut table = crate::episodes::table(&["task", "reward", "[text of the model]"]);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     episodes.iter().for_each(|episode| {
         table.add_row(row(episode));

@@ -42,7 +42,7 @@ pub(crate) fn changed(weights: &LearnedWeights) -> Option<&'static str> {
 /// Samples of the last iteration, and the results of demonstrations.
 pub(crate) fn episodes(out: &mut impl Write, weights: &LearnedWeights, report: &LearnReport) -> std::io::Result<()> {
     if !weights.samples.is_empty() {
-        writeln!(out, "what was said in the last iteration")?;
+        writeln!(out, "episodes of the last iteration")?;
         crate::episodes::print(out, &samples::table(&weights.samples))?;
     }
     let Some(warm) = report.weights().and_then(|weights| weights.warm_start.as_ref()) else { return Ok(()) };
@@ -68,7 +68,7 @@ const DEMONSTRATION_BATCH: u64 = 128;
 /// Why batches were skipped, and why rewards carry no signal.
 pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Result<()> {
     if let Some(why) = report.iterations.iter().rev().find_map(|one| one.learned.as_ref().err()) {
-        writeln!(out, "            the last that was not: {}", escaped(why, 500))?;
+        writeln!(out, "            the last skipped one: {}", escaped(why, 500))?;
     }
     let signal = report.iterations.last().and_then(|last| last.weights());
     if let Some(why) = signal.and_then(|(_, weights)| weights.signal.as_ref()) {

@@ -115,7 +115,7 @@ impl AdapterFolder {
             let part = [".lora_A.weight", ".lora_B.weight"].into_iter().find(|part| plain.ends_with(part));
             let (Some(part), [rows, columns]) = (part, shape.as_slice()) else {
                 return Err(wrong(format!(
-                    "{WEIGHTS} holds {}, which is no A or B",
+                    "{WEIGHTS} holds {}, which is neither an A nor a B",
                     clawhost_core::escaped(&name, 200)
                 )));
             };
@@ -141,7 +141,7 @@ impl AdapterFolder {
         let mut projections = model.blocks.iter().flat_map(|block| block.projections());
         let (rank, scale) = projections
             .find_map(|(_, projection)| projection.adapter.as_ref().map(|low| (low.a.shape[0], low.scale)))
-            .ok_or_else(|| wrong("the model has none; train one, or name the folder of one"))?;
+            .ok_or_else(|| wrong("the model has no adapter; train one, or name the folder of one"))?;
         let mut weights = BTreeMap::new();
         for (name, weight) in model.weights() {
             if let (Weight::Matrix(matrix), true) = (weight, crate::is_adapter(&name)) {

@@ -134,7 +134,7 @@ fn adapters_are_stored_in_the_folder_of_their_model_and_read_back() {
     let read = AdapterFolder::read(folder.path()).unwrap();
     assert_eq!((read.settings.rank, read.settings.alpha, read.base.as_str()), (4, 8.0, "base"));
     assert_eq!(digest(&read.attach(&host).unwrap()), digest(&learned));
-    assert!(AdapterFolder::of(&host, "").unwrap_err().to_string().contains("the model has none"));
+    assert!(AdapterFolder::of(&host, "").unwrap_err().to_string().contains("the model has no adapter"));
 
     let tiny = TinyModel::default().make().unwrap();
     let with = ModelFolder { weights: settings().attach(&tiny.weights).unwrap(), ..tiny };
@@ -214,20 +214,20 @@ fn an_existing_adapter_continues_with_its_own_settings_only() {
         Targets::named(["q_proj", "v_proj"]).unwrap(),
         4,
         8.0,
-        Some("not one of rank 4 and alpha 8 beside q_proj,v_proj; use its settings"),
+        Some("not one of rank 4 and alpha 8 on q_proj,v_proj; use its settings"),
     );
     check(
         8,
         16.0,
         Some(
-            "has one of rank 4 and alpha 8 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj already, which learning would continue, not one of rank 8 and alpha 16",
+            "has one of rank 4 and alpha 8 on q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj already, which learning would continue, not one of rank 8 and alpha 16",
         ),
     );
     check(
         4,
         99.0,
         Some(
-            "not one of rank 4 and alpha 99 beside q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj; use its settings, or remove the folder `adapter`",
+            "not one of rank 4 and alpha 99 on q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj; use its settings, or remove the folder `adapter`",
         ),
     );
 }

@@ -113,7 +113,7 @@ pub fn guarded<T>(name: DeviceName, run: impl FnOnce() -> T) -> Result<T, LocalM
 /// The text of a panic in one line: the line that reports a lack of memory, if there is one, else the beginning.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
     // Backtraces follow the first lines. They may contain the cause, if other panics followed from it.
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let short = lines.clone().find(|line| lacks_memory(line)).map(str::to_owned);

@@ -86,7 +86,7 @@ impl Model {
     pub fn forward(&self, work: Vec<(&mut Memory, &[u32])>) -> Result<Vec<Vec<f32>>, LocalModelError> {
         let other = || LocalModelError::Device {
             name: "of the model".into(),
-            why: "a sequence was begun on another one".into(),
+            why: "the sequence began on another model".into(),
         };
         match self {
             Self::Processor(model) => {

@@ -35,7 +35,7 @@ impl Resolver<'_> {
         let is_reported = self.refused.contains(&Key::Reflectors) || self.refused.contains(&Key::EvolveReflector);
         let is_evolving = evolve.as_ref().is_some_and(|evolve| !evolve.reflector.path.is_empty());
         if reflectors.is_empty() && !is_evolving && !is_reported {
-            let why = "missing; name what proposes lessons, as in \"reflector_rules.wasm\"";
+            let why = "missing; name a reflector, as in \"reflector_rules.wasm\"";
             self.refuse(Key::Reflectors, [why.into()]);
         }
         HarnessSpec {

@@ -123,7 +123,7 @@ impl Resolver<'_> {
             self.refuse(Key::Plugin, ["missing; name the environment, as in \"env_shop.wasm\"".into()]);
         }
         if self.verb == Verb::Evaluate && self.is_without_rewards() {
-            self.refuse(Key::Rewards, ["missing; nothing is measured without a reward".into()]);
+            self.refuse(Key::Rewards, ["missing; an evaluation needs a reward".into()]);
         }
         let exists = self.exists;
         let plugin = self.text(Key::Plugin).and_then(|text| PluginSpec::parse(text, exists).ok());

@@ -25,7 +25,7 @@ impl Resolver<'_> {
         if self.verb == Verb::Learn
             && let Some(split) = self.text(Key::Tasks).filter(|split| KEPT.contains(split)).map(str::to_owned)
         {
-            let why = format!("found \"{split}\", but what is measured must not be learned from; name another split");
+            let why = format!("found \"{split}\", but that split is reserved for measuring; name another split");
             self.refuse(Key::Tasks, [why.into()]);
         }
         PlaySpec {
@@ -106,7 +106,7 @@ impl Resolver<'_> {
     pub(super) fn policy(&mut self) -> PolicySpec {
         for (second, first) in [(Key::Model, Key::Policy), (Key::SystemPromptFile, Key::SystemPrompt)] {
             if self.has(first) && self.has(second) {
-                self.refuse(second, ["not together with ".into(), first.into(), "; take one of them out".into()]);
+                self.refuse(second, ["not together with ".into(), first.into(), "; remove one of them".into()]);
             }
         }
         let model = match self.text(Key::Model) {

@@ -97,7 +97,7 @@ impl Resolver<'_> {
         }
         let usual = preset_number(Key::Temperature, 0);
         if let Some(low) = given.filter(|temperature| *temperature < LEAST_TEMPERATURE) {
-            let why = "samples next to nothing, so there is nothing to learn from";
+            let why = "gives almost equal samples, so there is nothing to learn from";
             let why = format!("found {low}; expected at least {LEAST_TEMPERATURE}, as {usual}: a lower one {why}");
             self.refuse(Key::Temperature, [why.into()]);
         }
