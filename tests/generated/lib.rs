@@ -1,1 +1,1 @@
-//! Nothing: this package is its test.
+//! Empty: this package consists of its test.

@@ -1,7 +1,7 @@
-//! What is generated from the WIT and shipped is what the WIT says: bindings for Rust and C, and the reference.
+//! Compares the generated files that ship with the WIT: bindings for Rust and C, and the reference.
 //!
-//! It ships so that nobody who writes a plugin compiles a generator. When the WIT changes, run
-//! `UPDATE_GENERATED=1 cargo test -p generated` and commit the result.
+//! They ship so that plugin authors need no generator. When the WIT changes, run `UPDATE_GENERATED=1 cargo test -p
+//! generated` and commit the result.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,7 +36,7 @@ fn generate(mut generator: Box<dyn WorldGenerator>, name: &str) -> Vec<(String, 
     files.iter().map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect()
 }
 
-/// Compares with what is shipped, or ships it.
+/// Compares with the shipped file, or writes it.
 fn check(path: &str, fresh: &[u8]) {
     let file = root().join(path);
     if std::env::var_os("UPDATE_GENERATED").is_some() {
@@ -61,13 +61,13 @@ fn the_rust_bindings_match_the_wit() {
             default_bindings_module: Some(format!("clawhost_sdk::bindings::{}", module(world))),
             runtime_path: Some("::wit_bindgen::rt".into()),
             generate_unused_types: true,
-            // The interfaces live in packages of their own, which the generator would otherwise expect elsewhere.
+            // The interfaces are in separate packages; by default the generator expects them elsewhere.
             generate_all: true,
             ..wit_bindgen_rust::Opts::default()
         };
         if world != "observer" {
             for interface in ["types/types", "log/log", "llm/llm", "kv/kv", "episode/view"] {
-                // Only what the world really mentions may be remapped.
+                // Only interfaces that the world uses may be remapped.
                 if world == "environment-plugin" && interface == "episode/view" {
                     continue;
                 }

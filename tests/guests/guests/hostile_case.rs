@@ -1,4 +1,4 @@
-//! Gives a verdict of a kind that this host does not know.
+//! Returns a verdict of an unknown kind.
 #![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "exports exist on wasm alone"))]
 
 use clawhost_sdk::bindings::observer::clawhost::episode::view;

@@ -1,4 +1,4 @@
-//! Is surer than sure.
+//! Returns a confidence above 1.
 
 use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
 

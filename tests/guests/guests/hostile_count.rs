@@ -1,4 +1,4 @@
-//! Gives one verdict too few.
+//! Returns one verdict too few.
 
 use clawhost_sdk::{Context, Episode, Group, Result, Reward, Verdict, export_reward};
 

@@ -1,4 +1,4 @@
-//! Never comes back from `describe`.
+//! Never returns from `describe`.
 
 use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Split, Step, export_environment};
 

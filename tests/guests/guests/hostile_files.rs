@@ -1,4 +1,4 @@
-//! Looks for a file: lists the folders that it was given, and where there is none, forges a handle to one.
+//! Looks for a file: lists its preopened folders, and if there are none, forges a handle to one.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
@@ -24,7 +24,7 @@ impl Environment for Guest {
 
     fn step(&mut self, action: &str, _signals: &mut Signals) -> Result<Next> {
         Ok(Next::Continue(match action.parse::<u32>() {
-            // SAFETY: none; forging is what this guest is for. The host takes no handle that it did not give.
+            // SAFETY: forging handles is the purpose of this guest. The host accepts no handle that it did not issue.
             Ok(forged) => opens(&unsafe { Descriptor::from_handle(forged) }),
             Err(_) => {
                 let folders = wasip2::filesystem::preopens::get_directories();

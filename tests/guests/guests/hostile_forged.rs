@@ -1,15 +1,15 @@
-//! Uses handles that it was not given, or has given back, in the way that the option `attack` names.
+//! Uses handles that it did not get, or has dropped, as the option `attack` says.
 
 use clawhost_sdk::bindings::observer::clawhost::episode::view::{EpisodeView, Group};
 use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
 
 struct Guest;
 
-/// The first episode's handle: the group has the one before it.
+/// The first episode's handle: the group has the previous one.
 const EPISODE: u32 = 2;
 
 fn episode(handle: u32) -> EpisodeView {
-    // SAFETY: none; forging is what this guest is for. The host takes no handle that it did not give.
+    // SAFETY: forging handles is the purpose of this guest. The host accepts no handle that it did not issue.
     unsafe { EpisodeView::from_handle(handle) }
 }
 

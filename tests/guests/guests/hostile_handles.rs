@@ -1,4 +1,4 @@
-//! Takes handles to episodes and gives none back.
+//! Takes handles to episodes and drops none.
 #![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "exports exist on wasm alone"))]
 
 use clawhost_sdk::bindings::observer::clawhost::episode::view;

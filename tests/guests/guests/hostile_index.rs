@@ -1,4 +1,4 @@
-//! Asks for an episode that is not there.
+//! Requests an episode that does not exist.
 #![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "exports exist on wasm alone"))]
 
 use clawhost_sdk::bindings::observer::clawhost::episode::view;

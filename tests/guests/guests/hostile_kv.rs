@@ -1,4 +1,4 @@
-//! Misuses its notes, in the way that the action names.
+//! Misuses its notes, as the action says.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment, kv};
 

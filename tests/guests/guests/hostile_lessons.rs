@@ -1,4 +1,4 @@
-//! Proposes a lesson that breaks the rules, in the way that the option `attack` names.
+//! Proposes an invalid lesson, as the option `attack` says.
 
 use clawhost_sdk::{Change, Context, Entry, Group, Playbook, Proposal, Reflector, Result, export_reflector};
 

@@ -1,11 +1,11 @@
-//! Misuses the model that it was granted as `judge`, in the way that the action names.
+//! Misuses the model that is granted as `judge`, as the action says.
 
 use clawhost_sdk::llm::{LlmError, Request, complete, complete_batch, request};
 use clawhost_sdk::{Environment, Next, Result, Signals, ToolSpec, export_environment};
 
 struct Guest;
 
-/// Which case it is, and what it says.
+/// The case of an error, and its text.
 fn told(error: LlmError) -> String {
     match error {
         LlmError::Denied(text) => format!("denied: {text}"),
@@ -29,7 +29,7 @@ fn offering(tools: usize) -> Request {
     Request { tools, ..request("judge", "tools?") }
 }
 
-/// Asks a batch: how many were answered, and the last error.
+/// Sends a batch. Returns the number of answers, and the last error.
 fn batch(size: usize) -> String {
     match complete_batch(&vec![request("judge", "?"); size]) {
         Err(error) => told(error),

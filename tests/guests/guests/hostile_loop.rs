@@ -1,4 +1,4 @@
-//! Never comes back from `step`.
+//! Never returns from `step`.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

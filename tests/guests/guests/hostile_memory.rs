@@ -1,4 +1,4 @@
-//! Allocates until it is refused.
+//! Allocates until an allocation fails.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

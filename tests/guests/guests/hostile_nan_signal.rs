@@ -1,4 +1,4 @@
-//! Reports a distance that is no number.
+//! Reports a distance that is not a number.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

@@ -1,4 +1,4 @@
-//! Tries every way to the network that WASI has: TCP, UDP, binding, and looking up names.
+//! Tries all network access of WASI: TCP, UDP, binding, and name look-up.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 use wasip2::sockets::network::{ErrorCode, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress};
@@ -6,7 +6,7 @@ use wasip2::sockets::{instance_network, ip_name_lookup, tcp_create_socket, udp_c
 
 struct Guest;
 
-/// The way a try ends: which step failed, and with what.
+/// The result of a try: the step that failed, and its error.
 type Try = std::result::Result<String, String>;
 
 fn at(step: &str) -> impl Fn(ErrorCode) -> String {

@@ -1,4 +1,4 @@
-//! Offers a tool that breaks the rules, in the way that the task names.
+//! Offers an invalid tool, as the task says.
 
 use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Step, ToolSpec, export_environment};
 

@@ -1,4 +1,4 @@
-//! Subscribes to thousands of sleeps and lets go of none.
+//! Subscribes to thousands of sleeps and drops none.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

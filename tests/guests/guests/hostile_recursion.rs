@@ -1,4 +1,4 @@
-//! Recurses for ever.
+//! Recurses without end.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

@@ -1,4 +1,4 @@
-//! Speaks as the system and as the policy, and calls tools in its name.
+//! Sends messages in the roles of the system and of the policy, with tool calls.
 
 use clawhost_sdk::{
     Action, Message, MessageEnvironment, Opening, Params, Result, Role, Signals, Step, ToolCall, export_environment,

@@ -1,4 +1,4 @@
-//! Gives a verdict that breaks the rules, in the way that the option `attack` names.
+//! Returns an invalid verdict, as the option `attack` says.
 
 use clawhost_sdk::{Context, Episode, Group, Result, Reward, Verdict, export_reward};
 

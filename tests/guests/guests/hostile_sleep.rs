@@ -1,4 +1,4 @@
-//! Sleeps for an hour of its clock.
+//! Sleeps for an hour of virtual time.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

@@ -21,7 +21,7 @@ impl MessageEnvironment for Guest {
     }
 
     fn restore(_params: &Params, _state: &[u8]) -> Result<Self> {
-        // Never gives an answer: whoever restores must not wait for it.
+        // Never returns: restoring must not wait for it.
         #[allow(clippy::empty_loop, reason = "that is its behaviour")]
         loop {}
     }

@@ -1,4 +1,4 @@
-//! Answers with a little more text than an observation may have.
+//! Answers with slightly more text than an observation may have.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

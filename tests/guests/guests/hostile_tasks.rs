@@ -1,4 +1,4 @@
-//! Gives tasks that break the rules, in the way that the split's name says.
+//! Returns invalid tasks, as the name of the split says.
 
 use clawhost_sdk::{
     Action, Context, MessageEnvironment, Opening, Params, Result, Signals, Step, Task, export_environment,

@@ -1,4 +1,4 @@
-//! Says what readers may trip over, in the way that the action names, and claims that the system said it.
+//! Sends texts that often break parsers, as the action says, with the role of the system.
 
 use clawhost_sdk::{
     Action, Message, MessageEnvironment, Opening, Params, Part, Result, Role, Signals, Status, Step, export_environment,
@@ -6,7 +6,7 @@ use clawhost_sdk::{
 
 struct Guest;
 
-/// Half a million brackets opened and closed: deeper than any stack.
+/// Half a million nested brackets: deeper than any stack.
 fn nested() -> String {
     "[".repeat(500_000) + &"]".repeat(500_000)
 }

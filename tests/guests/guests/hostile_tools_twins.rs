@@ -1,4 +1,4 @@
-//! Offers two tools of one name.
+//! Offers two tools with one name.
 
 use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Step, ToolSpec, export_environment};
 

@@ -1,4 +1,4 @@
-//! Says what it was told: the benchmark's guest.
+//! Repeats its input: the benchmark's guest.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

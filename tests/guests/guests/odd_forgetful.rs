@@ -1,4 +1,4 @@
-//! Says that it offers snapshots, and forgets how far it was.
+//! Declares snapshots, and forgets its position.
 
 use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Step, export_environment};
 

@@ -1,4 +1,4 @@
-//! Reads every turn of every episode of its group, and scores each by how much was said: the benchmark's reward.
+//! Reads every turn of every episode of its group, and scores each by its amount of text: the benchmark's reward.
 
 use clawhost_sdk::{Context, Episode, Group, Result, Reward, Scope, Verdict, export_reward};
 

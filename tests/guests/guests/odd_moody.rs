@@ -1,4 +1,4 @@
-//! A reward that would like to answer differently every time: it mixes in everything that could differ.
+//! A reward that tries to answer differently every time: it mixes in everything that could differ.
 
 use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Guest;
 
-/// What an earlier call would leave behind.
+/// State that an earlier call would leave.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 impl Reward for Guest {

@@ -1,4 +1,4 @@
-//! Asks for more randomness than one call gives.
+//! Requests more random bytes than one call returns.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

@@ -1,4 +1,4 @@
-//! Judges a group together: whoever needed fewest turns is best. Asks a model about the group, if it may.
+//! Judges a group together: the episode with the fewest turns is best. Asks a model about the group, if granted.
 
 use clawhost_sdk::{Context, Episode, Group, Result, Reward, Scope, Verdict, export_reward};
 

@@ -1,4 +1,4 @@
-//! Tells everything that a reward can read.
+//! Reports everything that a reward can read.
 
 use clawhost_sdk::{Context, Episode, Result, Reward, Verdict, export_reward};
 

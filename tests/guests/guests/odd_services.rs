@@ -1,4 +1,4 @@
-//! Uses kv and a model, and tells what they say.
+//! Uses kv and a model, and reports their answers.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

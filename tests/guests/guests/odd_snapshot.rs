@@ -1,4 +1,4 @@
-//! Uses all that a snapshot must hold: virtual time, both sources of chance, notes, and the log.
+//! Uses everything that a snapshot must contain: virtual time, both random sources, notes, and the log.
 
 use clawhost_sdk::{Action, MessageEnvironment, Opening, Params, Result, Signals, Step, export_environment};
 
@@ -18,7 +18,7 @@ impl MessageEnvironment for Guest {
         self.steps += 1;
         let said = action.plain_text();
         let now = wasip2::clocks::monotonic_clock::now();
-        // Chance is drawn in pieces of different size, so that its position matters.
+        // Random numbers are drawn in pieces of different sizes, so that the position matters.
         let random = wasip2::random::random::get_random_bytes(1 + said.len() as u64 % 7);
         let insecure = wasip2::random::insecure::get_insecure_random_u64();
         if said.len() % 2 == 1 {
@@ -33,7 +33,7 @@ impl MessageEnvironment for Guest {
     }
 
     fn snapshot(&self) -> Result<Vec<u8>> {
-        // None of this may be seen afterwards.
+        // None of this may have a visible effect.
         clawhost_sdk::log::info("a snapshot is taken");
         let _ = clawhost_sdk::kv::set("said", b"by the snapshot");
         wasip2::random::random::get_random_u64();

@@ -1,4 +1,4 @@
-//! Uses the standard library as any program would: prints, tells the time, sleeps, iterates over a hash map, and opens files.
+//! Uses the standard library like any program: prints, reads the time, sleeps, iterates over a hash map, and opens files.
 //!
 //! Built for `wasm32-wasip2` it works, in virtual time; `wasm32-unknown-unknown` has no clock, and it panics.
 #![allow(clippy::disallowed_methods, reason = "telling the time is what this guest is for")]
@@ -7,7 +7,7 @@ use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Paths to files that many machines have, ways out of a folder, and names of devices.
+/// Paths of files that many machines have, paths out of a folder, and names of devices.
 const PATHS: [&str; 7] = ["/etc/passwd", "etc/passwd", "../../etc/passwd", "/", ".", "NUL", "C:\\CON"];
 
 struct Guest;

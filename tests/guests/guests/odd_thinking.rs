@@ -1,4 +1,4 @@
-//! Computes for a while, then goes on.
+//! Computes for a while, then continues.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

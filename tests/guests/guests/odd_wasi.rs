@@ -1,4 +1,4 @@
-//! Tells everything that it can see of the outside.
+//! Reports everything that it can see of the outside.
 
 use clawhost_sdk::{Environment, Next, Result, Signals, export_environment};
 

@@ -1,2 +1,2 @@
-//! Guests that misbehave, and odd ones that do not: one program per behaviour, in `guests/`. `hostile_` guests end in a
-//! named failure or are contained; `odd_` guests show what the host lets through. `tests/hostile` runs them all.
+//! Misbehaving guests, and unusual ones that are valid: one program per behaviour, in `guests/`. `hostile_` guests end
+//! in a named failure or are contained; `odd_` guests show what the host allows. `tests/hostile` runs them all.
