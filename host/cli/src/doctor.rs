@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, arguments: &DoctorArgs) -> anyhow::Re
         }
         let ways: Vec<String> = remedy.iter().cloned().chain(hints.iter().map(hint)).collect();
         if !ways.is_empty() {
-            writeln!(out, "                       to fix it:  {}", ways.join(", or "))?;
+            writeln!(out, "                       to fix it: {}", ways.join(", or "))?;
         }
     }
     let missing = findings.iter().filter(|finding| finding.state == State::Missing).count();

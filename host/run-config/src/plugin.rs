@@ -103,7 +103,7 @@ impl RewardSpec {
                 Some(("source", value)) => {
                     let Some(source) = RewardSource::ALL.into_iter().find(|source| source.name() == value) else {
                         let known = RewardSource::ALL.map(RewardSource::name).join(", ");
-                        return refuse(format!("`{}` is not a source; available:  {known}", shown(value)));
+                        return refuse(format!("`{}` is not a source; available: {known}", shown(value)));
                     };
                     spec.source = Some(source);
                 }
