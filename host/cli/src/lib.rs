@@ -82,8 +82,18 @@ fn begun(arguments: args::Arguments) -> anyhow::Result<Exit> {
     exit
 }
 
-/// Runs the program. `name` is its name in help.
+/// Sets what drivers read from the environment and the user did not set.
+#[allow(unsafe_code, reason = "a driver reads its place from the environment alone")]
+fn prepare_drivers() {
+    for (name, value) in clawhost_app::drivers().environment() {
+        // SAFETY: the program has just begun and has one thread, so nobody reads the environment meanwhile.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+/// Runs the program. `name` is its name in help. Call it before any thread starts: it may change the environment.
 pub fn main(name: &'static str) -> ExitCode {
+    prepare_drivers();
     let arguments = match args::Arguments::from_arg_matches(&args::Arguments::command().name(name).get_matches()) {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),

@@ -1,16 +1,18 @@
 //! NVIDIA's devices. The driver, the compiler of kernels and its headers are looked for by name first: what lies below ends the process where one of them
-//! is missing.
+//! is missing. [`super::toolkit`] knows the places.
 
 #![allow(
     unsafe_code,
     reason = "a driver is a library that is found at run time; its few functions are called as cuda.h declares them"
 )]
 
+use super::toolkit::{self, Places};
 use burn::tensor::Device;
 use clawhost_model::device::{Backend, DeviceKind, DeviceName, FoundDevice};
 use libloading::Library;
-use std::ffi::{CStr, c_char, c_int};
-use std::path::PathBuf;
+use std::ffi::{CStr, OsString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 #[cfg(windows)]
 const DRIVER: [&str; 1] = ["nvcuda.dll"];
@@ -21,8 +23,8 @@ const COMPILER: [&str; 2] = ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
 #[cfg(not(windows))]
 const COMPILER: [&str; 3] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"];
 
-/// A header that every kernel includes.
-const HEADER: &str = "include/cuda_runtime.h";
+/// The compiler, where it had to be loaded from a folder of its own. It stays loaded: burn then finds it by its name.
+static LOADED: Mutex<Option<Library>> = Mutex::new(None);
 
 fn library(names: &[&str]) -> Option<Library> {
     // SAFETY: what is loaded by these names is NVIDIA's, and its initialisers may run at any time; burn loads the same.
@@ -86,9 +88,26 @@ pub(super) fn list() -> Result<Vec<FoundDevice>, String> {
     Ok(found)
 }
 
-/// Where the toolkit's headers are sought, as burn seeks them.
-fn toolkit() -> PathBuf {
-    std::env::var_os("CUDA_PATH").map_or_else(|| PathBuf::from("/usr/local/cuda"), PathBuf::from)
+/// What the environment lacks for burn to find CUDA's headers. To be set before any thread starts.
+pub(super) fn environment() -> Vec<(&'static str, OsString)> {
+    toolkit::variable(&Places::here()).into_iter().collect()
+}
+
+/// Whether the compiler of kernels can be loaded by its name: from the library path, or else from these folders.
+fn has_compiler(folders: &[PathBuf]) -> bool {
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if loaded.is_some() || library(&COMPILER).is_some() {
+        return true;
+    }
+    let paths = folders.iter().flat_map(|folder| COMPILER.map(|name| folder.join(name)));
+    let files: Vec<String> =
+        paths.filter(|path| path.is_file()).map(|path| path.to_string_lossy().into_owned()).collect();
+    *loaded = files.iter().find_map(|file| library(&[file]));
+    loaded.is_some()
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Opens a device.
@@ -97,18 +116,32 @@ pub(super) fn open(name: DeviceName) -> Result<Device, String> {
     if name.number >= count {
         return Err(format!("the driver counts {count} devices"));
     }
-    if library(&COMPILER).is_none() {
-        return Err(format!(
-            "the compiler of kernels is not here ({} cannot be loaded); install NVRTC of CUDA 13, or put its folder on the library path",
-            COMPILER.join(", ")
-        ));
+    let places = Places::here();
+    let found = toolkit::find(&places);
+    if !has_compiler(&toolkit::compiler_folders(found.as_ref().ok(), &places)) {
+        return Err(no_compiler());
     }
-    let header = toolkit().join(HEADER);
-    if !header.exists() {
-        return Err(format!(
-            "CUDA's headers are not here ({} does not exist); install them, and let CUDA_PATH name the folder that holds include/",
-            header.display()
-        ));
+    let toolkit = found.map_err(|missing| no_headers(&missing.headers))?;
+    if !toolkit.is_used_by_burn {
+        return Err(unnamed(&toolkit.root));
     }
     Ok(Device::cuda(name.number))
+}
+
+fn no_compiler() -> String {
+    format!(
+        "the compiler of kernels is not here ({} cannot be loaded); install NVRTC of CUDA 13 (in a virtual environment: pip install nvidia-cuda-nvrtc), or put its folder on the library path",
+        COMPILER.join(", ")
+    )
+}
+
+fn no_headers(missing: &[PathBuf]) -> String {
+    format!(
+        "CUDA's headers are not here ({} missing); install CUDA's toolkit (in a virtual environment: pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl, all of NVRTC's version), or let CUDA_PATH name the folder that holds include/",
+        shown(missing)
+    )
+}
+
+fn unnamed(root: &Path) -> String {
+    format!("CUDA's headers are in {0}, which is not where burn looks; set CUDA_PATH={0}", root.display())
 }

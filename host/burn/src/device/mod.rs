@@ -6,6 +6,9 @@ mod cuda;
 mod graphics;
 #[cfg(test)]
 mod tests;
+#[cfg(any(feature = "cuda", test))]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "tests of a build without CUDA need a part of it"))]
+mod toolkit;
 
 use crate::network::{DeviceModel, values};
 use crate::training::DeviceTrainer;
@@ -13,6 +16,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 use clawhost_model::device::{AcceleratedModel, Accelerator, Backend, DeviceName, Drivers, FoundDevice};
 use clawhost_model::train::{AcceleratedTrainer, Trained};
 use clawhost_model::{HostDecoder, LocalModelError, ModelConfig};
+#[cfg(feature = "cuda")]
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// The drivers of this build.
@@ -39,6 +44,11 @@ impl Drivers for Burn {
             Backend::Vulkan | Backend::Metal | Backend::Dx12 => Ok(graphics::list(backend)),
             _ => Ok(Vec::new()),
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        cuda::environment()
     }
 
     fn open(&self, name: DeviceName) -> Result<Arc<dyn Accelerator>, String> {

@@ -3,6 +3,7 @@
 use super::{Backend, ComputeDevice, DeviceName, FoundDevice, Slot};
 use crate::train::{AcceleratedTrainer, Trained};
 use crate::{HostDecoder, LocalModelError, ModelConfig};
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +18,12 @@ pub trait Drivers: Sync {
     /// # Errors
     /// The driver is missing or broken. The text says which.
     fn list(&self, backend: Backend) -> Result<Vec<FoundDevice>, String>;
+
+    /// Variables of the environment that drivers need and that are not set. A program sets them before it starts any thread. Looks at
+    /// folders, and loads no driver.
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        Vec::new()
+    }
 
     /// Opens a device. Loads the driver, which may end the process.
     ///
