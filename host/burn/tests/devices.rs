@@ -11,6 +11,9 @@
     reason = "a test that cannot go on has failed, and one that is skipped says so"
 )]
 
+#[path = "devices/figures.rs"]
+mod figures;
+
 use clawhost_burn::network::{DeviceModel, Network, Rows, values};
 use clawhost_burn::{Burn, BurnDevice};
 use clawhost_core::{Digest, EpisodeId, StateId};
@@ -58,6 +61,12 @@ struct Tested {
     logit: f32,
     /// The largest difference of a gradient, as a share of the largest gradient of its weight.
     gradient: f32,
+    /// The largest difference of a loss.
+    loss: f64,
+    /// The largest difference of a weight after a step of Muon, as a share of the largest movement.
+    step: f32,
+    /// Whether sampled tokens may differ after the first that two nearly equal shares decide.
+    may_part: bool,
 }
 
 fn tested() -> &'static Tested {
@@ -73,13 +82,15 @@ fn tested() -> &'static Tested {
             }
             Some(name) => BurnDevice::open(name.parse().unwrap()).unwrap(),
         };
-        // The tensor cores of a GPU multiply with 10 bits of mantissa.
-        let (logit, gradient) = match named.as_deref() {
-            None | Some("software") => (1e-4, 1e-3),
-            Some(_) => (2e-2, 5e-2),
+        // The tensor cores of a GPU multiply with 10 bits of mantissa. Muon makes small directions of a gradient as long as large ones, and
+        // their rounding with them.
+        let (logit, gradient, loss, step, may_part) = match named.as_deref() {
+            None | Some("software") => (1e-4, 1e-3, 1e-5, 0.05, false),
+            Some(_) => (2e-2, 5e-2, 2e-3, 0.5, true),
         };
         println!("device under test: {}", named.as_deref().unwrap_or("burn's own on this processor"));
-        Tested { compute: ComputeDevice::accelerator(Arc::new(device.clone())), device, logit, gradient }
+        let compute = ComputeDevice::accelerator(Arc::new(device.clone()));
+        Tested { compute, device, logit, gradient, loss, step, may_part }
     })
 }
 
@@ -257,7 +268,7 @@ fn ask(engine: &Arc<Engine>, requests: Vec<Request>) -> Vec<Answer> {
 
 #[test]
 fn an_engine_gives_the_same_answers_on_both() {
-    let Tested { compute, logit, .. } = tested();
+    let Tested { compute, logit, may_part, .. } = tested();
     let config = config(Architecture::Qwen3);
     let host = initial(&config, 7);
     let engine = |model: Model| Arc::new(Engine::new(Version { number: 1, digest: digest(&host), model }).unwrap());
@@ -266,15 +277,18 @@ fn an_engine_gives_the_same_answers_on_both() {
     let began = Instant::now();
     let found = ask(&engine(compute.model(config.clone(), &host).unwrap()), requests());
     let took = began.elapsed();
-    let mut most = 0.0f32;
+    let (mut most, mut same) = (0.0f32, 0);
     for (found, right) in found.iter().zip(&right) {
         let tokens = |answer: &Answer| answer.tokens.iter().map(|one| one.token).collect::<Vec<_>>();
-        assert_eq!(tokens(found), tokens(right));
-        for (found, right) in found.tokens.iter().zip(&right.tokens) {
+        assert!(*may_part || tokens(found) == tokens(right));
+        for (found, right) in found.tokens.iter().zip(&right.tokens).take_while(|(one, other)| one.token == other.token)
+        {
             most = most.max((found.logprob_sampled - right.logprob_sampled).abs());
         }
+        same += usize::from(tokens(found) == tokens(right));
     }
-    println!("six answers: the same tokens, log-probs differ by {most:.1e} at most, {took:.2?}");
+    println!("six answers: {same} have the same tokens, log-probs differ by {most:.1e} at most, {took:.2?}");
+    assert!(same >= 3);
     assert!(most < *logit);
 }
 
@@ -298,7 +312,7 @@ fn moments(snapshot: &[u8]) -> BTreeMap<String, Vec<f32>> {
 
 #[test]
 fn gradients_equal_the_processors() {
-    let Tested { compute, gradient, .. } = tested();
+    let Tested { compute, gradient, loss: loss_limit, .. } = tested();
     for architecture in ARCHITECTURES {
         let config = config(architecture);
         let host = initial(&config, 3);
@@ -336,7 +350,7 @@ fn gradients_equal_the_processors() {
             "{architecture:?}: loss {loss:.7} against {right_loss:.7}; gradients differ by {most:.1e} of the largest at most, their length is {norm:.6} against {right_norm:.6}, {took:.2?}"
         );
         assert!((norm / right_norm - 1.0).abs() < f64::from(*gradient));
-        assert!((loss - right_loss).abs() < 1e-5);
+        assert!((loss - right_loss).abs() < *loss_limit);
     }
 }
 
@@ -394,7 +408,7 @@ fn flat(host: &HostDecoder) -> Vec<f32> {
 
 #[test]
 fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
-    let Tested { compute, logit, .. } = tested();
+    let Tested { compute, logit, gradient, loss, step: step_limit, .. } = tested();
     let folder = TinyModel { seed: 5, ..TinyModel::default() }.make().unwrap();
     let objective = match Objective::named("grpo", NonZeroU32::new(16).unwrap()).unwrap() {
         Objective::Policy(objective) => objective,
@@ -438,8 +452,8 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
     println!(
         "  answers and trainer differ by {mismatch:.1e} at most; weights moved by {moved:.1e} and are {apart:.1e} apart"
     );
-    assert!((found["loss"] - expect["loss"]).abs() < 1e-5 && (norm / right_norm - 1.0).abs() < 1e-3);
-    assert!(mismatch < f64::from(*logit) && apart < 0.05 * moved);
+    assert!((found["loss"] - expect["loss"]).abs() < *loss && (norm / right_norm - 1.0).abs() < f64::from(*gradient));
+    assert!(mismatch < f64::from(*logit) && apart < step_limit * moved);
     // The new weights answer, and a snapshot brings them back.
     let bytes = layer.snapshot().unwrap();
     assert_eq!(ask(model.engine(), vec![asked(9, 0)])[0].version, 1);

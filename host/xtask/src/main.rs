@@ -3,6 +3,7 @@
 mod demo;
 mod documents;
 mod fuzz;
+mod gpu_check;
 mod guests;
 mod languages;
 mod messages;
@@ -30,6 +31,8 @@ const HELP: &str = "cargo xtask COMMAND
               hold local models against PyPI's transformers and peft, both ways: `transformers PYTHON`
   wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
               processor; builds some minutes the first time
+  gpu-check   make target/gpu-check/clawhost-gpu-check.tar.xz: it checks a GPU on a machine with an NVIDIA driver and PyTorch,
+              without Rust and without a network; builds long the first time; needs tar and xz
   tidy        check floors, dependencies, sizes, names and documents
 
 Guests need a WebAssembly standard library. The first that is there is used:
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::main(rest),
         Some("transformers") => transformers::main(rest),
         Some("wgsl") => wgsl::main(rest),
+        Some("gpu-check") => gpu_check::main(rest),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {
             say(HELP);
