@@ -234,7 +234,7 @@ async fn an_episode_of_an_unknown_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 1).await;
     let error = put(&store, vec![recorded("run-x", 0)]).await.unwrap_err();
-    assert_eq!(error.to_string(), "run run-x was not begun: nothing can be added to it");
+    assert_eq!(error.to_string(), "run run-x is unknown: nothing can be added to it");
     assert_eq!(names(folder.path()), ["run-a/ep-0000"]);
     let again: Vec<Recorded> = vec![recorded("run-a", 0)];
     put(&store, again).await.unwrap_err();

@@ -171,8 +171,8 @@ impl ModelConfig {
                 clawhost_core::escaped(kind, 80)
             ))
         })?;
-        fields.refuse_flag("use_sliding_window", "sliding windows arenot supported")?;
-        fields.refuse_flag("mlp_bias", "biases in the MLP arenot supported")?;
+        fields.refuse_flag("use_sliding_window", "sliding windows are not supported")?;
+        fields.refuse_flag("mlp_bias", "biases in the MLP are not supported")?;
         match object.get("hidden_act").and_then(Value::as_str) {
             None | Some("silu") => {}
             Some(other) => {

@@ -61,7 +61,7 @@ fn settings(config: &Map<String, Value>) -> Result<(usize, f64), LocalModelError
     };
     if text("peft_type") != "LORA" {
         let kind = config.get("peft_type").unwrap_or(&Value::Null);
-        return refuse("peft_type", kind, "this version has LORA");
+        return refuse("peft_type", kind, "this version supports LORA");
     }
     for name in MUST_BE_OFF {
         let value = config.get(name).unwrap_or(&Value::Null);
@@ -72,11 +72,11 @@ fn settings(config: &Map<String, Value>) -> Result<(usize, f64), LocalModelError
             _ => false,
         };
         if !off {
-            return refuse(name, value, "adapters with it arenot supported");
+            return refuse(name, value, "adapters with it are not supported");
         }
     }
     if let Some(bias) = config.get("bias").filter(|bias| *bias != "none") {
-        return refuse("bias", bias, "adapters that change biases arenot supported");
+        return refuse("bias", bias, "adapters that change biases are not supported");
     }
     match config.get("init_lora_weights") {
         Some(how @ Value::String(name)) if !PLAIN_BEGINNINGS.contains(&name.as_str()) => {

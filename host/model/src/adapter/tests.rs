@@ -166,7 +166,7 @@ fn adapters_of_other_models_and_of_other_kinds_are_refused() {
         let error = AdapterFolder::read(folder.path()).unwrap_err().to_string();
         assert!(error.contains(expect), "{error}");
     };
-    check("\"use_dora\": false", "\"use_dora\": true", "says use_dora is true; adapters with it arenot supported");
+    check("\"use_dora\": false", "\"use_dora\": true", "says use_dora is true; adapters with it are not supported");
     check("\"bias\": \"none\"", "\"bias\": \"all\"", "says bias is \"all\"");
     check("\"modules_to_save\": null", "\"modules_to_save\": [\"lm_head\"]", "modules_to_save is [\"lm_head\"]");
     check("\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\"", "peft_type is \"IA3\"; this version supports LORA");

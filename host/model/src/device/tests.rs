@@ -27,7 +27,7 @@ fn a_device_choice_round_trips() {
         ":0",
     ] {
         let error = text.parse::<DeviceChoice>().unwrap_err().to_string();
-        assert!(error.contains("is no device; write auto, cpu, cuda, vulkan"), "{text}: {error}");
+        assert!(error.contains("is not a device; write auto, cpu, cuda, vulkan"), "{text}: {error}");
     }
     let found: Report = serde_json::from_str(r#"{"works":{"name":"vulkan:1","milliseconds":7}}"#).unwrap();
     let name = DeviceName { backend: Backend::Vulkan, number: 1 };

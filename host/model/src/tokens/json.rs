@@ -23,7 +23,7 @@ pub(super) fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> R
         Some(pair) => Some((pair.get_item_by_index(0)?.to_string(), pair.get_item_by_index(1)?.to_string())),
     };
     if options.get::<Option<bool>>("ensure_ascii")? == Some(true) {
-        return Err(Error::new(ErrorKind::InvalidOperation, "tojson with ensure_ascii isnot supported"));
+        return Err(Error::new(ErrorKind::InvalidOperation, "tojson with ensure_ascii is not supported"));
     }
     let sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     options.assert_all_used()?;
