@@ -118,7 +118,7 @@ fn the_doctor_says_that_a_folder_cannot_be_written_and_what_to_do() {
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
     assert!(text.contains("/proc cannot be written: ") && text.contains("nothing can be recorded"), "{text}");
-    assert!(text.contains("to mend it: mend its permissions, or choose another --data folder"), "{text}");
+    assert!(text.contains("to fix it: fix its permissions, or choose another --data folder"), "{text}");
     // A run fails at once with the same advice, before anything is played.
     let output = bench.run(&["run", &bench.guest("env_guess"), "--episodes", "1", "--data", "/proc/clawhost"]);
     assert!(!output.status.success() && output.stdout.is_empty(), "{}", stdout(&output));

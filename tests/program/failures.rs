@@ -65,7 +65,7 @@ fn a_run_with_too_many_failures_stops_with_the_reason() {
     let output = bench.run(&["run", &failing, "--episodes", "200", "--seed", "4"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.contains("stopped: 21 failed, 20 may; fix the cause above and begin a new run, or, if it was chance, raise --failure-budget"), "{said}");
+    assert!(said.contains("stopped: 21 failed, 20 may; fix the cause above and begin a new run, or, if it was temporary, raise --failure-budget"), "{said}");
     assert!(said.contains("odd-failing: 21 x trap(unreachable)"), "{said}");
     assert!(stderr(&output).contains("first failure, ep-"), "told at once: {}", stderr(&output));
     // Other episodes in progress ended with the run without being stopped.

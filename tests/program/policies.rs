@@ -80,7 +80,10 @@ fn the_random_player_does_not_depend_on_concurrency_and_replays() {
 
     let guess = bench.json(&["run", &bench.guest("env_guess"), "--policy", "random", "--episodes", "5", "--seed", "1"]);
     assert_eq!(guess["endings"]["terminated"], 5, "the range that is left is listed in every turn");
-    bench.refused(&["run", &shop, "--policy", "randm"], &["is no model", "did you mean `random`?", "another --policy"]);
+    bench.refused(
+        &["run", &shop, "--policy", "randm"],
+        &["is not a model", "did you mean `random`?", "another --policy"],
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn files_that_are_not_plugins_are_refused() {
     check(&bench, &["run", &bench.guest("reward_exact")], 3, &["choose another PLUGIN.wasm"]);
     let learn = ["learn", &guess, "--reward", &bench.guest("reward_exact"), "--layer", "harness", "--reflector"];
     check(&bench, &[&learn[..], &[guess.as_str()]].concat(), 3, &["choose another --reflector"]);
-    check(&bench, &["run", &guess, "--grant", "llm:judge=folower"], 2, &["is no model", "choose another --grant"]);
+    check(&bench, &["run", &guess, "--grant", "llm:judge=folower"], 2, &["is not a model", "choose another --grant"]);
     let text = format!(
         "plugin = '{guess}'\nrewards = ['{}']\n[[learn]]\nlayer = 'harness'\nreflectors = ['{guess}']\n",
         bench.guest("reward_exact")
@@ -105,7 +105,7 @@ fn invalid_options_and_texts_are_refused() {
     let typo = format!("{exact}?tolerence=1");
     check(&bench, &["run", &guess, "--reward", &typo], 2, &["did you mean `tolerance`?"]);
     check(&bench, &["run", &guess, "--reward", &exact, "--reward", &exact], 2, &["given twice"]);
-    check(&bench, &["run", &guess, "--policy", "folower"], 2, &["is no model", "did you mean `follower`?"]);
+    check(&bench, &["run", &guess, "--policy", "folower"], 2, &["is not a model", "did you mean `follower`?"]);
     check(
         &bench,
         &["run", &guess, "--policy", "anthropic:@http://127.0.0.1:1"],

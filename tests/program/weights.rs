@@ -184,7 +184,7 @@ fn impossible_learning_settings_are_refused_with_a_remedy() {
         "--episodes: found 12; expected a multiple of the --group of 8, as 8 or 16",
     );
     check(&["--model", &model, "--temperature", "0"], "--temperature: found 0; expected at least 0.05");
-    check(&["--model", &model, "--temperature", "0.04"], "a lower one samples next to nothing");
+    check(&["--model", &model, "--temperature", "0.04"], "a lower one gives almost equal samples");
     check(
         &["--model", &model, "--reflector", "r.wasm"],
         "--reflector: belongs to layer harness, which this run does not name",

@@ -18,7 +18,10 @@ fn prompts_that_the_template_omits_are_refused() {
     );
     let (plugin, model) = (game.words[1].as_str(), game.words[5].as_str());
     let local = format!("local:{model}");
-    bench.refused(&["run", plugin, "--policy", &local, "--system-prompt", "2"], &["a system prompt would never"]);
+    bench.refused(
+        &["run", plugin, "--policy", &local, "--system-prompt", "2"],
+        &["a system prompt would have no effect"],
+    );
     bench.refused(
         &["eval", plugin, "--policy", &local, "--reward", &bench.guest("reward_exact")],
         &["a playbook would"],

@@ -30,11 +30,11 @@ impl DemoOutline {
 
     /// Per game: demonstrations, two measurements, rewards, two measurements; then the same for each of both controls.
     pub fn weights(demo: &WeightsDemo) -> Self {
-        let measured = [1.0, 1.0];
-        let rewards = if demo.quick { 13.0 } else { 40.0 };
-        let mut game = [vec![8.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat();
+        let measured = [0.5, 0.5];
+        let rewards = if demo.quick { 8.0 } else { 24.0 };
+        let mut game = [vec![4.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat();
         if !demo.quick {
-            game.extend([vec![40.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat());
+            game.extend([vec![9.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat());
         }
         Self { shares: game.repeat(2) }
     }
@@ -152,7 +152,8 @@ impl DemoProgress {
     fn begin(&mut self, step: DemoStep) {
         self.begun += 1;
         (self.step, self.within, self.activity) = (Some(step), 0.0, Activity::Preparing);
-        if self.is_learning() {
+        // A curve stays while what was learned is measured.
+        if self.is_learning() || matches!(step, DemoStep::MoreDemonstrations { .. }) {
             self.curve.clear();
         }
     }

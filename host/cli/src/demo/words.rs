@@ -68,7 +68,8 @@ pub(super) fn left(status: &DemoStatus<'_>) -> Option<String> {
 
 /// Everything in one line, for a log.
 pub(super) fn status_line(status: &DemoStatus<'_>) -> String {
-    let reward = status.curve.last().map(|reward| format!("reward {reward:.3}"));
+    let is_learning = matches!(status.activity, Activity::Iterations { .. } | Activity::Demonstrations { .. });
+    let reward = status.curve.last().filter(|_| is_learning).map(|reward| format!("reward {reward:.3}"));
     let parts = [status.step.map(step_words), work_words(status), reward, left(status)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     format!("{:>3.0} %  {}", status.part * 100.0, parts.join(", "))
@@ -112,7 +113,7 @@ mod tests {
             Activity::Work { done: 7, of: 400 },
             &[0.4],
             None,
-            " 25 %  guess: test tasks after demonstrations, likeliest answers, 7 of 400 episodes, reward 0.400",
+            " 25 %  guess: test tasks after demonstrations, likeliest answers, 7 of 400 episodes",
         );
         check(
             DemoStep::Scouting { episodes: 64 },

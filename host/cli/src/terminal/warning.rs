@@ -66,7 +66,7 @@ fn text(warning: &Warning) -> String {
             let advice = match difference {
                 TaskDifference::Environment => "what it says may not hold here".to_owned(),
                 TaskDifference::Options => "where tasks come from the options, give it the same".to_owned(),
-                TaskDifference::Seed { learned } => format!("where tasks come from the seed, say --seed {learned}"),
+                TaskDifference::Seed { learned } => format!("where tasks come from the seed, use --seed {learned}"),
                 TaskDifference::Component => {
                     "another component of that name: what it says may not hold here".to_owned()
                 }
@@ -111,7 +111,7 @@ mod tests {
         let begin = "note: playbook p was learned in env-shop with seed 1; this is env-shop with seed 0: ";
         let told = |advice: &str| format!("{begin}{advice}");
         let seed = TaskDifference::Seed { learned: 1 };
-        check(elsewhere(seed), &[&told("where tasks come from the seed, say --seed 1")]);
+        check(elsewhere(seed), &[&told("where tasks come from the seed, use --seed 1")]);
         check(elsewhere(TaskDifference::Options), &[&told("where tasks come from the options, give it the same")]);
         check(elsewhere(TaskDifference::Environment), &[&told("what it says may not hold here")]);
         let component = told("another component of that name: what it says may not hold here");
