@@ -13,9 +13,9 @@ mod streams;
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
-use clawhost_core::{Hint, IgnoredRequest, Llm as _, Message, ModelError, ModelRequest, Origin, Role};
+use clawhost_core::{Hint, IgnoredRequest, Llm as _, Message, ModelError, ModelRequest, Origin, Role, Secret, Secrets};
 use clawhost_providers::{
-    Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, ProviderError, Scripted, Secret, Spending,
+    Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, ProviderError, Scripted, Spending, key_from_file,
 };
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -169,6 +169,52 @@ async fn an_unreachable_or_slow_endpoint_is_named() {
     assert!(error.ends_with("within 0.1 s, the limit of model_timeout"), "{error}");
 }
 
+/// Ways in which an endpoint can write a key into a body of JSON.
+fn echoes(secret: &str) -> Vec<String> {
+    use base64::Engine as _;
+    let base64 = base64::engine::general_purpose::STANDARD;
+    let each = |write: &dyn Fn(u8) -> String| secret.bytes().map(write).collect::<String>();
+    vec![
+        each(&|byte| format!("\\u{byte:04x}")),
+        each(&|byte| format!("\\\\u{byte:04X}")),
+        secret.replace('/', "\\/").replace('s', "\\u0073"),
+        secret.to_uppercase(),
+        each(&|byte| format!("%{byte:02x}")),
+        each(&|byte| format!("&#{byte};")),
+        each(&|byte| format!("{byte:02X}")),
+        base64.encode(format!("Bearer {secret}")),
+        base64.encode(secret),
+    ]
+}
+
+#[tokio::test]
+async fn a_key_that_is_echoed_in_any_encoding_is_never_shown() {
+    let secret = "sk-very/secret-4711";
+    for dialect in Dialect::ALL {
+        for echo in echoes(secret) {
+            for status in [200, 401] {
+                let said = echo.clone();
+                let stub = Stub::start(move |_, asked| match says(asked, "ECHO", &[("t1", "f", "{\"k\":\"ECHO\"}")]) {
+                    Reply::Http(_, headers, body) if status == 200 => {
+                        Reply::Http(200, headers, body.replace("ECHO", &said))
+                    }
+                    _ => Reply::Http(status, vec![], format!("{{\"error\":{{\"message\":\"no key {said}\"}}}}")),
+                });
+                let client = dialect_client(dialect, &stub, |config| config.key = Secret::new(secret));
+                let shown = match client.complete(&request()).await {
+                    Ok(answer) => vec![answer.message.plain_text(), answer.message.tool_calls[0].arguments.clone()],
+                    Err(error) => vec![error.to_string()],
+                };
+                assert_eq!(shown.len(), if status == 200 { 2 } else { 1 });
+                for shown in shown {
+                    let secrets = Secrets::of(&Secret::new(secret));
+                    assert!(shown.contains("[key]") && !secrets.are_in(&shown), "{echo}: {shown}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_key_is_never_shown() {
     for dialect in Dialect::ALL {
@@ -211,11 +257,7 @@ fn invalid_addresses_are_errors_before_anything_is_sent() {
         (refuse("ftp://127.0.0.1/v1", None), "model-address", Hint::ChangeThis),
         (refuse("http://me:pw@127.0.0.1/v1", None), "password-in-address", Hint::change("api_key_file")),
         (refuse("http://models.example/v1", Some("k")), "key-in-the-clear", Hint::ChangeThis),
-        (
-            Secret::from_file(std::path::Path::new("/nowhere/key")).unwrap_err(),
-            "key-file",
-            Hint::change("api_key_file"),
-        ),
+        (key_from_file(std::path::Path::new("/nowhere/key")).unwrap_err(), "key-file", Hint::change("api_key_file")),
     ] {
         assert_eq!((error.code(), error.hints()), (code, vec![hint]), "{error}");
         assert!(!error.to_string().contains("--"), "a front end names its own options: {error}");

@@ -3,10 +3,10 @@
 use crate::stub::{Received, Reply, Stub, events, says, stream};
 use crate::{dialect_client, request};
 use clawhost_core::{
-    IgnoredRequest, Llm, LlmIdentity, ModelDelta, ModelError, ModelRequest, ModelResponse, ResponseFormat, ToolChoice,
-    Usage,
+    IgnoredRequest, Llm, LlmIdentity, ModelDelta, ModelError, ModelRequest, ModelResponse, ResponseFormat, Secret,
+    ToolChoice, Usage,
 };
-use clawhost_providers::{Budget, Dialect, Metered, Prices, Scripted, Secret, Spending};
+use clawhost_providers::{Budget, Dialect, Metered, Prices, Scripted, Spending};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -278,10 +278,10 @@ async fn tokens_that_spell_a_key_are_not_passed_on() {
             let choice = serde_json::json!({"index": 0, "delta": {"content": text}, "logprobs": logprobs, "finish_reason": finish});
             format!("data: {}\n\n", serde_json::json!({"choices": [choice]}))
         };
-        let pieces = [chunk("a ", None), chunk("sk-", None), chunk("4711", None), chunk(" b", Some("stop"))];
+        let pieces = [chunk("a ", None), chunk("sk-", None), chunk("very-4711", None), chunk(" b", Some("stop"))];
         stream(pieces.into_iter().chain(["data: [DONE]\n\n".to_owned()]))
     });
-    let model = dialect_client(Dialect::OpenAi, &stub, |config| config.key = Secret::new("sk-4711"));
+    let model = dialect_client(Dialect::OpenAi, &stub, |config| config.key = Secret::new("sk-very-4711"));
     let (heard, answer) = hear(&model, &ModelRequest { logprobs: Some(0), ..plain() }).await;
     let answer = answer.unwrap();
     assert_eq!((text(&heard).as_str(), answer.message.plain_text().as_str()), ("a [key] b", "a [key] b"));

@@ -3,12 +3,14 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::{AppError, RequestError, drivers};
-use clawhost_core::{Llm, Usage};
+use clawhost_core::{Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::{LocalModel, ModelFolder};
-use clawhost_providers::{Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Secret, Spending};
+use clawhost_providers::{
+    Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Spending, key_from_file,
+};
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -189,7 +191,7 @@ impl ModelFactory {
             (None, None) => None,
         };
         if let Some(path) = path {
-            return match Secret::from_file(Path::new(&path))? {
+            return match key_from_file(Path::new(&path))? {
                 Some(key) => Ok(Some(key)),
                 None => Err(RequestError::EmptyKeyFile { path }.into()),
             };

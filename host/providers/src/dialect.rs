@@ -1,7 +1,7 @@
 //! The dialects of endpoints: addresses, authentication, writing of requests and parsing of answers.
 
-use crate::{ProviderError, Secret};
-use clawhost_core::{IgnoredRequest, ModelRequest, ModelResponse, ignored_by};
+use crate::ProviderError;
+use clawhost_core::{IgnoredRequest, ModelRequest, ModelResponse, Secret, ignored_by};
 use clawhost_wire::{StreamedAnswer, WireError, anthropic, openai};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use url::Url;

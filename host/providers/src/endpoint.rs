@@ -2,9 +2,9 @@
 
 use crate::dialect::Wishes;
 use crate::passing::{Passing, scrubbed};
-use crate::{Dialect, ProviderError, Secret};
+use crate::{Dialect, ProviderError};
 use async_trait::async_trait;
-use clawhost_core::{DeltaSink, Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse};
+use clawhost_core::{DeltaSink, Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret, Secrets};
 use clawhost_wire::{ANSWER_BYTES, WireError};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -62,6 +62,8 @@ const SHOWN_BYTES: usize = 300;
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
+    /// The key, as far as it is scrubbed from what comes back.
+    secrets: Secrets,
     url: Url,
     host: String,
     client: reqwest::Client,
@@ -141,6 +143,7 @@ impl Endpoint {
             .map_err(|error| ProviderError::Client(error.to_string()))?;
         let places = Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         Ok(Self {
+            secrets: Secrets::of(&config.key),
             config,
             url,
             host,
@@ -257,11 +260,7 @@ impl Endpoint {
                 .map_err(|why| Attempt::Again(ModelError::Unavailable(format!("the answer broke off: {why}")), wait))?;
             let Some(chunk) = chunk else { break };
             // An endpoint may quote the request: scrub the key before an error can show it.
-            let scrub = |data: &mut String| {
-                if let Some(key) = self.config.key.as_ref().filter(|key| data.contains(key.expose())) {
-                    *data = key.scrub(data);
-                }
-            };
+            let scrub = |data: &mut String| self.secrets.scrub_in(data);
             for delta in answer.push_through(&chunk, scrub).map_err(|error| self.unread(error, wait))? {
                 passing.delta(delta).continue_value().ok_or_else(stopped)?;
             }
@@ -301,7 +300,7 @@ impl Endpoint {
                 Ok(None) => {
                     // An endpoint may quote the request: scrub the key first.
                     let text = String::from_utf8_lossy(&bytes);
-                    return Ok(self.config.key.as_ref().map_or_else(|| text.to_string(), |key| key.scrub(&text)));
+                    return Ok(self.secrets.scrub(&text).into_owned());
                 }
                 Err(why) => return Err(Broken::Off(format!("the answer broke off: {why}"))),
             }
@@ -338,7 +337,7 @@ impl Endpoint {
 
     /// A text from outside for a message: without the key and control characters, shortened.
     fn clean(&self, text: &str) -> String {
-        let text = self.config.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
+        let text = self.secrets.scrub(text);
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let mut shown: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((cut, _)) = shown.char_indices().find(|(at, _)| *at >= SHOWN_BYTES) {
@@ -382,7 +381,7 @@ impl Endpoint {
             let begun = passing.as_deref().is_some_and(|passing| passing.begun);
             match tried {
                 Ok((response, came)) => {
-                    let mut response = scrubbed(config.key.as_ref(), response);
+                    let mut response = scrubbed(&self.secrets, response);
                     response.ignored = config.dialect.ignored(request, &response, stream && came == Came::Whole);
                     if came != Came::InPieces && passing.is_some_and(|passing| passing.whole(&response).is_break()) {
                         return Err(ModelError::Stopped);
@@ -436,7 +435,7 @@ impl Llm for Endpoint {
     }
 
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
-        let mut passing = Passing::new(sink, self.config.key.clone());
+        let mut passing = Passing::new(sink, self.secrets.clone());
         self.ask(request, Some(&mut passing)).await
     }
 }

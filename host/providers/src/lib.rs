@@ -3,21 +3,21 @@
 //! [`Endpoint`] calls any server of the OpenAI or Anthropic [`Dialect`]. [`Scripted`] answers from a list, for tests and for
 //! replaying recorded answers. [`Metered`] wraps a model and enforces the run's budget.
 //!
-//! Invariants: a key is read from the environment or a file, is stored in a [`Secret`], and never appears in output, logs,
-//! errors or answers, even if an endpoint quotes it in fragments. It is never sent over plain HTTP to another machine. Every
+//! Invariants: a key is read from the environment or a file, is stored in a [`Secret`](clawhost_core::Secret), and never appears in output, logs,
+//! errors or answers, even if an endpoint quotes it, encoded and in fragments. It is never sent over plain HTTP to another machine. Every
 //! wait is bounded.
 
 mod dialect;
 mod endpoint;
 mod error;
+mod key_file;
 mod metered;
 mod passing;
 mod scripted;
-mod secret;
 
 pub use dialect::Dialect;
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
+pub use key_file::key_from_file;
 pub use metered::{Budget, Ledger, Metered, Prices, Spending};
 pub use scripted::Scripted;
-pub use secret::Secret;

@@ -1,45 +1,15 @@
 //! Passes deltas on, with the key scrubbed, and tracks whether any was passed on, because deltas cannot be taken back.
 
-use crate::Secret;
-use clawhost_core::{DeltaSink, Message, ModelDelta, ModelResponse, Part, TokenLogprob};
+use clawhost_core::{DeltaSink, Message, ModelDelta, ModelResponse, Part, ScrubbedText, Secrets, TokenLogprob};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-
-/// Scrubs the key from text that arrives in fragments. A possible beginning of the key is held back until it is decided.
-#[derive(Debug, Default)]
-struct Scrubbed {
-    held: String,
-    found: bool,
-}
-
-impl Scrubbed {
-    fn push(&mut self, key: Option<&Secret>, more: &str) -> String {
-        let Some(key) = key.map(Secret::expose) else { return more.to_owned() };
-        self.held.push_str(more);
-        if self.held.contains(key) {
-            self.found = true;
-            self.held = self.held.replace(key, Secret::MARK);
-        }
-        let begins = |(at, _): &(usize, char)| self.held.get(*at..).is_some_and(|tail| key.starts_with(tail));
-        let from = self.held.len().saturating_sub(key.len());
-        let from = (from..=self.held.len()).find(|at| self.held.is_char_boundary(*at)).unwrap_or(0);
-        let tail = self.held.get(from..).unwrap_or_default();
-        let safe = tail.char_indices().map(|(at, c)| (from + at, c)).find(begins).map_or(self.held.len(), |(at, _)| at);
-        let held = self.held.split_off(safe);
-        std::mem::replace(&mut self.held, held)
-    }
-
-    fn rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-}
 
 /// A sink in front of the caller's sink.
 pub(crate) struct Passing<'a> {
     sink: &'a mut dyn DeltaSink,
-    key: Option<Secret>,
-    text: Scrubbed,
-    calls: BTreeMap<usize, Scrubbed>,
+    secrets: Secrets,
+    text: ScrubbedText,
+    calls: BTreeMap<usize, ScrubbedText>,
     /// Log-probs of tokens whose text is held back, because their tokens spell it.
     logprobs: Vec<TokenLogprob>,
     /// Whether a delta was passed on: then there are no more retries.
@@ -47,14 +17,14 @@ pub(crate) struct Passing<'a> {
 }
 
 impl<'a> Passing<'a> {
-    pub(crate) fn new(sink: &'a mut dyn DeltaSink, key: Option<Secret>) -> Self {
-        let (text, calls) = (Scrubbed::default(), BTreeMap::new());
-        Self { sink, key, text, calls, logprobs: Vec::new(), begun: false }
+    pub(crate) fn new(sink: &'a mut dyn DeltaSink, secrets: Secrets) -> Self {
+        let (text, calls) = (ScrubbedText::default(), BTreeMap::new());
+        Self { sink, secrets, text, calls, logprobs: Vec::new(), begun: false }
     }
 
     /// Discards the held-back content of a failed attempt.
     pub(crate) fn again(&mut self) {
-        self.text = Scrubbed::default();
+        self.text = ScrubbedText::default();
         self.calls.clear();
         self.logprobs.clear();
     }
@@ -66,7 +36,7 @@ impl<'a> Passing<'a> {
 
     fn pass_logprobs(&mut self) -> ControlFlow<()> {
         let logprobs = std::mem::take(&mut self.logprobs);
-        if self.text.found || logprobs.is_empty() {
+        if self.text.has_found() || logprobs.is_empty() {
             ControlFlow::Continue(())
         } else {
             self.pass(ModelDelta::Logprobs(logprobs))
@@ -81,19 +51,17 @@ impl<'a> Passing<'a> {
 
     /// Processes a delta.
     pub(crate) fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
-        let clean = |key: Option<&Secret>, text: String| key.map_or(text.clone(), |key| key.scrub(&text));
         match delta {
             ModelDelta::Text(text) => {
-                let text = self.text.push(self.key.as_ref(), &text);
+                let text = self.text.push(&self.secrets, &text);
                 if !text.is_empty() {
                     self.pass(ModelDelta::Text(text))?;
                 }
-                if self.text.held.is_empty() { self.pass_logprobs() } else { ControlFlow::Continue(()) }
+                if self.text.is_settled() { self.pass_logprobs() } else { ControlFlow::Continue(()) }
             }
             ModelDelta::ToolCall { index, id, name, arguments } => {
-                let key = self.key.as_ref();
-                let arguments = self.calls.entry(index).or_default().push(key, &arguments);
-                let (id, name) = (id.map(|id| clean(key, id)), name.map(|name| clean(key, name)));
+                let arguments = self.calls.entry(index).or_default().push(&self.secrets, &arguments);
+                let [id, name] = [id, name].map(|text| text.map(|text| self.secrets.scrub(&text).into_owned()));
                 if name.is_none() && arguments.is_empty() {
                     return ControlFlow::Continue(());
                 }
@@ -101,7 +69,7 @@ impl<'a> Passing<'a> {
             }
             ModelDelta::Logprobs(logprobs) => {
                 self.logprobs.extend(logprobs);
-                if self.text.held.is_empty() { self.pass_logprobs() } else { ControlFlow::Continue(()) }
+                if self.text.is_settled() { self.pass_logprobs() } else { ControlFlow::Continue(()) }
             }
             // Usage is not part of the answer's content: a retry may still follow.
             usage @ ModelDelta::Usage(_) => self.sink.delta(usage),
@@ -123,13 +91,11 @@ impl<'a> Passing<'a> {
 }
 
 /// The answer with the key scrubbed: an endpoint may quote the request.
-pub(crate) fn scrubbed(key: Option<&Secret>, mut response: ModelResponse) -> ModelResponse {
-    let Some(key) = key else { return response };
-    let clean = |text: &mut String| {
-        if text.contains(key.expose()) {
-            *text = key.scrub(text);
-        }
-    };
+pub(crate) fn scrubbed(secrets: &Secrets, mut response: ModelResponse) -> ModelResponse {
+    if secrets.is_empty() {
+        return response;
+    }
+    let clean = |text: &mut String| secrets.scrub_in(text);
     let Message { parts, tool_calls, .. } = &mut response.message;
     for part in parts {
         if let Part::Text(text) | Part::Json(text) | Part::Other(text) = part {
@@ -146,36 +112,11 @@ pub(crate) fn scrubbed(key: Option<&Secret>, mut response: ModelResponse) -> Mod
         clean(&mut model.model);
         model.version.iter_mut().for_each(clean);
     }
-    // The tokens together may spell the key.
+    // The tokens together may spell the key, and so may an alternative.
     let spelled: String = response.logprobs.iter().map(|token| token.token.as_str()).collect();
-    if spelled.contains(key.expose()) {
+    let mut alternatives = response.logprobs.iter().flat_map(|token| &token.alternatives);
+    if secrets.are_in(&spelled) || alternatives.any(|(text, _)| secrets.are_in(text)) {
         response.logprobs.clear();
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fragmented_key_is_found() {
-        let key = Secret::new("sk-sk-1").unwrap();
-        let check = |pieces: &[&str], expected: &[&str]| {
-            let mut text = Scrubbed::default();
-            let mut passed: Vec<String> = pieces.iter().map(|piece| text.push(Some(&key), piece)).collect();
-            passed.push(text.rest());
-            assert_eq!(passed, expected, "{pieces:?}");
-        };
-        check(&["no key"], &["no key", ""]);
-        check(&["a sk-sk-1 b"], &["a [key] b", ""]);
-        check(&["a sk-", "sk-1 b"], &["a ", "[key] b", ""]);
-        check(&["a s", "k", "-sk-", "1"], &["a ", "", "", "[key]", ""]);
-        check(&["sk-sk-", "sk-1"], &["", "sk-[key]", ""]);
-        check(&["sk-", "sk-2"], &["", "sk-sk-2", ""]);
-        check(&["a sk-sk"], &["a ", "sk-sk"]);
-        check(&["\u{e4}s", "\u{e4}"], &["\u{e4}", "s\u{e4}", ""]);
-        let mut open = Scrubbed::default();
-        assert_eq!(open.push(None, "sk-sk-1"), "sk-sk-1");
-    }
 }
