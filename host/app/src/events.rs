@@ -37,6 +37,11 @@ pub enum Warning {
         /// The settings.
         settings: Vec<String>,
     },
+    /// The key of an endpoint is too short, or a placeholder: it is not removed from what the endpoint answers.
+    KeyNotScrubbed {
+        /// The kind of endpoint, as `openai`.
+        kind: String,
+    },
     /// A model that learns samples from all tokens, whatever its generation_config.json says.
     SamplingWhileLearning,
     /// The adapter in the model's folder is merged, because all weights learn.

@@ -243,7 +243,13 @@ impl ModelFactory {
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let model: Arc<dyn Llm> = match (dialect, kind) {
-            (Some(dialect), _) => Arc::new(self.endpoint(dialect, spec, rest)?),
+            (Some(dialect), _) => {
+                let endpoint = self.endpoint(dialect, spec, rest)?;
+                if endpoint.key().is_some_and(|key| !key.is_scrubbed()) {
+                    events.event(Event::Warning(Warning::KeyNotScrubbed { kind: kind.to_owned() }));
+                }
+                Arc::new(endpoint)
+            }
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
             (_, "random") if rest.is_empty() => Arc::new(RandomPlayer),
             (_, "local") if !rest.is_empty() => self.local(rest, events)?,

@@ -154,6 +154,11 @@ impl Endpoint {
         })
     }
 
+    /// The key, if there is one.
+    pub fn key(&self) -> Option<&Secret> {
+        self.config.key.as_ref()
+    }
+
     /// The URL of requests.
     pub fn url(&self) -> &Url {
         &self.url

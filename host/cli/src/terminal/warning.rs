@@ -1,7 +1,7 @@
 //! Warnings in the words of a command line.
 
 use clawhost_app::{TaskDifference, Warning};
-use clawhost_core::{Digest, counted, escaped, thousands};
+use clawhost_core::{Digest, SHORTEST_SCRUBBED, counted, escaped, thousands};
 use clawhost_play::Unread;
 
 /// Digests that a warning names.
@@ -24,6 +24,10 @@ fn text(warning: &Warning) -> String {
         Warning::NoModelGranted { plugin } => {
             format!("{plugin} asks for models, and none is granted: its calls are denied (--grant llm:ALIAS=SPEC)")
         }
+        Warning::KeyNotScrubbed { kind } => format!(
+            "the key for {kind} is a placeholder or has fewer than {SHORTEST_SCRUBBED} characters: if the endpoint repeats it, it \
+             is recorded like any other text"
+        ),
         Warning::SamplingIgnored { folder, settings } => format!(
             "{folder}: generation_config.json asks for {}, which answers here do not follow",
             settings.join(", ")
@@ -101,6 +105,13 @@ mod tests {
         check(
             Warning::KvNotGranted { plugin: "odd".into() },
             &["note: odd asks for kv, which is not granted: its calls are denied (--grant kv)"],
+        );
+        check(
+            Warning::KeyNotScrubbed { kind: "openai".into() },
+            &[
+                "note: the key for openai is a placeholder or has fewer than 12 characters: if the endpoint repeats it, it is recorded \
+               like any other text",
+            ],
         );
         let elsewhere = |difference| Warning::PlaybookFromElsewhere {
             playbook: "p".into(),
