@@ -56,9 +56,10 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
         writeln!(out, "{:#}", serde_json::to_value(&episodes)?)?;
         return Ok(Exit::Ok);
     }
+    let elsewhere = if run.is_some() { "; --all looks at every run" } else { "" };
     let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
     if episodes.is_empty() {
-        writeln!(out, "no such episodes of {of}")?;
+        writeln!(out, "no such episodes of {of}{elsewhere}")?;
         return Ok(Exit::Ok);
     }
     writeln!(out, "episodes of {of}")?;

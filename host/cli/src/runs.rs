@@ -96,6 +96,17 @@ fn state(row: &RunRow) -> &'static str {
     }
 }
 
+/// Why a run stopped, from its recorded summary: a name, or a name with details.
+fn stop_words(why: &serde_json::Value) -> String {
+    if let Some(budget) = why.get("failure_budget") {
+        let number = |name: &str| budget.get(name).and_then(serde_json::Value::as_u64).map(thousands);
+        if let (Some(failed), Some(allowed)) = (number("failed"), number("allowed")) {
+            return format!("{failed} failed, {allowed} may");
+        }
+    }
+    why.as_str().map_or_else(|| why.to_string(), |name| name.replace('_', " "))
+}
+
 fn list(context: &Context, arguments: &RunListArgs) -> anyhow::Result<Exit> {
     let runs = list_runs(&*context.reader()?, &arguments.query(SystemClock::default().now_ms()))?;
     let mut out = anstream::stdout().lock();
@@ -182,7 +193,7 @@ fn text(out: &mut impl Write, details: &RunDetails, resume: Option<&str>) -> std
         None => writeln!(out, "{}{}", row("environment"), escaped(&run.environment, 80))?,
     }
     let stopped = run.summary.as_ref().and_then(|summary| summary.get("stopped")).filter(|why| !why.is_null());
-    let why = stopped.map(|why| format!(": {}", escaped(&why.to_string(), 300))).unwrap_or_default();
+    let why = stopped.map(|why| format!(": {}", escaped(&stop_words(why), 300))).unwrap_or_default();
     let how = match run.state {
         RunState::Open => "; it is being played, or its process died",
         _ => "",
@@ -286,4 +297,17 @@ fn shown(out: &mut impl Write, phases: &[PhaseRow]) -> std::io::Result<()> {
         }
     }
     print(out, &table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_reason_is_shown_in_words() {
+        let check = |why: serde_json::Value, expect: &str| assert_eq!(stop_words(&why), expect);
+        check(serde_json::json!({"failure_budget": {"failed": 1200, "allowed": 1}}), "1,200 failed, 1 may");
+        check(serde_json::json!("model_budget"), "model budget");
+        check(serde_json::json!({"unscored": {"why": "x"}}), "{\"unscored\":{\"why\":\"x\"}}");
+    }
 }

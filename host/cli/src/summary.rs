@@ -242,7 +242,7 @@ fn stopped(out: &mut impl std::io::Write, reason: &StopReason) -> std::io::Resul
     match reason {
         StopReason::FailureBudget { failed, allowed } => writeln!(
             out,
-            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; fix the cause above and begin a new run, or, if it was temporary, raise --failure-budget and continue with --resume (failed episodes stay failed)"
+            "\x1b[1;31mstopped:\x1b[0m {failed} failed, {allowed} may; fix the cause above and begin a new run, or, if it was temporary, raise --failure-budget and continue with --resume (failed episodes stay failed); episodes that were in progress then are recorded, and not counted above"
         ),
         // Of learning runs, which have a summary of their own.
         StopReason::Unscored { why } | StopReason::Reflectors { why, .. } => {

@@ -5,7 +5,7 @@
 //! condition in prose held is unknown, and nothing is said about it.
 
 use crate::{EntryId, Lesson};
-use clawhost_core::{Condition, Episode, Facts, Message, escaped};
+use clawhost_core::{Condition, Episode, Facts, Message, counted, escaped};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
@@ -136,7 +136,7 @@ impl LessonUse {
             return None;
         }
         if let Some(held) = self.applicable.filter(|held| *held > 0) {
-            return Some(format!("its condition held in {held} episodes, but no prompt had the lesson"));
+            return Some(format!("its condition held in {}, but no prompt had the lesson", counted(held, "episode")));
         }
         let missing: Vec<String> = self.conditions.iter().filter_map(ConditionUse::missing).collect();
         Some(match missing.as_slice() {

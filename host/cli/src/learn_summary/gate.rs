@@ -87,7 +87,9 @@ fn dead(one: &GateUse) -> Option<String> {
 fn clause(decision: Decision, interval: Option<(f64, f64)>) -> &'static str {
     let contains_zero = interval.is_some_and(|(low, high)| low <= 0.0 && high >= 0.0);
     match decision {
-        Decision::Promote if contains_zero => " (the evidence of the pairs decides; this wider interval does not)",
+        Decision::Promote if contains_zero => {
+            " (its e-value over single pairs decides; the interval is wider, and decides nothing)"
+        }
         _ => "",
     }
 }
@@ -184,7 +186,7 @@ mod tests {
     fn a_promoted_candidate_with_an_interval_around_0_names_the_deciding_test() {
         let check = |decision, interval, expect: bool| {
             assert_eq!(
-                clause(decision, interval).contains("the evidence of the pairs decides"),
+                clause(decision, interval).contains("its e-value over single pairs decides"),
                 expect,
                 "{interval:?}"
             );

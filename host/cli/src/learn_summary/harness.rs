@@ -27,8 +27,9 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     let refused: u64 = counts.refused.values().sum();
     writeln!(
         out,
-        "proposals   {} in all: {} were known already, {} were rejected before, {} refused, {} dropped",
+        "proposals   {} in all: {} became lessons, {} were known already, {} were rejected before, {} refused, {} dropped",
         thousands(counts.proposed),
+        thousands(counts.proposed.saturating_sub(counts.merged + counts.known + refused + counts.dropped)),
         thousands(counts.merged),
         thousands(counts.known),
         thousands(refused),

@@ -60,8 +60,8 @@ fn text(warning: &Warning) -> String {
             let more = if others.len() > shown.len() { ", ..." } else { "" };
             let (name, version) = (escaped(&plugin.name, 80), escaped(&plugin.version, 80));
             format!(
-                "{name} {version} is {} here, and was another component before in this data folder ({}{more}): what was \
-                 recorded with one may not hold for the other",
+                "{name} {version} is the component {} here; this data folder also has another build of that name and version ({}{more}), \
+                 whose results may not hold for this one",
                 plugin.digest.short(),
                 shown.join(", ")
             )

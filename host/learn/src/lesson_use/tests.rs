@@ -65,7 +65,7 @@ fn a_lesson_that_no_prompt_held_did_not_apply() {
     let (id, mut usage) = (lesson.id(), LessonUse::new(&lesson));
     observe([(&id, &mut usage)], &episode(&["tier: gold"], &[]));
     assert_eq!((usage.applicable, usage.applied, usage.shown), (Some(1), Some(0), 0));
-    assert_eq!(usage.why_dead().unwrap(), "its condition held in 1 episodes, but no prompt had the lesson");
+    assert_eq!(usage.why_dead().unwrap(), "its condition held in 1 episode, but no prompt had the lesson");
 }
 
 #[test]
