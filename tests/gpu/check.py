@@ -1,6 +1,6 @@
 """Checks a GPU with the program and its device tests, and measures it beside PyTorch. README.txt says how; check.sh starts this.
 
-Standard library only. Every row is written and flushed as soon as it is known: whoever stops this loses nothing.
+Standard library only. Every row is written and flushed as soon as it is known: a run that is stopped keeps its rows.
 """
 
 import argparse
