@@ -80,6 +80,15 @@ fn the_random_player_does_not_depend_on_concurrency_and_replays() {
 
     let guess = bench.json(&["run", &bench.guest("env_guess"), "--policy", "random", "--episodes", "5", "--seed", "1"]);
     assert_eq!(guess["endings"]["terminated"], 5, "the range that is left is listed in every turn");
+    let hello = bench.guest("hello_guess");
+    let nothing = |policy: &str| stderr(&bench.run(&["run", &hello, "--policy", policy, "--max-turns", "2", "--episodes", "3"]));
+    let told = nothing("random");
+    let note = "note: random found nothing to act on in any of 6 answers: this environment lists no tools and no choices";
+    assert!(told.contains(note), "{told}");
+    let told = nothing("follower");
+    assert!(told.contains("note: follower found nothing to act on in any of 6 answers: it needs rules or orders"), "{told}");
+    let acts = bench.run(&["run", &shop, "--policy", "random", "--episodes", "2"]);
+    assert!(!stderr(&acts).contains("nothing to act on"), "{}", stderr(&acts));
     bench.refused(
         &["run", &shop, "--policy", "randm"],
         &["is not a model", "did you mean `random`?", "another --policy"],

@@ -20,6 +20,11 @@ pub enum Warning {
         /// Decided episodes without a reward.
         unscored: u64,
     },
+    /// A recorded run that teaches was played in groups of one episode, so nothing in it can be compared.
+    NothingToCompare {
+        /// The run.
+        run: RunId,
+    },
     /// A plugin imports kv without permission.
     KvNotGranted {
         /// The plugin.
@@ -55,6 +60,13 @@ pub enum Warning {
     },
     /// A reward found nothing to read in any episode that it judged.
     NothingToRead(Unread),
+    /// The built-in policy found nothing to act on in any turn.
+    NothingToActOn {
+        /// The policy: `follower` or `random`.
+        policy: String,
+        /// Its answers.
+        answers: u64,
+    },
     /// Other components with the same name and version were used in this data folder.
     SameNameAndVersion {
         /// The loaded plugin.

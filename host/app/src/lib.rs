@@ -18,6 +18,7 @@ mod evaluate;
 mod events;
 mod feedback;
 mod host;
+mod idle;
 mod inspect;
 pub mod learn;
 pub mod local_models;

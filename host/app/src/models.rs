@@ -2,6 +2,7 @@
 //! `script:FILE`. All models of a run share one budget.
 
 use crate::events::{Event, EventSink, Warning};
+use crate::idle::{self, IdleTally};
 use crate::{AppError, RequestError, drivers};
 use clawhost_core::{Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
@@ -125,6 +126,7 @@ pub struct ModelFactory {
     /// The kind of endpoint to which a key file without a kind belongs: the first that requested it.
     plain_key_for: Mutex<Option<Dialect>>,
     spent: Arc<Mutex<Spending>>,
+    idle: Arc<IdleTally>,
 }
 
 /// A policy model, and whether it reads system messages.
@@ -144,12 +146,18 @@ impl ModelFactory {
             concurrency,
             plain_key_for: Mutex::new(None),
             spent: Arc::default(),
+            idle: Arc::default(),
         }
     }
 
     /// The usage of all models together.
     pub fn spent(&self) -> Spending {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of answers of a built-in policy, if it found nothing to act on in any of them.
+    pub(crate) fn only_idle_answers(&self) -> Option<u64> {
+        self.idle.all_idle()
     }
 
     pub(crate) fn meter(&self) -> Arc<Mutex<Spending>> {
@@ -225,7 +233,8 @@ impl ModelFactory {
     pub(crate) fn policy(&self, spec: &str, events: &dyn EventSink) -> Result<Opened, AppError> {
         let wrong = |error: AppError| error.of_option(Key::Policy);
         let Some(folder) = spec.strip_prefix("local:").filter(|folder| !folder.is_empty()) else {
-            return Ok(Opened { model: self.model(spec, events).map_err(wrong)?, ignores_system_prompt: false });
+            let model = idle::counted(spec, self.model(spec, events).map_err(wrong)?, &self.idle);
+            return Ok(Opened { model, ignores_system_prompt: false });
         };
         Ok(self.opened(self.local(folder, events).map_err(wrong)?))
     }

@@ -145,6 +145,10 @@ fn pool(
         let run = row.id.clone();
         events.event(Event::Warning(Warning::LeftOut { run, teaching, pending, unscored }));
     }
+    let recorded = RunSpec::from_document(row.config.0.clone()).ok();
+    if row.kind == RunKind::Play && recorded.is_some_and(|spec| spec.play.group == 1) {
+        events.event(Event::Warning(Warning::NothingToCompare { run: row.id.clone() }));
+    }
     Ok((row.id.clone(), EpisodePool::of_run(row.id, plan.groups(), now)))
 }
 

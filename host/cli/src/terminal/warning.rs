@@ -55,6 +55,17 @@ fn text(warning: &Warning) -> String {
                 thousands(*episodes)
             )
         }
+        Warning::NothingToActOn { policy, answers } => {
+            let cause = match policy.as_str() {
+                "random" => "this environment lists no tools and no choices",
+                _ => "it needs rules or orders in its prompt (--system-prompt TEXT), or a playbook",
+            };
+            format!(
+                "{policy} found nothing to act on in any of {}: {cause}; a model needs neither (--policy \
+                 openai:MODEL@ADDRESS)",
+                counted(*answers, "answer")
+            )
+        }
         Warning::SameNameAndVersion { plugin, others } => {
             let shown: Vec<String> = others.iter().take(SHOWN_DIGESTS).map(Digest::short).collect();
             let more = if others.len() > shown.len() { ", ..." } else { "" };
@@ -90,6 +101,9 @@ fn text(warning: &Warning) -> String {
             let teaching = counted(*teaching, "episode");
             format!("{run} teaches with {teaching}; left out: {pending} pending, {unscored} without a reward")
         }
+        Warning::NothingToCompare { run } => format!(
+            "{run} has groups of one episode: reflectors read it, but no lesson is measured; play with --group 2 or more"
+        ),
         Warning::NotWritten { why } => why.clone(),
     }
 }
