@@ -78,10 +78,10 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
 
 /// The meaning of the columns of [`entries`].
 pub(crate) fn legend() -> &'static str {
-    "applies  training episodes in which its condition held, of those of the run; `-` where no program can tell\n\
-     lift     reward with the lesson less without it, inside groups; its interval holds however often one looks\n\
-     e-value  evidence that it helps (of harmful ones: that it harms); over 20 is strong. While on trial that of the last\n         \
-     batch, later that by which it was decided, whereas lift and interval go on being measured\n\
+    "applies  training episodes in which its condition held, of those of the run; `-`: no program can check its condition\n\
+     lift     reward with the lesson minus reward without it, inside groups; its interval holds however often one looks\n\
+     e-value  evidence that it helps (for a harmful lesson: that it harms); over 20 is strong. On trial: after the last\n         \
+     batch. Decided: at the decision; lift and interval are measured further\n\
      times    how often it was proposed"
 }
 

@@ -6,23 +6,46 @@ use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::harness::EntryRow;
 use clawhost_learning::HarnessReport;
 use clawhost_play::FailureCount;
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Number of different failures that are shown.
 const SHOWN_FAILURES: usize = 5;
 
+/// States of lessons in the order of the table: those that the policy reads or may read next.
+const SHOWN: [&str; 4] = ["deployed", "admitted", "on trial", "harmful"];
+
+/// Largest number of lessons in the table: the result below it stays on the screen.
+const ROWS: usize = 24;
+
+/// The lessons of the table, and the others as a sentence.
+fn shown(report: &HarnessReport) -> (Vec<EntryRow>, Option<String>) {
+    let of = |status: &'static str| report.entries.iter().filter(move |row| row.status == status).cloned();
+    let mut rows: Vec<EntryRow> = SHOWN.into_iter().flat_map(of).collect();
+    rows.truncate(ROWS);
+    let mut others = BTreeMap::<&str, u64>::new();
+    for row in &report.entries {
+        if !rows.iter().any(|shown| shown.id == row.id) {
+            *others.entry(&row.status).or_default() += 1;
+        }
+    }
+    let parts: Vec<String> = others.iter().map(|(status, rows)| format!("{} {status}", thousands(*rows))).collect();
+    let more = (!parts.is_empty()).then(|| {
+        format!("not shown: {}; `clawhost playbook show {}` lists all lessons", parts.join(", "), report.name)
+    });
+    (rows, more)
+}
+
 /// Lessons and proposals.
 pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::Result<()> {
-    let shown: Vec<EntryRow> = report.entries.iter().filter(|row| row.status != "queued").cloned().collect();
-    let queued = report.entries.len() - shown.len();
-    if !shown.is_empty() {
-        crate::episodes::print(out, &entries(&shown, terminal_columns()))?;
+    let (rows, more) = shown(report);
+    if !rows.is_empty() {
+        crate::episodes::print(out, &entries(&rows, terminal_columns()))?;
         writeln!(out, "{}", legend())?;
-        never_applied(&shown).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
-    if queued > 0 {
-        writeln!(out, "and {} on the list for a trial", counted(queued as u64, "lesson"))?;
-    }
+    more.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    let tried: Vec<EntryRow> = report.entries.iter().filter(|row| row.status != "queued").cloned().collect();
+    never_applied(&tried).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     let counts = &report.proposals;
     let refused: u64 = counts.refused.values().sum();
     writeln!(
