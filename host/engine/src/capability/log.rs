@@ -56,7 +56,9 @@ impl Log {
         if level == "error" || (printed && !self.state.logged_error) {
             self.state.logged_error |= level == "error";
             // Recorded even beyond the quota, for trap reports.
-            self.state.last_error = Some(escaped(text, self.line_bytes));
+            // On one line: it becomes a part of messages. Rust writes a panic on two.
+            let line: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            self.state.last_error = Some(escaped(&line.join(" "), self.line_bytes));
         }
         if self.suppress_if_full() {
             return;
@@ -148,6 +150,13 @@ mod tests {
             log.take(),
             ["info: line 0", "info: line 1", "info: line 2", "host: suppressed 8 lines over the quota of the episode"]
         );
+    }
+
+    #[test]
+    fn the_last_error_is_one_line() {
+        let mut log = Log::new(&Limits::default());
+        log.line("error", "panicked at src/lib.rs:3:5:\nno such tier\r\n\n  note: \x1b[1m");
+        assert_eq!(log.last_error(), Some("panicked at src/lib.rs:3:5: no such tier note: \\u{1b}[1m"));
     }
 
     #[test]
