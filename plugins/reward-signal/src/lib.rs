@@ -53,8 +53,7 @@ impl Reward for Signal {
     }
 
     fn check(context: &Context) -> Result<()> {
-        // `describe` is called without options, so no signal is named yet.
-        if context.options.is_empty() { Ok(()) } else { Settings::of(context).map(|_| ()) }
+        Settings::of(context).map(|_| ())
     }
 
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
@@ -108,6 +107,15 @@ mod tests {
         check(&[("guesses", 0.0)], &distance, None);
         check(&[], &[distance[0], distance[1], ("absent", "0")], Some(0.0));
         check(&[("share", 0.25)], &[("name", "share")], Some(0.25));
+    }
+
+    #[test]
+    fn it_is_refused_without_a_signal_before_anything_is_played() {
+        let check = |options: &[(&str, &str)]| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            Signal::check(&Context { seed: 0, options, extra: Vec::new() }).is_ok()
+        };
+        assert!(!check(&[]) && check(&[("name", "distance")]));
     }
 
     #[test]
