@@ -42,6 +42,10 @@ fn tasks_are_listed_by_split_with_references_only_on_request() {
     assert!(!text.contains("reference {"), "{text}");
     assert!(bench.out(&["tasks", &math, "--reference"]).contains("    reference "));
     bench.refused(&["tasks", &math, "--split", "nowhere"], &["env-math has no split `nowhere`"]);
+    assert_eq!(bench.out(&["tasks", &math, "--tasks", "test"]), bench.out(&["tasks", &math, "--split", "test"]));
+    let untold = "these tasks have no text of their own: an episode's first observation tells what to do";
+    assert!(bench.out(&["tasks", &bench.guest("env_shop"), "--limit", "2"]).contains(untold));
+    assert!(!text.contains(untold), "{text}");
     let reward = bench.run(&["tasks", &bench.guest("reward_exact")]);
     assert_eq!(reward.status.code(), Some(3), "{}", stderr(&reward));
 }

@@ -187,6 +187,9 @@ fn pruned(out: &mut impl Write, report: &PruneReport) -> std::io::Result<()> {
     let counts = [(runs, "run"), (episodes, "episode"), (plugins, "plugin"), (blobs, "file")];
     let counts: Vec<String> = counts.into_iter().map(|(count, what)| counted(count, what)).collect();
     writeln!(out, "{}{}", row("in all"), counts.join(", "))?;
+    if plugins > 0 {
+        writeln!(out, "{}plugins go if no remaining run and no playbook uses them", row(""))?;
+    }
     match report.bytes_after {
         Some(after) => writeln!(out, "{}{}, before {}", row("size"), size(after), size(report.bytes_before)),
         None => {

@@ -97,7 +97,9 @@ fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
         )?;
         let mean = mean.map_or_else(|| "not scored".to_owned(), |mean| format!("\x1b[1m{mean:.3}\x1b[0m"));
         let interval = interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
-        let before = mean_before.map(|before| format!("  (the run's own reward: {before:.3})")).unwrap_or_default();
+        let judged = if rescored.failed + rescored.silent > 0 { " in the same episodes" } else { "" };
+        let before = mean_before.map(|before| format!("  (the run's own reward{judged}: {before:.3})"));
+        let before = before.unwrap_or_default();
         writeln!(out, "{}{mean}{interval}{before}", row("  reward"))?;
         writeln!(out, "{}{}", row("  verdicts"), verdicts(rescored))?;
         if rescored.added > 0 {

@@ -68,6 +68,10 @@ fn text(out: &mut impl Write, listing: &TaskListing, with_references: bool) -> s
             writeln!(out, "  and {} more; --limit shows more", thousands(left))?;
         }
     }
+    let mut listed = splits.iter().flat_map(|split| &split.listed).peekable();
+    if listed.peek().is_some() && listed.all(|task| task.input.is_empty()) {
+        writeln!(out, "these tasks have no text of their own: an episode's first observation tells what to do")?;
+    }
     let has_references = splits.iter().flat_map(|split| &split.listed).any(|task| task.has_reference);
     if has_references && !with_references {
         writeln!(out, "references are left out; --reference shows them")?;

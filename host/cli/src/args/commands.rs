@@ -163,7 +163,8 @@ pub(crate) struct TasksArgs {
     #[arg(value_name = "PLUGIN.wasm")]
     pub(crate) plugin: String,
     /// Only this split [default: all splits]
-    #[arg(long, value_name = "SPLIT")]
+    // `run` calls the split of a run `--tasks`.
+    #[arg(long, value_name = "SPLIT", alias = "tasks")]
     pub(crate) split: Option<String>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000), help = tasks_help())]
     pub(crate) limit: Option<u64>,
