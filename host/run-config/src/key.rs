@@ -204,7 +204,7 @@ keys! {
     TestPairs, "test_pairs", RUN, whole(0..=1_000_000), fixed(200), LEARN, decides, Learning, "N",
         "Pairs of test episodes, before and after, for the final report; 0: none";
     Expect, "expect", RUN, texts, none, PLAY, decides, Run, "SOURCE=TIME",
-        "Every episode waits for a verdict of this source, as in user=24h; until the verdict or the deadline, learning leaves the episode out";
+        "Wait for a verdict of this source: with user=24h, learning uses an episode when a person has judged it, or 24 hours after its end";
     Concurrency, "concurrency", RUN, whole(1..=4096), cases(16, "; weights: all of an iteration, at most ", 256, ""), ANY,
         free, Run, "C",
         "Episodes that are played concurrently; never changes a result";
@@ -227,7 +227,7 @@ keys! {
     MaxTokens, "max_tokens", RUN, whole(1..=u64::from(u32::MAX)), fixed(1024), ANY, decides, Model, "N",
         "Largest number of tokens per answer";
     Grants, "grants", RUN, texts, none, ANY, decides, Model, "GRANT",
-        "What plugins may do beyond computing and logging: kv, or llm:ALIAS=SPEC with a SPEC as of a policy";
+        "What plugins may do beyond computing and logging: kv (keys and values that last for an episode), or llm:ALIAS=SPEC (a model; SPEC as for a policy)";
     MaxTokensTotal, "max_tokens_total", RUN, whole(0..=LARGEST_TOTAL), words("no limit"), ANY, free, Model, "N",
         "Stop requests to models after this many tokens in total, read and generated; answers in flight still count";
     MaxCost, "max_cost", RUN, number(0.0..=1e9), words("no limit"), ANY, free, Model, "MONEY",
@@ -246,11 +246,11 @@ keys! {
     GatePairs, "gate_pairs", HARNESS, whole(8..=1_000_000), fixed(512), LEARN, decides, Harness, "N",
         "Pairs of episodes that one session of the gate may use";
     Alpha, "alpha", HARNESS, number(1e-6..=0.5), fixed(0.05), LEARN, decides, Harness, "SHARE",
-        "Probability that the run promotes any candidate that is no better";
+        "Largest probability that the gate passes, in the whole run, a candidate that is not better";
     Forbid, "forbid", HARNESS, texts, none, LEARN, decides, Harness, "TEXT",
         "Texts of 8 characters or more that no lesson may quote; the data folder keeps them";
     Evolve, "evolve", HARNESS, whole(0..=1_000_000), fixed(0), LEARN, decides, Harness, "BUDGET",
-        "Evolve a section of the prompt first, with this many evaluations of a candidate on a task; 0: none";
+        "Before learning, evolve a section of the prompt with this many episodes: each plays one task with one candidate text; 0: none";
     EvolveSection, "evolve_section", HARNESS, text, fixed("rules"), LEARN, decides, Harness, "NAME",
         "The section that evolves";
     EvolveMinibatch, "evolve_minibatch", HARNESS, whole(1..=64), fixed(3), LEARN, decides, Harness, "N",
@@ -280,9 +280,9 @@ keys! {
     Kl, "kl", WEIGHTS, number(0.0..=10.0), fixed(0.0), LEARN, decides, Weights, "BETA",
         "Weight of the divergence from the initial model, or of an adapter from the base model; 0: none";
     Refills, "refills", WEIGHTS, whole(0..=3), fixed(3), LEARN, decides, Weights, "N",
-        "Attempts per iteration to replace groups whose members all have equal rewards";
+        "How often an iteration plays new groups in place of groups whose members all have equal rewards, which teach nothing";
     DifficultyFilter, "difficulty_filter", WEIGHTS, flag, fixed(false), LEARN, decides, Weights, "BOOL",
-        "Skip tasks whose last two groups were all correct or all wrong; each returns at every eighth turn";
+        "Skip a task whose last two groups were all correct or all wrong, except every eighth time that it would be played";
     EvaluateEvery, "evaluate_every", WEIGHTS, whole(0..=100_000), fixed(10), LEARN, decides, Weights, "N",
         "Iterations between two evaluations on validation tasks, which select the best weights; 0: none";
     EvaluateEpisodes, "evaluate_episodes", WEIGHTS, whole(1..=1_000_000), fixed(100), LEARN, decides, Weights, "N",
