@@ -154,6 +154,10 @@ fn learning_uses_the_decided_episodes_of_a_run_with_their_corrections() {
     let words: Vec<&str> = words.iter().map(String::as_str).chain(["--test-pairs", "0"]).collect();
     let output = bench.run(&words);
     assert!(stderr(&output).contains("teaches with 1 episode; left out: 2 episodes pending"), "{output:?}");
+    let alone = "has groups of one episode: reflectors read it, but no lesson is measured; play with --group 2 or more";
+    assert!(stderr(&output).contains(alone), "{output:?}");
+    let compared = bench.run(&[&learn[..], &["--dry-run"]].concat());
+    assert!(!stderr(&compared).contains("groups of one"), "{compared:?}");
     // Test tasks are not used for learning.
     let reporting = bench.play(&[&shop, "--reward", &state, "--episodes", "4", "--tasks", "test"]);
     let words = from(&reporting);

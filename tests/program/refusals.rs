@@ -43,6 +43,8 @@ fn files_that_are_not_plugins_are_refused() {
     );
     let run = file("run.toml", text.as_bytes());
     check(&bench, &["learn", &run], 3, &[&format!("error: {run}, line 5: [[learn]] harness, reflectors: ")]);
+    let untold = ["run", &guess, "--reward", &bench.guest("reward_signal")];
+    check(&bench, &untold, 3, &["error: --reward: ", "name the signal: name=distance"]);
     check(&bench, &["run", &bench.guest("hostile_describe")], 3, &["`describe` gave no usable answer", "limit(fuel)"]);
     check(&bench, &["run", &bench.guest("hostile_describe_trap")], 3, &["I would rather not say"]);
 }

@@ -19,26 +19,26 @@ const SHOWN: [&str; 4] = ["deployed", "admitted", "on trial", "harmful"];
 const ROWS: usize = 24;
 
 /// The lessons of the table, and the others as a sentence.
-fn shown(report: &HarnessReport) -> (Vec<EntryRow>, Option<String>) {
-    let of = |status: &'static str| report.entries.iter().filter(move |row| row.status == status).cloned();
+fn shown(entries: &[EntryRow], playbook: &str) -> (Vec<EntryRow>, Option<String>) {
+    let of = |status: &'static str| entries.iter().filter(move |row| row.status == status).cloned();
     let mut rows: Vec<EntryRow> = SHOWN.into_iter().flat_map(of).collect();
     rows.truncate(ROWS);
     let mut others = BTreeMap::<&str, u64>::new();
-    for row in &report.entries {
+    for row in entries {
         if !rows.iter().any(|shown| shown.id == row.id) {
             *others.entry(&row.status).or_default() += 1;
         }
     }
     let parts: Vec<String> = others.iter().map(|(status, rows)| format!("{} {status}", thousands(*rows))).collect();
     let more = (!parts.is_empty()).then(|| {
-        format!("not shown: {}; `clawhost playbook show {}` lists all lessons", parts.join(", "), report.name)
+        format!("not shown: {}; `clawhost playbook show {playbook}` lists all lessons", parts.join(", "))
     });
     (rows, more)
 }
 
 /// Lessons and proposals.
 pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::Result<()> {
-    let (rows, more) = shown(report);
+    let (rows, more) = shown(&report.entries, &report.name);
     if !rows.is_empty() {
         crate::episodes::print(out, &entries(&rows, terminal_columns()))?;
         writeln!(out, "{}", legend())?;
@@ -121,4 +121,30 @@ pub(super) fn cost(out: &mut impl Write, learned: &Learned) -> std::io::Result<(
         writeln!(out, "            see `clawhost episodes show {run}/{example}`")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::{Entry, Lesson};
+
+    #[test]
+    fn lessons_that_the_policy_reads_come_first_and_the_others_are_counted() {
+        let row = |number: usize, status: &str| EntryRow {
+            status: status.into(),
+            ..EntryRow::unmeasured(&Entry::new(Lesson::read(&format!("answer {number}")), "rules"))
+        };
+        let statuses = ["expired", "on trial", "queued", "deployed", "expired", "harmful", "admitted", "superseded"];
+        let few: Vec<EntryRow> = statuses.iter().enumerate().map(|(number, status)| row(number, status)).collect();
+        let (rows, more) = shown(&few, "shop");
+        let shown_statuses: Vec<&str> = rows.iter().map(|row| row.status.as_str()).collect();
+        assert_eq!(shown_statuses, ["deployed", "admitted", "on trial", "harmful"]);
+        let expect = "not shown: 2 expired, 1 queued, 1 superseded; `clawhost playbook show shop` lists all lessons";
+        assert_eq!(more.as_deref(), Some(expect));
+
+        let many: Vec<EntryRow> = (0..ROWS + 6).map(|number| row(number, "on trial")).collect();
+        let (rows, more) = shown(&many, "shop");
+        assert!(rows.len() == ROWS && more.unwrap().starts_with("not shown: 6 on trial; "));
+        assert_eq!(shown(&few[1..2], "shop").1, None, "everything is shown");
+    }
 }
