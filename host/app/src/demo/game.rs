@@ -1,4 +1,4 @@
-//! A game of the weights demonstration: who demonstrates it, how it is rewarded, and how a tiny model learns in it.
+//! A game of the weights demonstration: its plugins, and the settings with which a tiny model learns it.
 
 use super::halted::Part;
 use crate::AppError;
@@ -12,33 +12,33 @@ use std::num::NonZeroU32;
 pub struct Game {
     /// Its name in reports.
     pub name: &'static str,
-    /// The environment's file.
+    /// The file of the environment plugin.
     pub environment: &'static str,
-    /// Its options.
+    /// The options of the environment.
     pub options: Attributes,
-    /// Its options while it demonstrates, beside those.
+    /// Additional options of the environment for demonstrations.
     pub demonstrate: Attributes,
-    /// The reward's file and options.
+    /// The file and options of the reward plugin.
     pub reward: (&'static str, Attributes),
-    /// Tasks of an iteration.
+    /// Groups per iteration, each with its own task.
     pub groups: u64,
-    /// Tries at each task.
+    /// Episodes per group.
     pub group: u32,
-    /// Iterations with rewards.
+    /// Iterations of learning from rewards.
     pub iterations: u64,
-    /// The learning rate of demonstrations and of rewards.
+    /// The learning rate, for demonstrations and for rewards.
     pub rate: f64,
-    /// Demonstrations.
+    /// Number of demonstrations.
     pub demonstrations: u64,
-    /// Demonstrations of a step.
+    /// Demonstrations per step.
     pub batch: u64,
-    /// Sampled reward at which demonstrations are enough.
+    /// The sampled reward at which learning from demonstrations ends.
     pub target: f64,
-    /// Most turns of an episode.
+    /// Largest number of turns of an episode.
     pub max_turns: u32,
-    /// Most tokens of an answer.
+    /// Largest number of tokens of an answer.
     pub max_tokens: u32,
-    /// Test episodes.
+    /// Number of test episodes.
     pub tests: u64,
 }
 
@@ -47,7 +47,7 @@ fn options(pairs: &[(&str, &str)]) -> Attributes {
 }
 
 impl Game {
-    /// Guessing a number below 50 in six guesses: a clumsy player shows how, and rewards alone lead to halving the range.
+    /// Guess a number below 50 in six guesses. A clumsy player demonstrates; rewards alone then teach the model to halve the range.
     pub(super) fn guess() -> Self {
         Self {
             name: "guess",
@@ -68,7 +68,7 @@ impl Game {
         }
     }
 
-    /// Adding numbers below 100: answers are shown until some are right, and rewards alone do the rest.
+    /// Add numbers below 100. Demonstrations show answers until some of the model's are right; rewards alone teach it the rest.
     pub(super) fn addition() -> Self {
         Self {
             name: "addition",
@@ -89,12 +89,12 @@ impl Game {
         }
     }
 
-    /// The same, cut short: whether it works at all.
+    /// The same game with a third of the iterations.
     pub(super) fn quick(self) -> Self {
         Self { iterations: self.iterations / 3, ..self }
     }
 
-    /// Learning from demonstrations in this game.
+    /// The plan of learning from demonstrations.
     pub(super) fn warm_start(&self) -> WarmStart {
         WarmStart {
             demonstrations: self.demonstrations,
@@ -108,7 +108,7 @@ impl Game {
         }
     }
 
-    /// What is minimised: DAPO. Running out of guesses is part of the game, so such episodes count.
+    /// The objective: DAPO. Running out of guesses is part of the game, so truncated episodes count.
     pub(super) fn objective(&self) -> Part<PolicyGradient> {
         let most = NonZeroU32::new(self.max_tokens.saturating_mul(self.max_turns)).unwrap_or(NonZeroU32::MIN);
         match Objective::named("dapo", most)? {

@@ -1,4 +1,4 @@
-//! A tiny model in a game: who plays, who judges, what learns, and how it is measured.
+//! Trains a tiny model in a game, and measures it.
 
 use super::NoMeter;
 use super::game::Game;
@@ -23,14 +23,14 @@ use clawhost_play::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Group of the first test episode: far from every seed of training.
+/// Group number of the first test episode, far above the group numbers of training, so that seeds differ.
 const TESTS_FROM: u64 = 1 << 40;
-/// Steps of demonstrations that take about as long as one iteration of rewards.
+/// Steps on demonstrations that take about as long as one iteration with rewards.
 const IMITATIONS: u64 = 3;
-/// Episodes at once: all of them. The model computes the next token of every episode together.
+/// Concurrent episodes: all of them, because the model computes the next tokens of all episodes in one batch.
 const TOGETHER: usize = 1024;
 
-/// Everything that a game needs.
+/// The ports, the model and the settings of one game.
 pub(super) struct GameTrial<'a> {
     game: Game,
     seed: u64,
@@ -44,23 +44,23 @@ pub(super) struct GameTrial<'a> {
     events: &'a dyn EventSink,
 }
 
-/// What a model came to on the test tasks.
+/// The results of a model on the test tasks.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Measured {
     /// Mean reward, sampled at temperature 1.
     pub sampled: f64,
-    /// Mean reward of the likeliest answers.
+    /// Mean reward with greedy decoding.
     pub greedy: f64,
     /// Lower end of the 95 % interval of the sampled reward.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the same interval.
     pub high: f64,
     /// Mean turns of the sampled episodes.
     pub turns: f64,
 }
 
 impl<'a> GameTrial<'a> {
-    /// Loads the plugins and makes the model.
+    /// Loads the plugins and creates the model.
     pub(super) async fn new(
         game: Game,
         plugins: &DemoPlugins<'_>,
@@ -98,18 +98,18 @@ impl<'a> GameTrial<'a> {
         Ok(Self { game, seed, play, ports, model, weights, settings, training, cancel, events })
     }
 
-    /// Demonstrations alone, until rewards carry a signal.
+    /// Learns from demonstrations until the sampled reward reaches the target.
     pub(super) async fn imitate(&self) -> Part<LearnReport> {
         let warm_start = Some(self.game.warm_start());
         self.learn(Teacher::Demonstrations, 0, warm_start, self.ports.rewards.clone()).await
     }
 
-    /// Rewards alone, from the weights as they are.
+    /// Learns from rewards, starting from the current weights.
     pub(super) async fn reinforce(&self) -> Part<LearnReport> {
         self.learn(Teacher::Rewards, self.game.iterations, None, self.ports.rewards.clone()).await
     }
 
-    /// Shuffled rewards, which carry no signal, from the weights as they are.
+    /// Learns from shuffled rewards, which carry no signal, starting from the current weights.
     pub(super) async fn reinforce_shuffled(&self) -> Part<LearnReport> {
         let rewards = self.ports.rewards.iter().map(|rule| shuffle(rule, self.seed)).collect();
         self.learn(Teacher::ShuffledRewards, self.game.iterations, None, rewards).await
@@ -152,7 +152,7 @@ impl<'a> GameTrial<'a> {
         Arc::new(Demonstrator::new(self.model.clone()))
     }
 
-    /// Computes with the weights on the training thread.
+    /// Runs a job on the weights, on the training thread.
     async fn compute<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut WeightsLayer) -> Result<T, LearnError> + Send + 'static,
@@ -162,7 +162,7 @@ impl<'a> GameTrial<'a> {
         Ok(self.training.run(locked).await??)
     }
 
-    /// More of the same demonstrations, for as many steps as took about as long as the rewards did.
+    /// Learns from more of the same demonstrations. The number of steps is chosen to take about as long as learning from rewards.
     pub(super) async fn imitate_on(&self) -> Part<()> {
         let steps = self.game.iterations * IMITATIONS;
         self.events.event(Event::Demo(DemoStep::MoreDemonstrations { game: self.game.name, steps }));
@@ -188,7 +188,7 @@ impl<'a> GameTrial<'a> {
         self.compute(Weights::publish).await
     }
 
-    /// How the model does on the test tasks now.
+    /// Measures the model on the test tasks, sampled and greedy.
     pub(super) async fn measure(&self, measurement: Measurement) -> Part<Measured> {
         let sampled = self.play_tests(measurement, true).await?;
         let greedy = self.play_tests(measurement, false).await?;
@@ -207,7 +207,7 @@ impl<'a> GameTrial<'a> {
         let temperature = if sampled { 1.0 } else { 0.0 };
         let policy = policy(self.model.clone(), temperature, self.game.max_tokens);
         let ports = Ports { policy, ..self.ports.clone() };
-        // Far from every seed of training: each episode is a group of its own.
+        // Each episode is a group of its own, with a group number that training does not use.
         let plan = Plan {
             episodes: self.game.tests,
             group: 1,
@@ -228,19 +228,19 @@ impl<'a> GameTrial<'a> {
         Ok(play_run(request, self.cancel, &Watch(self.events)).await?)
     }
 
-    /// The weights as they are, to go back to.
+    /// A snapshot of the current weights, for [`GameTrial::restore`].
     pub(super) async fn snapshot(&self) -> Part<Vec<u8>> {
         self.compute(|weights| weights.snapshot()).await
     }
 
-    /// Back to weights of before.
+    /// Restores a snapshot of the weights.
     pub(super) async fn restore(&self, bytes: &[u8]) -> Part<()> {
         let bytes = bytes.to_vec();
         self.compute(move |weights| weights.restore(&bytes)).await
     }
 }
 
-/// The model alone, without a system prompt.
+/// A policy of the model without a system prompt.
 fn policy(model: Arc<LocalModel>, temperature: f32, max_tokens: u32) -> ChatPolicy {
     ChatPolicy::new(model, Some(String::new()), Sampling { temperature: Some(temperature), top_p: None, max_tokens })
 }

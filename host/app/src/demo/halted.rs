@@ -1,23 +1,23 @@
-//! How a demonstration ends.
+//! The ways in which a demonstration ends.
 
 use crate::AppError;
 use clawhost_play::{Cancel, StopReason};
 
-/// How a demonstration ended.
+/// The end of a demonstration.
 #[derive(Debug)]
 pub enum DemoOutcome<T> {
-    /// Everything was played.
+    /// Everything was played: the proof.
     Finished(T),
-    /// A part did not come to its end, so nothing is said about any.
+    /// A part stopped early, so there is no proof.
     Stopped(StopReason),
 }
 
-/// Why a part did not come to its end.
+/// Why a part of a demonstration ended early.
 #[derive(Debug)]
 pub(super) enum Halted {
-    /// Stopped in order.
+    /// Stopped for this reason, without an error.
     Stopped(StopReason),
-    /// Failed.
+    /// An error.
     Failed(AppError),
 }
 
@@ -33,15 +33,15 @@ impl<E: Into<AppError>> From<E> for Halted {
     }
 }
 
-/// What a part of a demonstration gives.
+/// The result of a part of a demonstration.
 pub(super) type Part<T> = Result<T, Halted>;
 
-/// Refuses what was stopped early.
+/// An error if a part was stopped early.
 pub(super) fn whole(stopped: Option<StopReason>) -> Part<()> {
     stopped.map_or(Ok(()), |reason| Err(Halted::Stopped(reason)))
 }
 
-/// How it ended, for the caller. Whatever comes of a demonstration that the operator stopped is a consequence of that.
+/// The end of a demonstration, for the caller. If the operator cancelled it, every other result or error is ignored.
 pub(super) fn outcome<T>(played: Part<T>, cancel: &Cancel) -> Result<DemoOutcome<T>, AppError> {
     match played {
         _ if cancel.is_requested() => Ok(DemoOutcome::Stopped(StopReason::Cancelled)),

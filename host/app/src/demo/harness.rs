@@ -1,5 +1,5 @@
-//! The proof of the harness layer: a playbook is learned from nothing in a shop whose rules are hidden, and the same loop is
-//! run with placebos in place of what it claims to be made of.
+//! The proof of the harness layer: learns a playbook from nothing in a shop with hidden rules. Control arms run the same loop
+//! with placebos in place of its parts.
 
 use super::halted::{DemoOutcome, Part, outcome};
 use super::harness_arms::HarnessArms;
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 /// The harness demonstration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HarnessDemo {
-    /// The source of all chance: the shop, its tasks, draws.
+    /// The seed of everything random: the shop, its tasks, and draws.
     pub seed: u64,
     /// Iterations of [`EPISODES`](super::EPISODES) episodes.
     pub iterations: u64,
     /// Episodes at once; never changes a result.
     pub concurrency: u16,
-    /// The folder of the plugins; none: see [`plugin_folder`].
+    /// The folder of the plugins. `None`: see [`plugin_folder`].
     pub plugins: Option<PathBuf>,
 }
 
@@ -36,24 +36,24 @@ impl Default for HarnessDemo {
     }
 }
 
-/// Everything that the harness demonstration found.
+/// The results of the harness demonstration.
 #[derive(Debug)]
 pub struct HarnessProof {
     /// The folder of the plugins.
     pub plugins: PathBuf,
-    /// The reflector, credit and the gate.
+    /// The full arm: reflector, credit and gate.
     pub full: LearnReport,
-    /// What they learned.
+    /// The playbook that the full arm learned.
     pub playbook: Playbook,
-    /// A silent reflector instead.
+    /// The arm with a silent reflector.
     pub silent: LearnReport,
-    /// Shuffled proposals instead.
+    /// The arm with shuffled proposals.
     pub shuffled: LearnReport,
-    /// Everything admitted instead.
+    /// The arm that admits every proposal.
     pub everything: LearnReport,
-    /// What a policy reaches that is told every rule.
+    /// Mean reward of a policy whose prompt has every rule.
     pub ceiling: Option<Mean>,
-    /// The harmful lesson that was planted; none: this shop allows none.
+    /// The planted harmful lesson. `None`: this shop allows none.
     pub plant: Option<Plant>,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
@@ -62,7 +62,7 @@ pub struct HarnessProof {
 }
 
 impl HarnessProof {
-    /// Every lesson of the full arm.
+    /// The rows of all lessons of the full arm.
     pub fn entries(&self) -> &[EntryRow] {
         self.full.harness().map(|harness| harness.entries.as_slice()).unwrap_or_default()
     }
@@ -77,40 +77,40 @@ impl HarnessProof {
         self.planted().is_some_and(is_retired)
     }
 
-    /// What is known of every lesson of the playbook, in its order.
+    /// The rows of the lessons in the learned playbook, in its order.
     pub fn kept(&self) -> Vec<&EntryRow> {
         let rows = self.entries();
         self.playbook.entries.iter().filter_map(|entry| rows.iter().find(|row| row.id == entry.id)).collect()
     }
 
-    /// Why the proof is not given; empty: it is.
+    /// The reasons why the proof failed. Empty: it succeeded.
     pub fn doubts(&self) -> Vec<HarnessDoubt> {
         harness_doubts(self.full.outcome, self.planted())
     }
 }
 
-/// Why the proof of the harness is not given.
+/// A reason why the proof of the harness failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HarnessDoubt {
     /// The reward on test tasks did not rise measurably.
     NotImproved(Outcome),
-    /// The shop allows no lesson that looks helpful and harms, so none was planted.
+    /// No lesson was planted, because in this shop no lesson looks helpful and is harmful.
     NothingPlanted,
-    /// The planted lesson was not retired as harmful beyond doubt.
+    /// The planted lesson was not retired as harmful with an interval below 0.
     NotRetired {
         /// Its status.
         status: String,
-        /// Groups that it was measured with.
+        /// Number of groups in which it was measured.
         groups: u64,
     },
 }
 
-/// Retired as harmful, with an interval below 0.
+/// Whether a planted lesson was retired as harmful, with an interval below 0.
 pub fn is_retired(planted: &EntryRow) -> bool {
     planted.status == Status::Harmful.name() && planted.interval.is_some_and(|(_, high)| high < 0.0)
 }
 
-/// What speaks against the proof: the reward must rise, and the planted lesson must be retired.
+/// The reasons why the proof failed: the reward has to rise, and the planted lesson has to be retired.
 pub fn harness_doubts(outcome: Outcome, planted: Option<&EntryRow>) -> Vec<HarnessDoubt> {
     let reward = (outcome != Outcome::Improved).then_some(HarnessDoubt::NotImproved(outcome));
     let lesson = match planted {
@@ -124,7 +124,7 @@ pub fn harness_doubts(outcome: Outcome, planted: Option<&EntryRow>) -> Vec<Harne
 /// Plays all arms of the harness demonstration, one after the other. Equal settings give equal proofs.
 ///
 /// # Errors
-/// The plugins are not there or refused, or nothing can be played.
+/// Plugins are missing or refused, or episodes cannot be played.
 pub async fn demonstrate_harness(
     demo: &HarnessDemo,
     machine: &DemoMachine,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_given_where_the_reward_rose_and_the_planted_lesson_was_retired() {
+    fn a_proof_needs_a_higher_reward_and_a_retired_planted_lesson() {
         let check = |outcome, row: Option<EntryRow>, expect: &[HarnessDoubt]| {
             assert_eq!(harness_doubts(outcome, row.as_ref()), expect);
         };

@@ -1,4 +1,4 @@
-//! The arms of the harness demonstration: a shop, its reward, a reflector and the rule follower, and the ways to run the loop.
+//! The arms of the harness demonstration. All of them use a shop, its reward, a reflector and the follower.
 
 use super::halted::{Part, whole};
 use super::plant::{Plant, SCOUTED, plant};
@@ -20,14 +20,14 @@ use clawhost_learning::{
 use clawhost_play::{Cancel, ChatPolicy, Plan, PlayedRun, Ports, RunRequest, play_run};
 use std::sync::Arc;
 
-/// Pairs of test episodes.
+/// Number of pairs of test episodes.
 pub const TEST_PAIRS: u64 = 200;
-/// Episodes of an iteration.
+/// Episodes per iteration.
 pub const EPISODES: u64 = 64;
-/// The playbook of every arm.
+/// The name of the playbook in every arm.
 const PLAYBOOK: &str = "demo";
 
-/// Everything that the arms share.
+/// The ports and settings that all arms share.
 pub(super) struct HarnessArms<'a> {
     ports: Ports,
     reflector: Arc<ReflectorPlugin>,
@@ -37,7 +37,7 @@ pub(super) struct HarnessArms<'a> {
     events: &'a dyn EventSink,
 }
 
-/// What makes an arm: the option `mode` of the reflector, and what is admitted.
+/// The differences between arms: the option `mode` of the reflector, and the rule of admission.
 fn design(arm: HarnessArm) -> (&'static str, Admission) {
     match arm {
         HarnessArm::Full => ("rules", Admission::Measured),
@@ -81,7 +81,7 @@ impl<'a> HarnessArms<'a> {
         Ok(Self { ports, reflector, play, iterations: demo.iterations, cancel, events })
     }
 
-    /// Runs one arm to its end, and gives what was learned.
+    /// Runs one arm to its end. Returns the report and the learned playbook.
     pub(super) async fn learn(&self, arm: HarnessArm, planted: &[Lesson]) -> Part<(LearnReport, Playbook)> {
         let (mode, admission) = design(arm);
         let learning = Arc::new(MemoryStore::default());
@@ -124,7 +124,7 @@ impl<'a> HarnessArms<'a> {
         Ok((report, playbook.unwrap_or_default()))
     }
 
-    /// What the usual policy makes of training tasks, and the harmful lesson that comes of it.
+    /// Plays training tasks without a playbook, and makes a harmful lesson from the episodes.
     pub(super) async fn scout(&self) -> Part<Option<Plant>> {
         self.events.event(Event::Demo(DemoStep::Scouting { episodes: SCOUTED }));
         self.events.event(Event::Phase { name: "scout".to_owned(), episodes: SCOUTED });
@@ -136,7 +136,7 @@ impl<'a> HarnessArms<'a> {
         Ok(plant(&episodes))
     }
 
-    /// What a policy reaches that is told every rule.
+    /// Mean test reward of a policy whose prompt has every rule.
     pub(super) async fn ceiling(&self) -> Part<Option<Mean>> {
         self.events.event(Event::Demo(DemoStep::Ceiling));
         self.events.event(Event::Phase { name: "ceiling".to_owned(), episodes: TEST_PAIRS * 2 });

@@ -1,7 +1,7 @@
-//! Demonstrations: proofs that learning works, which run anywhere, without a key, a server or a GPU. Nothing is recorded.
+//! Demonstrations: proofs that learning works. They need no API key, no server and no GPU, and record nothing.
 //!
-//! [`demonstrate_harness`] learns a playbook from nothing in a shop whose rules are hidden, and runs the same loop with placebos.
-//! [`demonstrate_weights`] teaches a tiny model by demonstrations, then by rewards alone, beside controls.
+//! [`demonstrate_harness`] learns a playbook from nothing in a shop with hidden rules, and runs the same loop with placebos.
+//! [`demonstrate_weights`] trains a tiny model on demonstrations, then with rewards alone, and compares it with controls.
 
 mod game;
 mod game_trial;
@@ -30,30 +30,30 @@ use crate::{AppError, HostSettings};
 use clawhost_engine::Host;
 use std::path::PathBuf;
 
-/// The seed of a demonstration, unless chosen otherwise: the documents show what it gives.
+/// Default seed of a demonstration. The documents show its results.
 pub const SEED: u64 = 1;
-/// Iterations of the harness demonstration, unless chosen otherwise.
+/// Default number of iterations of the harness demonstration.
 pub const ITERATIONS: u64 = 100;
-/// Episodes at once, unless chosen otherwise; never changes a result.
+/// Default number of concurrent episodes; never changes a result.
 pub const CONCURRENCY: u16 = 16;
 
 /// The folder inside a data folder for drawings of demonstrations.
 const DRAWINGS: &str = "demo";
 
-/// Where a demonstration runs.
+/// The data folder and the host settings of a demonstration.
 #[derive(Debug, Clone)]
 pub struct DemoMachine {
-    /// The data folder: compiled plugins are kept there, and drawings, and nothing else.
+    /// The data folder. A demonstration stores only compiled plugins and drawings there.
     pub folder: PathBuf,
-    /// How plugins are hosted.
+    /// The settings of the host.
     pub host: HostSettings,
 }
 
 impl DemoMachine {
-    /// Where a drawing of this name goes, unless another place is named: a folder of the data folder, which is made.
+    /// The default path of a drawing with this name. Creates its folder inside the data folder.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub fn drawing(&self, name: &str) -> Result<PathBuf, AppError> {
         let folder = self.folder.join(DRAWINGS);
         crate::workspace::make(&folder)?;
@@ -65,7 +65,7 @@ impl DemoMachine {
     }
 }
 
-/// Of models that cost nothing.
+/// The meter of models that cost nothing.
 struct NoMeter;
 
 impl clawhost_core::Meter for NoMeter {

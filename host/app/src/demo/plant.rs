@@ -1,36 +1,36 @@
-//! A harmful lesson that the loop has to detect: it looks helpful where only its successes are counted, and does more harm than
-//! good.
+//! A harmful lesson that the loop has to detect. It looks helpful if only its successes are counted, but it lowers the mean
+//! reward.
 //!
-//! It is made from what 400 episodes of the task show, not from what the environment hides: cases in which doing the usual thing is
-//! mostly right, and something else is right in a visible minority.
+//! It is made from the records of 400 episodes, not from hidden state of the environment. Its condition selects cases in which the
+//! default action is mostly right, and its own action is right in a small share of them.
 
 use clawhost_core::{Condition, Ending, Episode, Facts, Message, rule};
 use clawhost_learn::{Lesson, Skill};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Episodes that it is made from.
+/// Number of episodes from which the lesson is made.
 pub const SCOUTED: u64 = 400;
-/// It must lower the reward of its cases by so much.
+/// The least decrease of the share of right answers in its cases.
 const HARM: f64 = 0.25;
-/// And be right in so many of them, that counting successes speaks for it.
+/// The least share of its cases in which its action is right, so that counting successes favours it.
 const HELP: f64 = 0.08;
-/// It must speak of so many of the cases, or nothing could be measured about it.
+/// The least share of all cases to which it applies: with fewer, its effect could not be measured.
 const COMMON: f64 = 0.10;
 
-/// What an episode showed, and what would have been right.
+/// The facts that an episode showed at its beginning, and the right action.
 struct Case {
     facts: BTreeMap<String, String>,
     right: String,
 }
 
-/// What is said about an episode that went wrong.
+/// The right action according to the feedback after an unsuccessful episode.
 fn expected(episode: &Episode) -> Option<String> {
     let said: Vec<String> = episode.closing.iter().map(Message::plain_text).collect();
     said.join("\n").lines().find_map(|line| Some(line.strip_prefix("expected: ")?.to_owned()))
 }
 
-/// What is done where nothing else is known.
+/// The default action: that of the rule without conditions in the system prompt.
 fn usual(episode: &Episode) -> Option<String> {
     let prompt = episode.policy.system_prompt.as_deref()?;
     prompt.lines().filter_map(rule).find(|rule| rule.conditions.is_empty()).map(|rule| rule.action.to_owned())
@@ -51,24 +51,24 @@ fn case(episode: &Episode) -> Option<Case> {
     Some(Case { facts, right })
 }
 
-/// A lesson that is planted.
+/// A planted lesson.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plant {
     /// The lesson.
     pub lesson: Lesson,
-    /// Share of its cases in which doing the usual thing is right.
+    /// Share of its cases in which the default action is right.
     pub without: f64,
-    /// Share in which what it says is right.
+    /// Share of its cases in which its own action is right.
     pub with: f64,
-    /// Share of all cases that it speaks of.
+    /// Share of all cases to which it applies.
     pub common: f64,
 }
 
-/// The most harmful lesson on two facts that still is right now and then; none: these cases allow none.
+/// The most harmful lesson with a condition on two facts that is still right in some cases. `None`: these cases allow none.
 pub(super) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
     let cases: Vec<Case> = episodes.iter().filter_map(|episode| case(episode)).collect();
     let usual = episodes.iter().find_map(|episode| usual(episode))?;
-    // Only facts with few values divide the cases; an order's number does not.
+    // Only facts with few values divide the cases. Others, such as the number of an order, are left out.
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for case in &cases {
         for (fact, value) in &case.facts {

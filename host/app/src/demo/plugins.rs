@@ -1,4 +1,4 @@
-//! Where the plugins of a demonstration are.
+//! Finds and loads the plugins of a demonstration.
 
 use super::halted::Part;
 use crate::{AppError, RequestError};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 /// The environment variable that names the folder of the plugins.
 pub const PLUGINS_VARIABLE: &str = "CLAWHOST_GUESTS";
-/// Where plugins are built in a checkout.
+/// The folder of built plugins in a checkout.
 const BUILT: &str = "target/guests";
 
-/// The folder of the plugins: the one that is given, the one that `CLAWHOST_GUESTS` names, or `target/guests`.
+/// The folder of the plugins: the given one, the one that `CLAWHOST_GUESTS` names, or `target/guests`.
 ///
 /// # Errors
-/// It lacks a plugin that is needed.
+/// The needed plugin is not in the folder.
 pub fn plugin_folder(given: Option<&Path>, needed: &str) -> Result<PathBuf, AppError> {
     let given = given.map(Path::to_owned).or_else(|| std::env::var_os(PLUGINS_VARIABLE).map(PathBuf::from));
     let folder = given.unwrap_or_else(|| PathBuf::from(BUILT));
@@ -27,7 +27,7 @@ pub fn plugin_folder(given: Option<&Path>, needed: &str) -> Result<PathBuf, AppE
     Err(RequestError::NoPlugin { folder, file }.into())
 }
 
-/// Loads the plugins of a demonstration. They are granted nothing.
+/// Loads the plugins of a demonstration, without any grants.
 pub(super) struct DemoPlugins<'a> {
     pub(super) host: &'a Host,
     pub(super) folder: &'a Path,
@@ -62,7 +62,7 @@ mod tests {
     use crate::ErrorKind;
 
     #[test]
-    fn a_folder_without_plugins_is_refused_by_the_first_that_is_missing() {
+    fn a_folder_without_plugins_is_refused_with_the_first_missing_one() {
         let folder = tempfile::tempdir().unwrap();
         let error = plugin_folder(Some(folder.path()), "env_shop.wasm").unwrap_err();
         assert!(error.to_string().contains("no env_shop.wasm there; build the plugins with `cargo xtask guests`"));

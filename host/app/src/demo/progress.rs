@@ -1,4 +1,4 @@
-//! How far a demonstration has come: what a terminal, a log or a page shows while it runs.
+//! The progress of a demonstration, for a terminal, a log or a page.
 
 use super::harness::HarnessDemo;
 use super::step::{DemoStep, HarnessArm};
@@ -6,21 +6,21 @@ use super::weights::WeightsDemo;
 use crate::Event;
 use std::time::{Duration, Instant};
 
-/// The share of an arm that its iterations take; the rest is the final report on the test split.
+/// The share of an arm's time that its iterations take. The test at the end takes the rest.
 const ARM_ITERATIONS: f64 = 0.9;
-/// Below this part nothing is said about the time that is left: the estimate would jump.
+/// Below this share there is no estimate of the time left, because it would vary too much.
 const EARLIEST_ESTIMATE: f64 = 0.02;
 
-/// The steps of a demonstration in order, each with the share of the time that it takes.
+/// The steps of a demonstration in order, each with its share of the time.
 ///
-/// Shares were measured on two cores. Nothing but the time left depends on them.
+/// The shares were measured on two cores. They affect only the shown progress and the estimated time left.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoOutline {
     shares: Vec<f64>,
 }
 
 impl DemoOutline {
-    /// Scouting, every arm, and the ceiling.
+    /// The steps of the harness demonstration: scouting, every arm, and the ceiling.
     pub fn harness(_: &HarnessDemo) -> Self {
         let mut shares = vec![1.0];
         shares.extend(HarnessArm::ALL.map(|_| 20.0));
@@ -28,7 +28,8 @@ impl DemoOutline {
         Self { shares }
     }
 
-    /// Per game: demonstrations, two measurements, rewards, two measurements; then the same for each of both controls.
+    /// The steps of the weights demonstration. For each game: demonstrations, two measurements, rewards, two measurements; then one step
+    /// of learning and two measurements for each of the two controls.
     pub fn weights(demo: &WeightsDemo) -> Self {
         let measured = [0.5, 0.5];
         let rewards = if demo.quick { 8.0 } else { 24.0 };
@@ -39,12 +40,12 @@ impl DemoOutline {
         Self { shares: game.repeat(2) }
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     pub fn steps(&self) -> usize {
         self.shares.len()
     }
 
-    /// The part that is done: all steps before this one (from 0), and a part of it.
+    /// The share that is done: all steps before this one (numbered from 0), and the share `within` of it.
     fn part(&self, step: usize, within: f64) -> f64 {
         let before: f64 = self.shares.iter().take(step).sum();
         let now = self.shares.get(step).copied().unwrap_or(0.0);
@@ -61,24 +62,24 @@ pub struct DemoProgress {
     /// Steps that have begun.
     begun: usize,
     step: Option<DemoStep>,
-    /// The part of the step that is done, 0 to 1.
+    /// The share of the step that is done, 0 to 1.
     within: f64,
     activity: Activity,
-    /// Mean rewards since learning began last.
+    /// Mean rewards of the latest learning step.
     curve: Vec<f64>,
 }
 
-/// What happens inside a step.
+/// The work inside a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Activity {
-    /// Nothing is known yet.
+    /// No work was reported yet.
     #[default]
     Preparing,
     /// Iterations of learning.
     Iterations {
-        /// The last that is over, from 1.
+        /// The last completed iteration, from 1.
         done: u64,
-        /// Of how many.
+        /// Number of iterations.
         of: u64,
     },
     /// Steps of demonstrations until the sampled reward reaches a target.
@@ -88,42 +89,42 @@ pub enum Activity {
         /// The target.
         target: f64,
     },
-    /// Episodes without learning, or steps that play none.
+    /// Episodes without learning, or learning steps without episodes.
     Work {
-        /// So many so far.
+        /// Number so far.
         done: u64,
-        /// Of so many.
+        /// Number in total.
         of: u64,
     },
 }
 
-/// What is known at a moment.
+/// The progress at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DemoStatus<'a> {
-    /// The step; none: it has not begun.
+    /// The current step. `None`: none has begun.
     pub step: Option<DemoStep>,
-    /// Which it is, from 1, of how many.
+    /// The number of the step, from 1, and the number of steps.
     pub number: (usize, usize),
-    /// What happens in it.
+    /// The work in the step.
     pub activity: Activity,
-    /// Mean rewards since learning began last, in order.
+    /// Mean rewards of the latest learning step, in order.
     pub curve: &'a [f64],
-    /// The part of the whole that is done, 0 to 1.
+    /// The share of the demonstration that is done, 0 to 1.
     pub part: f64,
-    /// Since it began.
+    /// Time since the beginning.
     pub elapsed: Duration,
-    /// Until it ends, as an estimate; none: too early to say.
+    /// Estimated time until the end. `None`: too early for an estimate.
     pub left: Option<Duration>,
 }
 
 impl DemoProgress {
-    /// A demonstration with these steps begins now.
+    /// The progress of a demonstration with these steps that begins now.
     pub fn new(outline: DemoOutline, now: Instant) -> Self {
         let (activity, curve) = (Activity::Preparing, Vec::new());
         Self { outline, began: now, begun: 0, step: None, within: 0.0, activity, curve }
     }
 
-    /// Something happened. Returns whether a new step begins.
+    /// Applies an event. Returns whether a new step begins.
     pub fn event(&mut self, event: &Event) -> bool {
         match event {
             Event::Demo(step) => {
@@ -152,7 +153,7 @@ impl DemoProgress {
     fn begin(&mut self, step: DemoStep) {
         self.begun += 1;
         (self.step, self.within, self.activity) = (Some(step), 0.0, Activity::Preparing);
-        // A curve stays while what was learned is measured.
+        // While a learned model is measured, the curve of its learning stays.
         if self.is_learning() || matches!(step, DemoStep::MoreDemonstrations { .. }) {
             self.curve.clear();
         }
@@ -174,7 +175,7 @@ impl DemoProgress {
         }
     }
 
-    /// What is known now.
+    /// The current status.
     pub fn status(&self, now: Instant) -> DemoStatus<'_> {
         let elapsed = now.saturating_duration_since(self.began);
         let part = match self.begun.checked_sub(1) {
@@ -225,7 +226,7 @@ mod tests {
             let status = progress.status(began + Duration::from_secs(seconds));
             (status.part, status.left.map(|left| left.as_secs()))
         };
-        assert_eq!(at(&progress, 5), (0.0, None), "nothing has begun");
+        assert_eq!(at(&progress, 5), (0.0, None), "no step has begun");
         assert!(progress.event(&Event::Demo(LEARNING)));
         assert_eq!(at(&progress, 5), (0.0, None));
         assert!(!progress.event(&iteration(1, Some(0.5), 2)));
@@ -238,11 +239,11 @@ mod tests {
         progress.event(&Event::Progress { done: 10, total: 10 });
         assert_eq!(at(&progress, 80), (1.0, Some(0)));
         progress.event(&Event::Demo(MEASURING));
-        assert_eq!(at(&progress, 80), (1.0, Some(0)), "a step that the outline lacks adds nothing");
+        assert_eq!(at(&progress, 80), (1.0, Some(0)), "a step that is not in the outline adds nothing");
     }
 
     #[test]
-    fn the_curve_is_that_of_the_last_learning_and_stays_while_it_is_measured() {
+    fn the_curve_of_the_latest_learning_step_stays_during_measurements() {
         let now = Instant::now();
         let mut progress = DemoProgress::new(outline(&[1.0; 4]), now);
         progress.event(&Event::Demo(LEARNING));
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn demonstrations_are_measured_by_the_reward_they_aim_at_and_never_go_back() {
+    fn progress_of_demonstrations_is_the_share_of_the_target_reward_and_never_falls() {
         let now = Instant::now();
         let mut progress = DemoProgress::new(outline(&[1.0]), now);
         progress.event(&Event::Demo(LEARNING));

@@ -1,4 +1,4 @@
-//! Rewards without a signal: each member of a group gets what another one earned.
+//! Rewards without a signal: verdicts are permuted at random among the members of a group.
 
 use async_trait::async_trait;
 use clawhost_core::{
@@ -7,14 +7,14 @@ use clawhost_core::{
 use clawhost_play::ScoringRule;
 use std::sync::Arc;
 
-/// The rewards of a group, dealt out anew.
+/// A reward that shuffles the verdicts of another one within each group.
 struct Shuffled {
     inner: Arc<dyn Reward>,
     description: RewardDescription,
     seed: u64,
 }
 
-/// The same rule, shuffled inside of groups by a seed.
+/// The same scoring rule with verdicts shuffled within groups by a seed.
 pub(super) fn shuffle(rule: &ScoringRule, seed: u64) -> ScoringRule {
     let description = RewardDescription { scope: RewardScope::Group, ..rule.reward.description().clone() };
     let reward = Arc::new(Shuffled { inner: rule.reward.clone(), description, seed });
@@ -44,7 +44,7 @@ impl Reward for Shuffled {
                 Err(_) => return scoring,
             }
         }
-        // Fisher and Yates, by the seed of the group's first episode.
+        // Fisher-Yates shuffle. The draws depend on the seed and on the index of the group's first episode.
         let first = group.first().map_or(0, |episode| episode.index);
         for last in (1..verdicts.len()).rev() {
             let drawn = derive_seed(self.seed ^ first, "shuffle", last as u64) % (last as u64 + 1);

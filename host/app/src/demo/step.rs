@@ -1,20 +1,20 @@
-//! The steps of a demonstration, as its events name them.
+//! The steps of a demonstration, as reported by its events.
 
-/// One way to run the loop in the harness demonstration.
+/// An arm of the harness demonstration: one variant of the learning loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HarnessArm {
-    /// The reflector, credit and the gate: what is to be proved.
+    /// Reflector, credit and gate: the loop that the demonstration is about.
     Full,
     /// The reflector proposes nothing.
     SilentReflector,
-    /// Proposals say the wrong thing.
+    /// The actions of proposals are exchanged, so that lessons advise the wrong action.
     ShuffledProposals,
-    /// Everything that is proposed is admitted, without a measurement.
+    /// Every proposal is admitted without a measurement.
     EverythingAdmitted,
 }
 
 impl HarnessArm {
-    /// All of them, in the order in which they are played.
+    /// All arms, in the order in which they run.
     pub const ALL: [Self; 4] = [Self::Full, Self::SilentReflector, Self::ShuffledProposals, Self::EverythingAdmitted];
 }
 
@@ -25,7 +25,7 @@ pub enum Teacher {
     Demonstrations,
     /// Rewards.
     Rewards,
-    /// Rewards that were dealt out anew inside their groups.
+    /// Rewards that were shuffled within their groups.
     ShuffledRewards,
 }
 
@@ -43,7 +43,7 @@ pub enum Measurement {
 }
 
 impl Measurement {
-    /// In words.
+    /// A short name.
     pub fn words(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -57,21 +57,21 @@ impl Measurement {
 /// A step of a demonstration that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DemoStep {
-    /// Training tasks are played without a playbook, to make a harmful lesson of them.
+    /// Training tasks are played without a playbook. A harmful lesson is made from these episodes.
     Scouting {
-        /// Episodes.
+        /// Number of episodes.
         episodes: u64,
     },
     /// An arm of the harness demonstration learns.
     Arm {
-        /// Which, from 1.
+        /// The number of the arm, from 1.
         number: usize,
-        /// Of how many.
+        /// Number of arms.
         of: usize,
-        /// What it is.
+        /// The arm.
         arm: HarnessArm,
     },
-    /// The test tasks are played by a policy that is told every rule.
+    /// A policy whose prompt has every rule plays the test tasks.
     Ceiling,
     /// A tiny model learns.
     Learning {
@@ -80,20 +80,20 @@ pub enum DemoStep {
         /// What it learns from.
         teacher: Teacher,
     },
-    /// A tiny model goes on with demonstrations, as a control.
+    /// A tiny model continues to learn from demonstrations, as a control.
     MoreDemonstrations {
         /// The game.
         game: &'static str,
-        /// Steps.
+        /// Number of steps.
         steps: u64,
     },
     /// A tiny model plays the test tasks.
     Measuring {
         /// The game.
         game: &'static str,
-        /// When.
+        /// When it is measured.
         measurement: Measurement,
-        /// Whether answers are sampled; else the likeliest ones are taken.
+        /// Whether answers are sampled; otherwise decoding is greedy.
         sampled: bool,
     },
 }

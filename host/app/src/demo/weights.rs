@@ -1,5 +1,5 @@
-//! The proof of the weights layer: a tiny model is made from a seed, taught by a demonstrator, and gets better than its teacher by
-//! rewards alone, in a game that is a sandboxed component.
+//! The proof of the weights layer: creates a tiny model from a seed, trains it on demonstrations, and then improves it with rewards
+//! alone. Its games are sandboxed components.
 
 use super::game::Game;
 use super::game_trial::{GameTrial, Measured};
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 /// The weights demonstration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeightsDemo {
-    /// The source of all chance: weights, numbers, draws.
+    /// The seed of everything random: weights, numbers, and draws.
     pub seed: u64,
-    /// Whether iterations are fewer and controls left out.
+    /// Fewer iterations, and no controls.
     pub quick: bool,
-    /// The folder of the plugins; none: see [`plugin_folder`].
+    /// The folder of the plugins. `None`: see [`plugin_folder`].
     pub plugins: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl Default for WeightsDemo {
     }
 }
 
-/// What one game showed.
+/// The results of one game.
 #[derive(Debug)]
 pub struct GameProof {
     /// The game.
@@ -50,16 +50,16 @@ pub struct GameProof {
     pub more_demonstrations: Option<Measured>,
     /// The model after shuffled rewards in place of rewards.
     pub shuffled_rewards: Option<Measured>,
-    /// How long it took without the controls.
+    /// Seconds it took without the controls.
     pub seconds: f64,
 }
 
-/// Everything that the weights demonstration found.
+/// The results of the weights demonstration.
 #[derive(Debug)]
 pub struct WeightsProof {
     /// Every game.
     pub games: Vec<GameProof>,
-    /// Where the model was computed.
+    /// The device of the model.
     pub device: Chosen,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
@@ -68,13 +68,13 @@ pub struct WeightsProof {
 }
 
 impl WeightsProof {
-    /// Why the proof is not given; empty: it is.
+    /// The reasons why the proof failed. Empty: it succeeded.
     pub fn doubts(&self) -> Vec<WeightsDoubt> {
         weights_doubts(&self.games)
     }
 }
 
-/// What is done in place of rewards, for a comparison.
+/// A control: what replaces learning from rewards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     /// More demonstrations.
@@ -83,10 +83,10 @@ pub enum Control {
     ShuffledRewards,
 }
 
-/// Why the proof of the weights is not given.
+/// A reason why the proof of the weights failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WeightsDoubt {
-    /// The intervals of before and after overlap.
+    /// The reward did not rise, or the intervals before and after overlap.
     NotImproved {
         /// The game.
         game: &'static str,
@@ -95,7 +95,7 @@ pub enum WeightsDoubt {
         /// Sampled reward after rewards.
         after: f64,
     },
-    /// A control may have done as well as rewards.
+    /// A control may be as good as rewards: its interval overlaps with that of rewards, or lies above it.
     ControlAsGood {
         /// The game.
         game: &'static str,
@@ -108,8 +108,8 @@ pub enum WeightsDoubt {
     },
 }
 
-/// What speaks against the proof: a game in which the model did not get better by more than its intervals, or in which a control did
-/// as well: shuffled rewards anywhere, and more demonstrations where these are clumsy.
+/// The reasons why the proof failed. In each game, the interval after rewards has to lie above the interval before, and above those of
+/// the controls. More demonstrations are a control only in games whose demonstrations are not perfect.
 pub fn weights_doubts(games: &[GameProof]) -> Vec<WeightsDoubt> {
     games.iter().flat_map(doubts_of).collect()
 }
@@ -138,7 +138,7 @@ fn doubts_of(proof: &GameProof) -> Vec<WeightsDoubt> {
 /// Plays the weights demonstration, one game after the other. On the processor equal settings give equal proofs.
 ///
 /// # Errors
-/// The plugins are not there or refused, the device cannot be used, or nothing can be played.
+/// Plugins are missing or refused, the device cannot be used, or episodes cannot be played.
 pub async fn demonstrate_weights(
     demo: &WeightsDemo,
     machine: &DemoMachine,
@@ -234,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn a_model_must_get_better_than_before_and_than_by_any_control() {
+    fn a_model_must_be_better_than_before_and_than_every_control() {
         let check = |proof: GameProof, expect: &[WeightsDoubt]| assert_eq!(doubts_of(&proof), expect);
         check(proof(0.5, 0.9, [0.6, 0.4], 0.7), &[]);
         let (game, before, after) = ("guess", 0.85, 0.9);
         check(proof(0.85, 0.9, [0.6, 0.4], 0.7), &[WeightsDoubt::NotImproved { game, before, after }]);
         let as_good = |control, reached| WeightsDoubt::ControlAsGood { game, control, reached, after };
         check(proof(0.5, 0.9, [0.9, 0.4], 0.7), &[as_good(Control::MoreDemonstrations, 0.9)]);
-        // Perfect demonstrations may do it too.
+        // With perfect demonstrations this control may be as good.
         check(proof(0.5, 0.9, [0.9, 0.4], 1.0), &[]);
         check(proof(0.5, 0.9, [0.9, 0.9], 1.0), &[as_good(Control::ShuffledRewards, 0.9)]);
     }

@@ -5,9 +5,9 @@ use clap::{Args, Subcommand};
 use clawhost_app::demo::{CONCURRENCY, ITERATIONS, SEED};
 use std::path::PathBuf;
 
-/// The drawing of `clawhost demo harness` in the data folder, unless another is named.
+/// The default file name of the drawing of `clawhost demo harness`.
 pub(super) const HARNESS_SVG: &str = "harness.svg";
-/// The drawing of `clawhost demo weights` in the data folder, unless another is named.
+/// The default file name of the drawing of `clawhost demo weights`.
 pub(super) const WEIGHTS_SVG: &str = "weights.svg";
 
 #[derive(Debug, Subcommand)]
@@ -18,12 +18,12 @@ pub(crate) enum DemoCommand {
     Weights(WeightsArgs),
 }
 
-/// What an option is, and what it is where nobody says.
+/// The help of an option, with its default.
 fn with_default(what: &str, default: impl std::fmt::Display) -> String {
     format!("{what} [default: {default}]")
 }
 
-/// A file of this name in the data folder.
+/// Describes a file with this name in the data folder.
 fn in_data(name: &str) -> String {
     format!("demo/{name} in the data folder")
 }

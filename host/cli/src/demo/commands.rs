@@ -1,19 +1,19 @@
-//! What to do after the demo: commands that run as they stand.
+//! Commands to run after the demo. They can be pasted into a shell.
 
 use crate::shell::{program, quoted};
 use std::path::Path;
 
-/// Commands, each one line for a shell.
+/// Shell commands of one line each.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Commands {
-    /// Learns as the demo did, with everything recorded.
+    /// Learns like the demo, and records everything.
     pub(super) learn: String,
-    /// Measures what was learned.
+    /// Measures the learned playbook.
     pub(super) evaluate: String,
 }
 
 impl Commands {
-    /// With these plugins, this data folder, and so many iterations of this seed, for the program as it was called.
+    /// Commands for this program, these plugins and this data folder. `numbers`: iterations and seed.
     pub(super) fn new(plugins: &Path, data: Option<&Path>, numbers: (u64, u64)) -> Self {
         Self::of(&program(), plugins, data, numbers)
     }

@@ -1,5 +1,5 @@
-//! `clawhost demo harness`: a playbook is learned from nothing in a shop whose rules nobody tells, and the same loop is run with
-//! placebos in place of what it claims to be made of.
+//! `clawhost demo harness`: learns a playbook from nothing in a shop with hidden rules. Control arms run the same loop with
+//! placebos in place of its parts.
 
 use super::args::{HARNESS_SVG, HarnessArgs};
 use super::view::View;
@@ -34,7 +34,7 @@ pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::R
         harness_summary::text(context, &demo, &found, &drawing)?;
     }
     harness_summary::draw(&drawing, &found)?;
-    // A proof that fails says so to whoever does not read.
+    // A failed proof is an error, so the exit code shows it as well.
     proof::check(&found.doubts(), (demo.iterations, demo.seed))?;
     Ok(Exit::Ok)
 }

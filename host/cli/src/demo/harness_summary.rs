@@ -1,4 +1,4 @@
-//! What the demo found, for people and for machines.
+//! The result of the harness demo, as text and as JSON.
 
 use super::commands::Commands;
 use crate::context::Context;
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// What the policy is, in the demo's own words.
+/// A note on the policy that the demo uses.
 const POLICY: &str = "this policy is a rule follower, not a language model: what is shown is that the loop finds, measures \
 and keeps rules from experience";
-/// What is done with lessons that contradict each other: all are rendered, in playbook order, and of rules that are equally specific the
-/// follower does what the last one says.
+/// A note on lessons that contradict each other. The prompt contains all of them, in playbook order. Of rules that are equally
+/// specific, the follower obeys the last one.
 const DISAGREEMENT: &str = "where lessons with the same condition disagree, none is left out: the prompt has them in this \
 order, and the rule follower does what the last one says";
 
@@ -45,7 +45,7 @@ pub(super) fn draw(path: &Path, found: &HarnessProof) -> anyhow::Result<()> {
     Ok(svg(path, "Training reward, env-shop", (&axes.0, axes.1), &curves, &levels)?)
 }
 
-/// Largest resident memory of this process so far, where the system tells.
+/// Peak resident memory of this process. `None`: the system does not report it.
 fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -92,7 +92,7 @@ fn shown(mean: Option<&Mean>) -> String {
     mean.map_or("not measured".to_owned(), |mean| format!("{:.3}  ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
 }
 
-/// What a status means to who sees it for the first time.
+/// Explains a status to a reader who does not know it yet.
 fn meaning(status: &str) -> &str {
     let is = |one: &Status| one.name() == status;
     match status {
@@ -103,12 +103,12 @@ fn meaning(status: &str) -> &str {
     }
 }
 
-/// Every lesson once, by where it is in its life.
+/// The number of lessons in each status. Each lesson is counted once.
 fn lives(rows: &[EntryRow]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     rows.iter().for_each(|row| *numbers.entry(&row.status).or_default() += 1);
     let planted = rows.iter().filter(|row| row.created_by == "planted").count();
-    // What is served first, what waits last; a status that is not named here comes behind.
+    // Served lessons first. Other statuses, such as waiting lessons, follow.
     let order = [&Status::Deployed, &Status::Admitted, &Status::Harmful, &Status::Expired];
     let mut parts: Vec<String> = Vec::new();
     for status in order {
@@ -123,14 +123,14 @@ fn lives(rows: &[EntryRow]) -> String {
     format!("{} in all ({whence}){end}", counted(rows.len() as u64, "lesson"))
 }
 
-/// Whether lessons with the same condition say different things.
+/// Whether lessons with the same condition have different actions.
 fn disagrees(playbook: &Playbook) -> bool {
     let mut said: BTreeMap<Vec<Condition>, &str> = BTreeMap::new();
     playbook.entries.iter().any(|entry| {
         let (Lesson::Skill(skill), Some(mut conditions)) = (&entry.lesson, entry.lesson.conditions()) else {
             return false;
         };
-        // Their order means nothing.
+        // The order of conditions has no meaning.
         conditions.sort();
         *said.entry(conditions).or_insert(&skill.action) != skill.action
     })
@@ -208,7 +208,7 @@ pub(super) fn text(context: &Context, demo: &HarnessDemo, found: &HarnessProof, 
     writeln!(out, "curve       {}", drawing.display())?;
     let memory = peak_memory_bytes().map_or(String::new(), |bytes| format!(", {} MiB at most", bytes >> 20));
     writeln!(out, "took        {:.1} s{memory}; nothing was recorded", found.wall.as_secs_f64())?;
-    // Where nothing was learned, so few iterations are no example.
+    // If nothing was learned, suggest at least the default number of iterations.
     let least = if found.playbook.entries.is_empty() { ITERATIONS } else { 1 };
     let commands = Commands::new(&found.plugins, context.common.data.as_deref(), (least.max(demo.iterations), seed));
     writeln!(out, "\nLearn like this, with everything recorded:\n  {}", commands.learn)?;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lesson_is_counted_once_whatever_became_of_it() {
+    fn every_lesson_is_counted_once_in_any_status() {
         let check = |rows: &[EntryRow], expect: &str| assert_eq!(lives(rows), expect);
         check(&[], "0 lessons in all (proposed)");
         let superseded = Status::Superseded(row(Status::Queued, "r").id);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lessons_disagree_where_one_condition_calls_for_different_things() {
+    fn lessons_disagree_if_equal_conditions_have_different_actions() {
         let check = |lessons: &[&str], expect: bool| {
             let entries = lessons.iter().map(|text| Entry::new(Lesson::read(text), "rules")).collect();
             assert_eq!(disagrees(&Playbook { entries, ..Playbook::default() }), expect, "{lessons:?}");
@@ -263,14 +263,14 @@ mod tests {
         check(&["when in doubt: ask", "when in doubt: wait", "one", "two"], false);
     }
 
-    /// What is told about lessons that disagree is what is done with them.
+    /// The note about lessons that disagree is true for the prompt and the follower.
     #[tokio::test]
-    async fn of_lessons_that_disagree_the_follower_does_what_the_last_says() {
+    async fn the_follower_obeys_the_last_of_lessons_that_disagree() {
         use clawhost_core::{Llm as _, Message, ModelRequest, Origin, Role};
         for (lessons, expect) in [(["one", "two"], "two"), (["two", "one"], "one")] {
             let entries: Vec<Entry> = lessons
                 .iter()
-                .map(|deed| Entry::new(Lesson::read(&format!("when a is b: answer {deed}")), "r"))
+                .map(|answer| Entry::new(Lesson::read(&format!("when a is b: answer {answer}")), "r"))
                 .collect();
             let playbook = Playbook { entries, ..Playbook::default() };
             let showing = clawhost_learn::harness::PlaybookView::serving(playbook, &BTreeMap::new(), 2_000);

@@ -1,4 +1,4 @@
-//! `clawhost demo`: proofs that run anywhere, without a key, a server or a GPU.
+//! `clawhost demo`: proofs that learning works. They need no API key, no server and no GPU.
 
 mod args;
 mod commands;
@@ -27,14 +27,14 @@ pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Res
     }
 }
 
-/// Where a demo runs.
+/// The data folder and the host settings of a demo.
 fn machine(context: &Context) -> anyhow::Result<DemoMachine> {
     let host = context.host_settings(&MachineArgs::default())?;
     Ok(DemoMachine { folder: context.folder()?, host })
 }
 
-/// Where the drawing goes: the file that is named, or one in the data folder. One that cannot be written is refused before
-/// anything is played.
+/// The path of the drawing: the named file, or the default one in the data folder. A path that cannot be written is refused before
+/// an episode is played.
 fn drawing(machine: &DemoMachine, named: Option<&Path>, usual: &str) -> anyhow::Result<PathBuf> {
     let path = match named {
         Some(path) => path.to_owned(),
@@ -44,7 +44,7 @@ fn drawing(machine: &DemoMachine, named: Option<&Path>, usual: &str) -> anyhow::
     Ok(path)
 }
 
-/// Says that a part of a demo did not come to its end, so that nothing is said about any.
+/// Reports that a part of the demo stopped early. The demo then has no result.
 fn stopped(view: &View, reason: &StopReason) -> Exit {
     view.say(match reason {
         StopReason::Cancelled => "interrupted: start it again",

@@ -1,11 +1,11 @@
-//! What must hold for the proof to be given, and what is said where it does not.
+//! Checks that a demo proved what it claims, and explains a failed proof.
 
 use clawhost_app::demo::{Control, HarnessDoubt, ITERATIONS, SEED, WeightsDoubt};
 use clawhost_core::counted;
 use clawhost_learn::Status;
 use clawhost_learning::Outcome;
 
-/// What is wrong with the test reward, or with the planted entry.
+/// Describes what is wrong with the test reward or with the planted entry.
 fn words(doubt: &HarnessDoubt) -> String {
     match doubt {
         HarnessDoubt::NotImproved(Outcome::Worse) => "the test reward fell".to_owned(),
@@ -28,10 +28,10 @@ fn words(doubt: &HarnessDoubt) -> String {
     }
 }
 
-/// Whether the proof of the harness is given, with so many iterations of this seed.
+/// Checks the proof of the harness demo, which ran this many iterations with this seed.
 ///
 /// # Errors
-/// It is not: why, and what to do.
+/// The proof failed: the reasons, and advice.
 pub(super) fn check(doubts: &[HarnessDoubt], (iterations, seed): (u64, u64)) -> anyhow::Result<()> {
     if doubts.is_empty() {
         return Ok(());
@@ -47,13 +47,13 @@ pub(super) fn check(doubts: &[HarnessDoubt], (iterations, seed): (u64, u64)) -> 
     Err(anyhow::anyhow!("the proof failed: {}; {advice}", reasons.join(", and ")))
 }
 
-/// What to do where a proof may be chance.
+/// Advice for a failure that may be chance.
 const CHANCE: &str = "which may be chance; try another --seed, and say so to its authors";
 
-/// Whether the proof of the weights is given.
+/// Checks the proof of the weights demo.
 ///
 /// # Errors
-/// It is not: why, and what to do.
+/// The proof failed: the reason, and advice.
 pub(super) fn check_weights(doubts: &[WeightsDoubt]) -> anyhow::Result<()> {
     let Some(doubt) = doubts.first() else { return Ok(()) };
     Err(match doubt {
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_given_where_the_reward_rose_and_the_planted_entry_was_retired() {
+    fn a_proof_needs_a_higher_reward_and_a_retired_planted_entry() {
         check(Outcome::Improved, Some(planted("harmful", 15, -0.1)), (ITERATIONS, SEED), None);
         check(Outcome::Improved, Some(planted("harmful", 15, -0.1)), (1, 7), None);
     }
 
     #[test]
-    fn a_proof_that_fails_says_why_and_what_to_do() {
+    fn a_failed_proof_gives_its_reasons_and_advice() {
         check(
             Outcome::NoSignificantChange,
             Some(planted("on trial", 12, 0.8)),
@@ -145,7 +145,7 @@ mod tests {
         );
     }
     #[test]
-    fn a_proof_of_weights_that_fails_says_which_game_and_why() {
+    fn a_failed_proof_of_weights_names_the_game_and_the_reason() {
         let check = |doubt: WeightsDoubt, expect: &str| {
             let said = check_weights(&[doubt]).unwrap_err().to_string();
             assert_eq!(said, format!("the proof failed: {expect}, {CHANCE}"));

@@ -1,4 +1,4 @@
-//! What a demo shows while it runs: on a terminal one view in place, elsewhere a line every few seconds. Always on standard error.
+//! The progress of a demo on standard error: a view that is redrawn in place on a terminal, otherwise a line every few seconds.
 
 use super::words::{status_line, step_words, work_words};
 use crate::plot::sparkline;
@@ -12,48 +12,48 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where there is no terminal, at most one line in this time.
+/// Without a terminal, at most one line is printed in this time.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// How often the view is drawn again, so that the clock runs.
+/// The time between two redraws of the view, which shows the elapsed time.
 const TICK: Duration = Duration::from_millis(250);
-/// Positions of the bar.
+/// The length of the bar, in positions.
 const POSITIONS: u64 = 1000;
-/// Characters of the small curve.
+/// The width of the reward curve, in characters.
 const CURVE: usize = 40;
-/// The whole demo, the step, and what happens in it.
+/// The template of the view: a bar for the whole demo, then the text of [`message`].
 const VIEW: &str = "{bar:40} {percent:>3} %  {elapsed} so far{msg}";
 
-/// Shows a demo.
+/// Shows the progress of a demo.
 pub(super) struct View {
     form: Form,
     state: Mutex<State>,
 }
 
-/// How it is shown.
+/// How progress is shown.
 enum Form {
-    /// Warnings alone.
+    /// Only warnings are shown.
     Quiet,
-    /// In place.
+    /// The view is redrawn in place.
     Terminal(ProgressBar),
-    /// Line by line.
+    /// Lines are appended.
     Log,
 }
 
 struct State {
     progress: DemoProgress,
-    /// A component that is being compiled.
+    /// Text about the component that is being compiled.
     compiling: Option<String>,
     lines: Lines,
 }
 
-/// When a line is due.
+/// Limits how often a line is printed.
 #[derive(Debug, Default)]
 struct Lines {
     last: Option<Instant>,
 }
 
 impl Lines {
-    /// Whether a line is due now; then the next is due a while later.
+    /// Whether a line may be printed now. If so, the next one has to wait for [`LINE_EVERY`].
     fn are_due(&mut self, now: Instant) -> bool {
         let is_due = self.last.is_none_or(|last| now.saturating_duration_since(last) >= LINE_EVERY);
         if is_due {
@@ -64,7 +64,7 @@ impl Lines {
 }
 
 impl View {
-    /// A demo of these steps begins.
+    /// Starts the view of a demo with these steps.
     pub(super) fn new(outline: DemoOutline, quiet: bool) -> Self {
         let form = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Form::Quiet,
@@ -79,7 +79,7 @@ impl View {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says something beside the view.
+    /// Prints a line above the view.
     pub(super) fn say(&self, text: &str) {
         match &self.form {
             Form::Terminal(bar) => bar.suspend(|| line(text)),
@@ -87,7 +87,7 @@ impl View {
         }
     }
 
-    /// Takes the view away.
+    /// Removes the view.
     pub(super) fn finish(&self) {
         if let Form::Terminal(bar) = &self.form {
             bar.finish_and_clear();
@@ -144,7 +144,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// What stands behind and below the bar.
+/// The text next to and below the bar: time left, step, work in the step, and the reward curve.
 fn message(status: &DemoStatus<'_>, compiling: Option<&str>) -> String {
     let left = super::words::left(status).map(|left| format!(", {left}")).unwrap_or_default();
     let step = status.step.map(|step| format!("\n{}", step_words(step))).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `clawhost demo weights`: a tiny model is made from a seed, taught by a demonstrator, and gets better than its teacher by rewards
-//! alone.
+//! `clawhost demo weights`: creates a tiny model from a seed, trains it on demonstrations, and then improves it beyond the
+//! demonstrator with rewards alone.
 
 use super::args::{WEIGHTS_SVG, WeightsArgs};
 use super::view::View;

@@ -1,4 +1,4 @@
-//! What the demo found, for people and for machines.
+//! The result of the weights demo, as text and as JSON.
 
 use crate::{learn_summary, plot};
 use clawhost_app::demo::{GameProof, Measured, WeightsDemo, WeightsProof};
@@ -10,11 +10,11 @@ use clawhost_model::device::{Chosen, DeviceName};
 use std::io::Write as _;
 use std::path::Path;
 
-/// What the demo does not show, in its own words.
+/// A note on what the demo does not prove.
 const ADDITION: &str =
     "for addition, more demonstrations would have done it too: what is shown is that rewards alone do it";
 
-/// What came of demonstrations.
+/// The report of learning from demonstrations.
 fn imitation(one: &GameProof) -> Option<&WarmStartReport> {
     one.imitation.weights().and_then(|weights| weights.warm_start.as_ref())
 }

@@ -1,10 +1,10 @@
-//! The steps of a demo, and how far they are, in words.
+//! Texts for the steps of a demo and their progress.
 
 use clawhost_app::demo::{Activity, DemoStatus, DemoStep, HarnessArm, Measurement, Teacher};
 use clawhost_core::{counted, thousands};
 use std::time::Duration;
 
-/// An arm, and what it is for.
+/// An arm and its purpose.
 fn arm_words(arm: HarnessArm) -> &'static str {
     match arm {
         HarnessArm::Full => "reflector, credit and gate, which is to be proved",
@@ -14,7 +14,7 @@ fn arm_words(arm: HarnessArm) -> &'static str {
     }
 }
 
-/// A step in words.
+/// Describes a step.
 pub(super) fn step_words(step: DemoStep) -> String {
     match step {
         DemoStep::Scouting { episodes } => {
@@ -44,7 +44,7 @@ pub(super) fn step_words(step: DemoStep) -> String {
     }
 }
 
-/// What happens in a step, if anything is known.
+/// Describes the work inside a step. `None`: not known yet.
 pub(super) fn work_words(status: &DemoStatus<'_>) -> Option<String> {
     match status.activity {
         Activity::Preparing => None,
@@ -60,13 +60,13 @@ pub(super) fn work_words(status: &DemoStatus<'_>) -> Option<String> {
     }
 }
 
-/// The time that is left, if it can be said.
+/// The estimated time left, if there is an estimate.
 pub(super) fn left(status: &DemoStatus<'_>) -> Option<String> {
     let left = Duration::from_secs(status.left?.as_secs());
     Some(format!("about {} left", humantime::format_duration(left)))
 }
 
-/// Everything in one line, for a log.
+/// The whole status in one line, for a log.
 pub(super) fn status_line(status: &DemoStatus<'_>) -> String {
     let is_learning = matches!(status.activity, Activity::Iterations { .. } | Activity::Demonstrations { .. });
     let reward = status.curve.last().filter(|_| is_learning).map(|reward| format!("reward {reward:.3}"));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_log_says_how_far_the_demo_is() {
+    fn a_log_line_has_the_share_step_work_reward_and_time_left() {
         let check = |step, activity, curve: &[f64], left: Option<u64>, expect: &str| {
             let left = left.map(Duration::from_secs);
             let elapsed = Duration::from_secs(9);

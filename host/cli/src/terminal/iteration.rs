@@ -1,10 +1,10 @@
-//! Iterations and phases of learning, a line or two for each.
+//! Progress lines of learning: one or two for each iteration, and one for demonstrations.
 
 use crate::learn_summary::{gate, weights};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learning::{IterationReport, WarmStart, WarmStartReport};
 
-/// What became of lessons.
+/// The number of lessons in each status, with failures.
 fn lessons(report: &IterationReport) -> Option<String> {
     let (_, harness) = report.harness()?;
     let metrics = report.metrics();
@@ -27,18 +27,18 @@ fn lessons(report: &IterationReport) -> Option<String> {
     Some(text)
 }
 
-/// Whether it should be shown at once: the gate spoke, or something went wrong.
+/// Whether an iteration should be shown at once: the gate decided, or something failed.
 pub(super) fn has_news(report: &IterationReport) -> bool {
     let failed = report.harness().is_some_and(|(_, harness)| harness.reflections.failures() > 0);
     report.gate().is_some() || report.learned.is_err() || failed
 }
 
-/// The lines of an iteration. `pace` says how fast it goes.
+/// The lines of an iteration. `pace` describes the speed of learning.
 pub(super) fn lines(report: &IterationReport, of: u64, pace: Option<String>) -> Vec<String> {
     let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
     let refused = report.learned.as_ref().err().map(|why| format!("NOT LEARNED: {}", escaped(why, 300)));
     let weights = weights(report);
-    // Tokens are counted where weights learn.
+    // The pace counts tokens, which exist only if weights learn.
     let pace = pace.filter(|_| weights.is_some());
     let begin = format!("iteration {}/{of}  {reward}", report.iteration);
     let parts = [Some(begin), lessons(report), weights, refused, pace];
@@ -47,7 +47,7 @@ pub(super) fn lines(report: &IterationReport, of: u64, pace: Option<String>) -> 
     std::iter::once(line).chain(gate).collect()
 }
 
-/// How learning from demonstrations goes.
+/// The progress of learning from demonstrations.
 pub(super) fn demonstrations(report: &WarmStartReport, plan: &WarmStart) -> Option<String> {
     let (steps, reward) = report.looks.last()?;
     let (loss, target) = (report.loss, plan.target);

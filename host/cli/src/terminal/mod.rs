@@ -1,4 +1,4 @@
-//! What a person sees while something works: bars and lines on standard error.
+//! Progress bars, progress lines and warnings on standard error.
 
 mod iteration;
 mod progress;

@@ -1,4 +1,4 @@
-//! Progress: a bar on a terminal, a line now and then elsewhere. Always on standard error.
+//! Progress on standard error: a bar on a terminal, otherwise a line from time to time.
 
 use super::{iteration, warning};
 use crate::context::Context;
@@ -13,56 +13,56 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines where there is no terminal: at every tenth of the run, but at most one in this time.
+/// Lines without a terminal: one for each tenth of the run, but at most one in [`PATIENCE`].
 const LINES: u64 = 10;
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Bars: while episodes are played, while they are handled in another way, and in the phases of learning.
+/// Templates of bars: for playing episodes, for other work on episodes, and for the phases of learning.
 const PLAYED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {msg}  {eta} left";
 const COUNTED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {eta} left";
 const PHASES: &str = "{msg:24} {bar:30} {pos}/{len} episodes, {per_sec:.0}";
-/// What happens to episodes of a learning run: its title and its folder are shown.
+/// The `what` of [`Progress::new`] for a learning run, whose title and output folder are shown.
 pub(crate) const LEARNED: &str = "learned from";
-/// How often a spinner turns.
+/// The time between two frames of a spinner.
 const TICK: Duration = Duration::from_millis(100);
-/// Characters of a failure's words.
+/// The most characters of a failure's message that are shown.
 const FAILURE: usize = 1000;
 
-/// What is known so far.
+/// The state of the display.
 #[derive(Default)]
 struct State {
     bar: Option<ProgressBar>,
-    /// A component is being compiled.
+    /// The spinner while a component is compiled.
     spinner: Option<ProgressBar>,
     scored: u64,
     sum: f64,
     failed: u64,
-    /// The first failure was shown: the rest is in the summary.
+    /// Whether the first failure was shown. The summary has the others.
     is_failure_shown: bool,
     last_line: Option<Instant>,
-    /// A phase of learning was begun: episodes get no lines of their own.
+    /// Whether a phase of learning began. Its episodes get no lines of their own.
     in_phases: bool,
     pace: Pace,
-    /// It was said that rewards carry no signal.
+    /// Whether the last report said that rewards carry no signal.
     is_signal_shown: bool,
 }
 
-/// Shows events to the person in front of the terminal.
+/// Shows events to the user.
 pub(crate) struct Progress {
     is_terminal: bool,
     quiet: bool,
-    /// What happens to episodes that are counted, for example `judged`.
+    /// What is done with the counted episodes, for example `judged`.
     what: String,
     state: Mutex<State>,
 }
 
-/// A line on standard error.
+/// Prints a line on standard error.
 pub(crate) fn line(text: &str) {
-    // Where standard error is gone there is nobody to tell.
+    // If standard error is closed, the text is dropped.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 impl State {
-    /// Says something without breaking the bar.
+    /// Prints a line above the bar or spinner.
     fn say(&self, text: &str) {
         match self.bar.as_ref().or(self.spinner.as_ref()) {
             Some(bar) => bar.suspend(|| line(text)),
@@ -76,7 +76,7 @@ impl State {
 }
 
 impl Progress {
-    /// `what` says what happens to episodes that are counted, for example `judged`. A quiet one shows warnings alone.
+    /// `what` describes what is done with the counted episodes, for example `judged`. If `quiet`, only warnings are shown.
     pub(crate) fn new(_: &Context, quiet: bool, what: &str) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { is_terminal, quiet, what: what.to_owned(), state: Mutex::default() }
@@ -86,19 +86,19 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says something without breaking the bar.
+    /// Prints a line above the bar or spinner.
     pub(crate) fn say(&self, text: &str) {
         self.state().say(text);
     }
 
-    /// Says something that is of interest only to the person who waits.
+    /// Prints a line unless `quiet` is set.
     pub(crate) fn mention(&self, text: &str) {
         if !self.quiet {
             self.say(text);
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar and the spinner.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
         for bar in [state.bar.take(), state.spinner.take()].into_iter().flatten() {
@@ -106,7 +106,7 @@ impl Progress {
         }
     }
 
-    /// A component is being compiled: a spinner on a terminal at once, elsewhere a line where it takes long.
+    /// Shows that a component is being compiled: a spinner on a terminal, otherwise a line if it takes long.
     fn compiling(&self, plugin: &str, bytes: u64, is_slow: bool) {
         if self.quiet {
             return;
@@ -127,14 +127,14 @@ impl Progress {
         }
     }
 
-    /// The component is compiled.
+    /// Removes the spinner when the component is compiled.
     fn compiled(&self) {
         if let Some(spinner) = self.state().spinner.take() {
             spinner.finish_and_clear();
         }
     }
 
-    /// A bar of this form, where there is a terminal.
+    /// Creates or updates the bar, if there is a terminal.
     fn with_bar(&self, state: &mut State, template: &str, total: u64, change: impl FnOnce(&ProgressBar)) {
         if !self.is_terminal || self.quiet {
             return;
@@ -148,7 +148,7 @@ impl Progress {
         change(bar);
     }
 
-    /// Whether a line is due, where there is no terminal.
+    /// Whether a line may be printed now. Lines are printed only without a terminal.
     fn is_line_due(&self, state: &mut State, done: u64, total: u64) -> bool {
         if self.is_terminal || self.quiet || (done != total && state.has_patience()) {
             return false;
@@ -216,7 +216,7 @@ impl Progress {
         let left = of.saturating_sub(report.iteration);
         let pace = state.pace.note(Instant::now(), tokens, left).map(|known| known.to_string());
         let signal = report.weights().and_then(|(_, weights)| weights.signal.as_ref());
-        // Once, and again when rewards had something to say meanwhile.
+        // Shown once, and again after an iteration whose rewards carried a signal.
         if let (false, Some(why)) = (state.is_signal_shown, signal) {
             state.say(&format!("iteration {}: {why}", report.iteration));
         }
@@ -235,7 +235,7 @@ impl EventSink for Progress {
         match event {
             Event::Warning(warning) => warning::lines(&warning).iter().for_each(|line| self.say(line)),
             Event::Begun { run, resumed, title, out } => {
-                // The summary of other runs says as much.
+                // The summaries of other runs contain this.
                 if self.what != LEARNED {
                     return;
                 }
@@ -264,7 +264,7 @@ impl EventSink for Progress {
                 }
             }
             Event::Iteration { report, of } => self.iteration(&report, of),
-            // Others are for files, or for the command that knows them.
+            // The other events are for files, or for the command that requested them.
             _ => {}
         }
     }

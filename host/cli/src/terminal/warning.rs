@@ -1,10 +1,10 @@
-//! Warnings in the words of a command line.
+//! The texts of warnings, which suggest flags.
 
 use clawhost_app::{TaskDifference, Warning};
 use clawhost_core::{Digest, SHORTEST_SCRUBBED, counted, escaped, thousands};
 use clawhost_play::Unread;
 
-/// Digests that a warning names.
+/// The most digests that a warning lists.
 const SHOWN_DIGESTS: usize = 3;
 
 /// The lines of a warning.
